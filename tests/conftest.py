@@ -1,0 +1,62 @@
+"""Where tests find what the repository does not hold, and what happens when it is missing.
+
+A test that lacks a program, a recording or a checkpoint skips and says what to install or set.
+Under ``CI=true`` that skip is a failure: there, everything must run.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+SPEECH_DIR = Path(os.environ.get("SPEECH_DIR", SHARED / "speech"))
+TEACHER = Path(os.environ.get("TEACHER", SHARED / "teacher" / "stt_en_conformer_ctc_small.nemo"))
+GOLDEN = ROOT / "tests" / "data" / "golden"
+
+
+def _missing(item: pytest.Item) -> str | None:
+    """Return what the test needs and this machine lacks, or None."""
+    for marker in item.iter_markers("program"):
+        if shutil.which(marker.args[0]) is None:
+            return f"{marker.args[0]} is not installed (docs/test-packages.txt)"
+    if item.get_closest_marker("speech") and not (SPEECH_DIR / "manifest.jsonl").is_file():
+        return f"no recordings in {SPEECH_DIR} (set SPEECH_DIR)"
+    if item.get_closest_marker("teacher") and not TEACHER.is_file():
+        return f"no checkpoint at {TEACHER} (set TEACHER)"
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            return "no CUDA device"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, or under CI fail, a test whose needs are not met."""
+    reason = _missing(item)
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true" and not item.get_closest_marker("gpu"):
+        pytest.fail(f"must run under CI=true, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def speech_dir() -> Path:
+    """The folder of real recordings, with its manifest.jsonl."""
+    return SPEECH_DIR
+
+
+@pytest.fixture(scope="session")
+def teacher() -> Path:
+    """A released checkpoint with trained weights."""
+    return TEACHER
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """NeMo's results on small models: one folder a model, and ``clips/``."""
+    return GOLDEN
