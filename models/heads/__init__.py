@@ -1,1 +1,1 @@
-"""TODO."""
+"""What turns encoder frames into scores over the vocabulary."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Greedy search: from scores to tokens with their frames and confidence."""

@@ -1,0 +1,87 @@
+"""The two networks that a transducer adds to an encoder: the predictor and the joint (Graves, 2012)."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+Activation = Literal["relu", "tanh", "sigmoid"]
+PredictorState = tuple[Tensor, Tensor]
+
+_ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}
+
+
+class Predictor(nn.Module):
+    """An LSTM over the labels emitted so far, advanced one label at a time.
+
+    The blank stands for the start of the utterance. Its embedding, the last row, is zero.
+    """
+
+    def __init__(self, vocabulary_size: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.blank = vocabulary_size
+        self.embedding = nn.Embedding(vocabulary_size + 1, width, padding_idx=vocabulary_size)
+        self.lstm = nn.LSTM(width, width, layers)
+
+    def initial_state(self, batch: int) -> PredictorState:
+        """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width]."""
+        zeros = self.embedding.weight.new_zeros(self.lstm.num_layers, batch, self.lstm.hidden_size)
+        return zeros, zeros.clone()
+
+    def forward(self, labels: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
+        """Advance every row by one label.
+
+        Args:
+            labels: [batch], the label just emitted, or the blank at the start.
+            state: hidden and cell, each [layers, batch, width].
+
+        Returns:
+            The output [batch, width] and the new state.
+        """
+        output, new_state = self.lstm(self.embedding(labels).unsqueeze(0), state)
+        return output.squeeze(0), new_state
+
+
+class Joint(nn.Module):
+    """Scores labels, the blank and, for TDT, durations from one encoder frame and one predictor output.
+
+    A token-and-duration transducer (TDT; Xu et al., 2023) has one more logit for each of ``durations``, the number
+    of frames to advance. Without durations this is the joint of an RNN-T.
+
+    Raises:
+        ValueError: if ``activation`` is unknown or a duration is negative.
+    """
+
+    def __init__(
+        self,
+        encoder_width: int,
+        predictor_width: int,
+        width: int,
+        vocabulary_size: int,
+        durations: tuple[int, ...] = (),
+        activation: Activation = "relu",
+    ) -> None:
+        super().__init__()
+        if activation not in _ACTIVATIONS:
+            raise ValueError(f"unknown activation {activation!r} of the joint; known: {', '.join(_ACTIVATIONS)}")
+        if any(duration < 0 for duration in durations):
+            raise ValueError(f"the durations of a TDT joint are frames to advance, so none is negative: {durations}")
+        self.blank = vocabulary_size
+        self.durations = durations
+        self.encoder_projection = nn.Linear(encoder_width, width)
+        self.predictor_projection = nn.Linear(predictor_width, width)
+        self.activation = _ACTIVATIONS[activation]()
+        self.output = nn.Linear(width, vocabulary_size + 1 + len(durations))
+
+    def forward(self, encoder_projected: Tensor, predictor_projected: Tensor) -> Tensor:
+        """Return logits [..., labels + 1 + durations]: labels, then the blank, then durations.
+
+        Both inputs are projected already, because search projects the encoder's frames once and the predictor's
+        output once a label. Their shapes [..., width] broadcast.
+        """
+        logits: Tensor = self.output(self.activation(encoder_projected + predictor_projected))
+        return logits
+
+    def split(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of labels and blank [..., labels + 1] and those of durations [..., durations]."""
+        labels = self.blank + 1
+        return logits[..., :labels], logits[..., labels:]

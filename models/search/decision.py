@@ -1,0 +1,41 @@
+"""What a transducer chooses at a frame: a label or the blank, and how far to move on."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.heads.transducer import Joint
+
+
+class Decision(NamedTuple):
+    """One choice a row; each tensor is [rows].
+
+    Attributes:
+        token: id of the label, or the blank, int64.
+        duration: frames to move on by, int64; at least 1 for the blank, and 0 for every label of an RNN-T.
+        confidence: probability of the choice among labels and blank, float32.
+    """
+
+    token: Tensor
+    duration: Tensor
+    confidence: Tensor
+
+
+def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: Tensor) -> Decision:
+    """Choose greedily in float32; the lowest index wins a tie.
+
+    Args:
+        joint: the joint.
+        encoder_frames: projected encoder frames, [rows, joint width].
+        predicted: projected predictor outputs, [rows, joint width].
+        durations: ``joint.durations`` as an int64 tensor on the device.
+    """
+    label_logits, duration_logits = joint.split(joint(encoder_frames, predicted).float())
+    best, token = label_logits.max(dim=-1)
+    duration = durations[duration_logits.argmax(dim=-1)] if durations.numel() else torch.zeros_like(token)
+    return Decision(
+        token=token,
+        duration=duration.clamp(min=1).where(token == joint.blank, duration),
+        confidence=(best - label_logits.logsumexp(dim=-1)).exp(),
+    )

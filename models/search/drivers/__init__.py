@@ -1,0 +1,1 @@
+"""Drivers repeat a form of the search until every row is done."""

@@ -1,0 +1,94 @@
+"""Label looping: greedy transducer search that steps from label to label (Bataev et al., 2024, arXiv 2406.06220).
+
+One step walks every row over its blanks to its next label, then runs the predictor once for all of them. An RNN-T is
+searched as the TDT whose labels all have duration 0: both leave a frame by a blank, which moves on by at least 1.
+"""
+
+import torch
+from torch import Tensor
+
+from models.heads.transducer import Joint, Predictor
+from models.search.decision import decide
+from models.search.drivers.eager import repeat
+from models.search.result import SearchResult
+from models.search.state import Labels, TransducerState
+
+
+@torch.no_grad()
+def label_looping(
+    encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int
+) -> SearchResult:
+    """Search a batch; every row gives what it gives alone.
+
+    Args:
+        encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
+        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        predictor: the predictor.
+        joint: the joint of an RNN-T, or of a TDT when it has durations.
+        max_symbols: labels after which a frame is left without a blank.
+
+    Returns:
+        Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
+        leaves its last frame only by a blank or by ``max_symbols``.
+
+    Raises:
+        ValueError: if ``max_symbols`` is not positive.
+    """
+    form = _LabelLooping(joint.encoder_projection(encoded), predictor, joint)
+    state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
+    steps = repeat(form.step, state)
+    return state.result(columns=min(steps, state.capacity))
+
+
+class _LabelLooping:
+    """The form: one step, and what it needs besides the state.
+
+    It works on the rows that still take part, picked out by index, so that a row that waits costs nothing.
+    """
+
+    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint) -> None:
+        self.projected = projected
+        self.predictor = predictor
+        self.joint = joint
+        self.durations = torch.tensor(joint.durations, dtype=torch.int64, device=projected.device)
+
+    def step(self, state: TransducerState) -> None:
+        """Emit the next label of every row that has one, and finish the others."""
+        labels = self._next_labels(state)
+        state.emit(labels)
+        self._advance_predictor(state, labels)
+
+    def _next_labels(self, state: TransducerState) -> Labels:
+        """Move every active row over its blanks to its next label or its end."""
+        labels = Labels.none(state.time)
+        rows = _indices(state.active)
+        for _ in range(self.projected.size(1)):  # a blank moves on by at least a frame
+            if rows.numel() == 0:
+                break
+            frame = state.time[rows]
+            choice = decide(self.joint, self.projected[rows, frame], state.predicted[rows], self.durations)
+            blank = choice.token == self.joint.blank
+            labels.found[rows] = ~blank
+            labels.token[rows] = choice.token
+            labels.frame[rows] = frame
+            labels.duration[rows] = choice.duration
+            labels.confidence[rows] = choice.confidence
+            after = frame + choice.duration
+            state.time[rows] = after
+            rows = rows[blank & (after < state.lengths[rows])]
+        return labels
+
+    def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
+        """Let the predictor read the labels of the rows that go on."""
+        rows = _indices(labels.found & state.active)
+        if rows.numel() == 0:
+            return
+        before = state.hidden[:, rows], state.cell[:, rows]
+        output, (hidden, cell) = self.predictor(labels.token[rows], before)
+        state.hidden[:, rows] = hidden
+        state.cell[:, rows] = cell
+        state.predicted[rows] = self.joint.predictor_projection(output)
+
+
+def _indices(mask: Tensor) -> Tensor:
+    return mask.nonzero().squeeze(1)

@@ -1,0 +1,114 @@
+"""The state of a transducer search over one batch: preallocated tensors that a form advances in place."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.heads.transducer import Joint, Predictor
+from models.search.result import SearchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """At most one new label for every row of a batch; each tensor is [batch].
+
+    Attributes:
+        found: whether the row has a new label; the other fields mean nothing where it has none.
+        token: id of the label, int64.
+        frame: encoder frame at which it was scored, int64.
+        duration: frames by which it moved its row, int64; 0 for RNN-T.
+        confidence: probability among labels and blank, float32.
+    """
+
+    found: Tensor
+    token: Tensor
+    frame: Tensor
+    duration: Tensor
+    confidence: Tensor
+
+    @classmethod
+    def none(cls, like: Tensor) -> "Labels":
+        """Return no labels, for as many rows as the int64 tensor ``like`` has and on its device."""
+        return cls(
+            found=torch.zeros_like(like, dtype=torch.bool),
+            token=torch.zeros_like(like),
+            frame=torch.zeros_like(like),
+            duration=torch.zeros_like(like),
+            confidence=torch.zeros_like(like, dtype=torch.float32),
+        )
+
+
+class TransducerState:
+    """Where each row stands, what its predictor said last, and the tokens it has emitted.
+
+    At most ``max_symbols`` labels share a frame, so ``capacity`` columns hold any result. No method waits for the
+    device or allocates a shape that depends on its data, so that a form built on them can be captured in a graph.
+
+    Attributes:
+        lengths: encoder frames of each row, int64 [batch].
+        time: the frame that each row scores next, int64 [batch]; a row is done when it reaches its length.
+        hidden: hidden state of the predictor, [layers, batch, width].
+        cell: cell state of the predictor, [layers, batch, width].
+        predicted: output of the predictor after the row's last label, projected for the joint, [batch, joint width].
+        capacity: the most labels that a row can emit.
+    """
+
+    def __init__(self, lengths: Tensor, frames: int, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
+        """Allocate the state and let the predictor read the start symbol.
+
+        Raises:
+            ValueError: if ``max_symbols`` is not positive.
+        """
+        if max_symbols < 1:
+            raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
+        batch = lengths.size(0)
+        start = torch.full_like(lengths, predictor.blank)
+        output, (self.hidden, self.cell) = predictor(start, predictor.initial_state(batch))
+        self.predicted: Tensor = joint.predictor_projection(output)
+        self.lengths = lengths
+        self.time = torch.zeros_like(lengths)
+        self.capacity = frames * max_symbols
+
+        self._is_tdt = bool(joint.durations)
+        self._max_symbols = max_symbols
+        self._symbols = torch.zeros_like(lengths)
+        self._last_frame = torch.full_like(lengths, -1)
+        self._counts = torch.zeros_like(lengths)
+        # One spare column takes what rows without a new label write.
+        self._tokens = lengths.new_zeros(batch, self.capacity + 1)
+        self._frames = torch.zeros_like(self._tokens)
+        self._durations = torch.zeros_like(self._tokens)
+        self._confidence = self._tokens.new_zeros(self._tokens.shape, dtype=torch.float32)
+
+    @property
+    def active(self) -> Tensor:
+        """Whether each row has frames left, bool [batch]."""
+        return self.time < self.lengths
+
+    def emit(self, labels: Labels) -> None:
+        """Append the labels found, and move a row on by one frame when it has had its ``max_symbols`` there."""
+        column = self._counts.where(labels.found, self.capacity)[:, None]
+        self._tokens.scatter_(1, column, labels.token[:, None])
+        self._frames.scatter_(1, column, labels.frame[:, None])
+        self._durations.scatter_(1, column, labels.duration[:, None])
+        self._confidence.scatter_(1, column, labels.confidence[:, None])
+        self._counts += labels.found
+
+        again = labels.found & (labels.frame == self._last_frame)
+        self._symbols.copy_((self._symbols * again + 1).where(labels.found, self._symbols))
+        self._last_frame.copy_(labels.frame.where(labels.found, self._last_frame))
+        # A label with a duration has left its frame by itself; only those that stayed are counted out.
+        self.time += labels.found & (self._symbols >= self._max_symbols) & (self._last_frame == self.time)
+
+    def result(self, columns: int) -> SearchResult:
+        """Return what was emitted, when no row has more than ``columns`` tokens."""
+        frames, durations = self._frames[:, :columns], self._durations[:, :columns]
+        return SearchResult(
+            tokens=self._tokens[:, :columns],
+            frames=frames,
+            ends=frames + (durations if self._is_tdt else 1),
+            durations=durations if self._is_tdt else None,
+            confidence=self._confidence[:, :columns],
+            counts=self._counts,
+        )

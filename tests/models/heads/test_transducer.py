@@ -1,0 +1,78 @@
+"""The predictor and the joint compute what the papers write down."""
+
+import pytest
+import torch
+
+from models.heads.transducer import Joint, Predictor
+
+
+def lstm_by_hand(lstm, inputs):
+    """Run a stack of LSTM layers over inputs [steps, width] by their equations; the last layer's outputs."""
+    for layer in range(lstm.num_layers):
+        weight_ih, weight_hh, bias_ih, bias_hh = lstm.all_weights[layer]
+        hidden = cell = torch.zeros(lstm.hidden_size, dtype=inputs.dtype)
+        outputs = []
+        for step in inputs:
+            gates = weight_ih @ step + bias_ih + weight_hh @ hidden + bias_hh
+            keep_in, forget, candidate, out = gates.chunk(4)
+            cell = forget.sigmoid() * cell + keep_in.sigmoid() * candidate.tanh()
+            hidden = out.sigmoid() * cell.tanh()
+            outputs.append(hidden)
+        inputs = torch.stack(outputs)
+    return inputs
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_predictor_reads_labels_one_by_one_as_an_lstm_reads_the_sequence(layers):
+    torch.manual_seed(0)
+    predictor = Predictor(vocabulary_size=6, width=4, layers=layers).double()
+    sequences = torch.tensor([[6, 1, 5, 0], [6, 2, 2, 3]])
+
+    state = predictor.initial_state(batch=2)
+    outputs = []
+    for labels in sequences.T:
+        output, state = predictor(labels, state)
+        outputs.append(output)
+
+    for row, labels in enumerate(sequences):
+        expected = lstm_by_hand(predictor.lstm, predictor.embedding(labels))
+        torch.testing.assert_close(torch.stack(outputs)[:, row], expected)
+
+
+def test_the_start_symbol_is_a_zero_input():
+    predictor = Predictor(vocabulary_size=6, width=4, layers=1)
+
+    assert not predictor.embedding(torch.tensor(predictor.blank)).any()
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
+def test_the_joint_adds_both_sides_before_its_activation(activation):
+    torch.manual_seed(0)
+    joint = Joint(5, 4, 3, vocabulary_size=6, durations=(0, 1), activation=activation)
+    frame, predicted = torch.randn(2, 5), torch.randn(2, 4)
+
+    logits = joint(joint.encoder_projection(frame), joint.predictor_projection(predicted))
+
+    inner = frame @ joint.encoder_projection.weight.T + joint.encoder_projection.bias
+    inner = inner + predicted @ joint.predictor_projection.weight.T + joint.predictor_projection.bias
+    torch.testing.assert_close(logits, getattr(torch, activation)(inner) @ joint.output.weight.T + joint.output.bias)
+
+
+def test_the_joint_has_labels_then_the_blank_then_durations():
+    joint = Joint(5, 4, 3, vocabulary_size=6, durations=(0, 1, 2))
+
+    labels, durations = joint.split(torch.arange(10))
+
+    assert labels.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert joint.blank == 6
+    assert durations.tolist() == [7, 8, 9]
+
+
+def test_an_activation_nobody_knows_is_named():
+    with pytest.raises(ValueError, match="gelu"):
+        Joint(5, 4, 3, vocabulary_size=6, activation="gelu")
+
+
+def test_a_negative_duration_is_refused():
+    with pytest.raises(ValueError, match="-1"):
+        Joint(5, 4, 3, vocabulary_size=6, durations=(0, -1))

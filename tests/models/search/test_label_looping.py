@@ -1,0 +1,178 @@
+"""Label looping finds what a plain loop over the frames of one utterance finds."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.heads.transducer import Joint, Predictor
+from models.search.label_looping import label_looping
+from tests.models.search.greedy_twin import greedy_alone, random_transducer
+
+DURATIONS = [(), (0, 1, 2, 3, 4), (1, 2), (0, 2, 5), (0,), (4, 0)]
+
+
+@st.composite
+def batches(draw):
+    """A transducer, a batch of encoder frames with their lengths, and max_symbols."""
+    predictor, joint = random_transducer(
+        draw(st.integers(0, 2**32 - 1)),
+        durations=draw(st.sampled_from(DURATIONS)),
+        layers=draw(st.sampled_from([1, 2])),
+        blank_bias=draw(st.sampled_from([-2.0, 0.0, 1.0, 2.0])),
+    )
+    lengths = draw(st.lists(st.integers(0, 30), min_size=1, max_size=5))
+    spare = draw(st.integers(0, 2))
+    encoded = 3 * torch.randn(len(lengths), max(lengths) + spare, 6, dtype=torch.float64)
+    return predictor, joint, encoded, torch.tensor(lengths), draw(st.sampled_from([1, 2, 3, 10]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(batches())
+def test_every_row_of_a_batch_equals_the_plain_loop(batch):
+    predictor, joint, encoded, lengths, max_symbols = batch
+
+    rows = label_looping(encoded, lengths, predictor, joint, max_symbols).rows()
+
+    for row, utterance, length in zip(rows, encoded, lengths, strict=True):
+        tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols)
+        assert (row.tokens, row.frames) == (tokens, frames)
+        assert row.durations == (durations if joint.durations else None)
+        steps = durations if joint.durations else [1] * len(frames)
+        assert row.ends == [frame + step for frame, step in zip(frames, steps, strict=True)]
+        assert row.confidence == pytest.approx(confidence, abs=1e-5)
+
+
+def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():
+    """Guards the property above: it would hold for models that say nothing too."""
+    seen = set()
+    for seed in range(40):
+        predictor, joint = random_transducer(seed, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+        tokens, frames, durations, _ = greedy_alone(3 * torch.randn(30, 6).double(), predictor, joint, max_symbols=3)
+        seen |= {("token", token) for token in tokens} | {("duration", duration) for duration in durations}
+        seen |= {("labels at one frame", frames.count(frame)) for frame in frames}
+        ends = [frame + duration for frame, duration in zip(frames, durations, strict=True)]
+        seen |= {("waits", end < frame) for end, frame in zip(ends[:-1], frames[1:], strict=True)}
+    assert {("token", token) for token in range(4)} <= seen
+    assert {("duration", duration) for duration in range(5)} <= seen
+    assert {("labels at one frame", count) for count in (1, 2, 3)} <= seen
+    assert ("waits", True) in seen
+
+
+@settings(max_examples=30, deadline=None)
+@given(batches(), st.sampled_from([float("nan"), float("inf"), 1e9]))
+def test_what_lies_beyond_the_lengths_changes_nothing(batch, garbage):
+    predictor, joint, encoded, lengths, max_symbols = batch
+    beyond = torch.arange(encoded.size(1)) >= lengths[:, None]
+
+    clean = label_looping(encoded, lengths, predictor, joint, max_symbols).rows()
+    dirty = label_looping(
+        encoded.masked_fill(beyond[..., None], garbage), lengths, predictor, joint, max_symbols
+    ).rows()
+
+    assert dirty == clean
+
+
+def scripted(table, durations=()):
+    """A transducer whose logits at frame ``t`` are ``table[t]`` whatever was emitted, and its encoder frames."""
+    logits = torch.tensor(table, dtype=torch.float32)
+    frames, classes = logits.shape
+    labels = classes - 1 - len(durations)
+    predictor, joint = Predictor(labels, 3, 1), Joint(frames, 3, frames, labels, durations)
+    with torch.no_grad():
+        for parameter in joint.parameters():
+            parameter.zero_()
+        joint.encoder_projection.weight.copy_(torch.eye(frames))
+        joint.output.weight.copy_(logits.T)
+    return predictor, joint, torch.eye(frames)[None]
+
+
+# Columns: a, b, blank.
+A, B, WAIT = [5, 0, 0], [0, 5, 0], [0, 0, 5]
+
+
+def test_rnnt_says_a_label_again_until_max_symbols_moves_it_on():
+    predictor, joint, encoded = scripted([WAIT, A, WAIT, B])
+
+    [row] = label_looping(encoded, torch.tensor([4]), predictor, joint, max_symbols=2).rows()
+
+    assert row.tokens == [0, 0, 1, 1]
+    assert row.frames == [1, 1, 3, 3]
+    assert row.ends == [2, 2, 4, 4]
+    assert row.durations is None
+
+
+def test_tdt_jumps_by_its_durations_and_a_jump_past_the_end_counts():
+    # Durations 0, 2, 4 in the last three columns.
+    zero, two, four = [5, 0, 0], [0, 5, 0], [0, 0, 5]
+    never_seen = B + zero
+    predictor, joint, encoded = scripted([A + two, never_seen, WAIT + zero, B + four], durations=(0, 2, 4))
+
+    [row] = label_looping(encoded, torch.tensor([4]), predictor, joint, max_symbols=10).rows()
+
+    assert row.tokens == [0, 1]
+    assert row.frames == [0, 3]
+    assert row.durations == [2, 4]
+    assert row.ends == [2, 7]
+
+
+def test_tdt_counts_only_labels_that_stay_against_max_symbols():
+    zero, one = [5, 0], [0, 5]
+    predictor, joint, encoded = scripted([A + zero, B + one, WAIT + one], durations=(0, 1))
+
+    [row] = label_looping(encoded, torch.tensor([3]), predictor, joint, max_symbols=3).rows()
+
+    assert row.tokens == [0, 0, 0, 1]
+    assert row.frames == [0, 0, 0, 1]
+
+
+def test_the_lowest_index_wins_a_tie():
+    predictor, joint, encoded = scripted([[1, 1, 1, 2, 2]], durations=(1, 3))
+
+    [row] = label_looping(encoded, torch.tensor([1]), predictor, joint, max_symbols=10).rows()
+
+    assert (row.tokens, row.durations) == ([0], [1])
+
+
+def test_confidence_is_the_share_among_labels_and_blank_without_durations():
+    predictor, joint, encoded = scripted([[2, 1, 0, 9, 0]], durations=(1, 3))
+
+    [row] = label_looping(encoded, torch.tensor([1]), predictor, joint, max_symbols=10).rows()
+
+    assert row.confidence == pytest.approx([0.66524096])
+
+
+@pytest.mark.parametrize("durations", [(), (0, 1)])
+def test_logits_that_are_not_numbers_end_the_search_at_max_symbols(durations):
+    predictor, joint = random_transducer(0, durations=durations)
+    encoded = torch.full((2, 5, 6), float("nan"), dtype=torch.float64)
+
+    result = label_looping(encoded, torch.tensor([5, 3]), predictor, joint, max_symbols=4)
+
+    assert (result.counts <= 4 * torch.tensor([5, 3])).all()
+
+
+def test_an_utterance_without_frames_has_no_tokens():
+    predictor, joint = random_transducer(0)
+
+    nothing = label_looping(torch.zeros(2, 0, 6).double(), torch.tensor([0, 0]), predictor, joint, max_symbols=10)
+    nobody = label_looping(torch.zeros(0, 7, 6).double(), torch.zeros(0).long(), predictor, joint, max_symbols=10)
+
+    assert [row.tokens for row in nothing.rows()] == [[], []]
+    assert nobody.rows() == []
+
+
+def test_bfloat16_models_choose_among_their_own_logits():
+    predictor, joint, encoded = scripted([WAIT, A, WAIT, B])
+
+    result = label_looping(encoded.bfloat16(), torch.tensor([4]), predictor.bfloat16(), joint.bfloat16(), max_symbols=1)
+
+    assert result.confidence.dtype == torch.float32
+    assert result.rows()[0].tokens == [0, 1]
+
+
+def test_a_frame_must_be_allowed_a_label():
+    predictor, joint = random_transducer(0)
+
+    with pytest.raises(ValueError, match="max_symbols=0"):
+        label_looping(torch.zeros(1, 3, 6).double(), torch.tensor([3]), predictor, joint, max_symbols=0)
