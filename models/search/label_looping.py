@@ -79,8 +79,8 @@ class _LabelLooping:
         return labels
 
     def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
-        """Let the predictor read the labels of the rows that go on."""
-        rows = _indices(labels.found & state.active)
+        """Let the predictor read the labels of the rows that go on: without a label they would be at their end."""
+        rows = _indices(state.active)
         if rows.numel() == 0:
             return
         before = state.hidden[:, rows], state.cell[:, rows]
