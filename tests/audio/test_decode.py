@@ -1,0 +1,305 @@
+"""Every supported format decodes to mono samples at the rate asked for; everything else is a typed error."""
+
+import io
+import tempfile
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from audio.decode import decode
+from audio.errors import (
+    AudioError,
+    AudioTooLongError,
+    AudioTooShortError,
+    InvalidAudioError,
+    UnsupportedFormatError,
+)
+from audio.limits import AudioLimits
+from tests.audio.sound_files import LOSSLESS, LOSSY, encoded, tone
+
+LIMITS = AudioLimits()
+FORMATS = LOSSLESS + LOSSY
+RATES = [8000, 11025, 16000, 44100, 48000]
+OPUS_RATES = [8000, 16000, 48000]
+
+
+def decoded(data, rate=16000, limits=LIMITS):
+    return decode(io.BytesIO(data), rate=rate, limits=limits)
+
+
+def level_and_frequency(samples, rate):
+    """Of the strongest tone away from the edges of the clip."""
+    middle = samples[rate // 10 : -rate // 10]
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle)), n=2**18))
+    return np.sqrt(2 * np.mean(middle**2)), spectrum.argmax() * rate / 2**18
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "source_rate"),
+    [(*form, rate) for form in FORMATS for rate in (OPUS_RATES if form[1] == "OPUS" else RATES)],
+)
+def test_a_tone_keeps_its_length_level_and_pitch(container, codec, source_rate):
+    audio = decoded(encoded(tone(1000, 1.234, source_rate), source_rate, container, codec))
+
+    level, frequency = level_and_frequency(audio.samples, 16000)
+    assert len(audio.samples) / 16000 == pytest.approx(1.234, abs=0.004)
+    assert level == pytest.approx(0.5, rel=0.05)
+    assert frequency == pytest.approx(1000, abs=1)
+    assert audio.samples.dtype == np.float32
+    assert audio.container == {"RF64": "wav", "W64": "wav"}.get(container, container.lower())
+    assert (audio.sample_rate, audio.source_rate, audio.channels) == (16000, source_rate, 1)
+    assert audio.seconds == pytest.approx(1.234, abs=0.001)
+    assert not audio.truncated
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "channels"),
+    [(*form, channels) for form in FORMATS for channels in ([2] if form[0] == "MP3" else [2, 8])],
+)
+def test_channels_are_averaged(container, codec, channels):
+    samples = np.zeros((48000, channels), np.float32)
+    samples[:, 0] = tone(1000, 1, 48000)
+
+    audio = decoded(encoded(samples, 48000, container, codec))
+
+    assert audio.channels == channels
+    assert level_and_frequency(audio.samples, 16000)[0] == pytest.approx(0.5 / channels, rel=0.06)
+
+
+def test_channels_in_opposite_phase_cancel_before_anything_else():
+    wave = tone(1000, 1, 48000)
+
+    audio = decoded(encoded(np.stack([wave, -wave], axis=1), 48000, "FLAC"))
+
+    assert not audio.samples.any()
+
+
+@pytest.mark.parametrize(("container", "codec"), LOSSLESS)
+def test_mono_at_the_rate_asked_for_is_what_soundfile_reads(container, codec):
+    data = encoded(np.random.default_rng(0).uniform(-1, 1, 40_001).astype(np.float32), 16000, container, codec)
+
+    np.testing.assert_array_equal(decoded(data).samples, soundfile.read(io.BytesIO(data), dtype="float32")[0])
+
+
+@pytest.mark.parametrize("make", [io.BytesIO, tempfile.TemporaryFile, tempfile.SpooledTemporaryFile])
+def test_any_seekable_file_is_read_from_its_start(make):
+    with make() as file:
+        file.write(encoded(tone(440, 0.5, 16000), 16000))
+
+        assert decode(file, rate=16000, limits=LIMITS).seconds == 0.5
+
+
+def test_many_threads_decode_at_once():
+    files = [encoded(tone(200 + 50 * n, 1, 44100), 44100, *FORMATS[n % len(FORMATS)]) for n in range(36) if n % 9 < 8]
+    one_by_one = [decoded(data).samples for data in files]
+
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda data: decoded(data).samples, files))
+
+    for alone, threaded in zip(one_by_one, together, strict=True):
+        np.testing.assert_array_equal(threaded, alone)
+
+
+# Limits
+
+
+def test_audio_of_exactly_the_longest_and_the_shortest_length_is_accepted():
+    limits = AudioLimits(min_seconds=0.5, max_seconds=2.5)
+
+    assert decoded(encoded(tone(440, 2.5, 16000), 16000), limits=limits).seconds == 2.5
+    assert decoded(encoded(tone(440, 0.5, 16000), 16000), limits=limits).seconds == 0.5
+
+
+def test_a_sample_more_or_less_is_refused_and_the_limit_named():
+    limits = AudioLimits(min_seconds=0.5, max_seconds=2.5)
+
+    with pytest.raises(AudioTooLongError, match=r"longer than 2\.5 s"):
+        decoded(encoded(np.zeros(40_001), 16000), limits=limits)
+    with pytest.raises(AudioTooShortError, match=r"less than 0\.5 s"):
+        decoded(encoded(np.zeros(7_999), 16000), limits=limits)
+
+
+def test_a_file_without_samples_is_too_short():
+    with pytest.raises(AudioTooShortError):
+        decoded(encoded(np.zeros(0), 16000))
+
+
+def test_a_small_file_of_endless_silence_is_refused_in_little_memory():
+    bomb = encoded(np.zeros((48000 * 30, 8), np.int16), 48000, "FLAC")
+    assert len(bomb) < 200_000
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(AudioTooLongError):
+            decoded(bomb, limits=AudioLimits(max_seconds=3))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 8_000_000  # the whole would be 46 MB
+
+
+class CountingFile(io.BytesIO):
+    read_bytes = 0
+
+    def readinto(self, buffer):
+        count = super().readinto(buffer)
+        self.read_bytes += count
+        return count
+
+
+def test_a_long_file_is_refused_before_it_is_read():
+    file = CountingFile(encoded(np.zeros(16000 * 100), 16000))
+
+    with pytest.raises(AudioTooLongError):
+        decode(file, rate=16000, limits=AudioLimits(max_seconds=2))
+
+    assert file.read_bytes < 4 * 2 * 16000
+
+
+@pytest.mark.parametrize("channels", [9, 1000])
+def test_too_many_channels_are_refused(channels):
+    with pytest.raises(UnsupportedFormatError, match=f"{channels} channels; at most 8"):
+        decoded(encoded(np.zeros((100, channels)), 16000))
+
+
+@pytest.mark.parametrize("rate", [999, 655_350])
+def test_a_rate_out_of_range_is_refused(rate):
+    with pytest.raises(UnsupportedFormatError, match=f"{rate} Hz; from 1000 to 384000"):
+        decoded(encoded(np.zeros(16000), rate))
+
+
+# Headers that lie
+
+
+def with_flac_header(data, *, rate=None, total=None):
+    """Forge the stream information of a FLAC file: 20 bits of rate, 8 of form, 36 of total samples from byte 18 on."""
+    fields = int.from_bytes(data[18:26], "big")
+    if rate is not None:
+        fields = fields & ~(0xFFFFF << 44) | rate << 44
+    if total is not None:
+        fields = fields & ~(2**36 - 1) | total
+    return data[:18] + fields.to_bytes(8, "big") + data[26:]
+
+
+@pytest.mark.parametrize("size", [0xFFFFFFFF, 0x7FFFF000])
+def test_a_wav_written_to_a_pipe_is_read_to_its_end(size):
+    data = bytearray(encoded(tone(440, 1, 16000), 16000))
+    data[4:8] = data[40:44] = size.to_bytes(4, "little")
+
+    audio = decoded(bytes(data))
+
+    assert audio.seconds == 1
+    assert not audio.truncated
+
+
+def test_a_flac_of_unknown_length_is_read_to_its_end():
+    data = with_flac_header(encoded(tone(440, 1.7, 16000), 16000, "FLAC"), total=0)
+
+    audio = decoded(data)
+
+    assert audio.seconds == 1.7
+    assert not audio.truncated
+
+
+def test_a_flac_that_claims_months_is_as_long_as_it_is():
+    audio = decoded(with_flac_header(encoded(tone(440, 1.7, 16000), 16000, "FLAC"), total=2**36 - 1))
+
+    assert audio.seconds == 1.7
+    assert audio.truncated
+
+
+def test_a_flac_with_a_forged_rate_is_refused():
+    with pytest.raises(AudioError):
+        decoded(with_flac_header(encoded(np.zeros(16000 * 10), 16000, "FLAC"), rate=655_350))
+
+
+# Damage
+
+
+@pytest.mark.parametrize(("container", "codec"), FORMATS)
+def test_half_a_file_is_decoded_as_far_as_it_goes(container, codec):
+    noise = np.random.default_rng(0).normal(0, 0.1, 16000 * 6).astype(np.float32)
+    data = encoded(noise, 16000, container, codec)
+
+    audio = decoded(data[: len(data) // 2])
+
+    # Vorbis and Opus end at their last whole page, a second or so of them.
+    assert (1.5 if container == "OGG" else 2.7) < audio.seconds < 3.1
+    assert audio.truncated or container in {"OGG", "RF64", "W64"}
+
+
+@pytest.mark.parametrize("sample", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_samples_that_are_no_sound_are_refused(sample, channels):
+    samples = np.zeros((48000, channels), np.float32)
+    samples[40_000, -1] = sample
+
+    with pytest.raises(InvalidAudioError, match="not numbers"):
+        decoded(encoded(samples, 16000, "WAV", "FLOAT"))
+
+
+def test_a_file_that_is_damaged_from_its_first_frame_is_invalid():
+    data = encoded(tone(440, 1, 16000), 16000, "FLAC")
+
+    with pytest.raises(InvalidAudioError):
+        decoded(data[:100])
+
+
+WHOLE = {
+    (container, codec): encoded(np.random.default_rng(0).normal(0, 0.1, 24_000), 16000, container, codec)
+    for container, codec in FORMATS
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(FORMATS), st.floats(0, 1))
+def test_a_cut_anywhere_gives_a_beginning_or_a_typed_error(form, share):
+    data = WHOLE[form]
+    whole = decoded(data).samples
+
+    try:
+        part = decoded(data[: int(share * len(data))]).samples
+    except AudioError:
+        return
+
+    assert len(part) <= len(whole)
+    if form in LOSSLESS:
+        np.testing.assert_array_equal(part, whole[: len(part)])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(FORMATS), st.data())
+def test_overwritten_bytes_give_audio_or_a_typed_error(form, data):
+    damaged = bytearray(WHOLE[form])
+    for _ in range(data.draw(st.integers(1, 8))):
+        # Headers are where damage bites.
+        place = data.draw(st.integers(0, 200) | st.integers(0, len(damaged) - 1))
+        damaged[place] = data.draw(st.integers(0, 255))
+
+    try:
+        audio = decoded(bytes(damaged))
+    except AudioError:
+        return
+
+    assert np.isfinite(audio.samples).all()
+    assert audio.seconds <= LIMITS.max_seconds
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(
+        [b"", b"RIFF\xff\xff\xff\xffWAVEfmt ", b"fLaC", b"ID3\x04\0\0\0\0\0\0", b"\xff\xfb\x90\x64", b"OggS"]
+    ),
+    st.binary(max_size=2000),
+)
+@example(b"OggS" + bytes(24), b"OpusHead")
+def test_random_bytes_give_a_typed_error_or_audio(beginning, rest):
+    with suppress(AudioError):
+        decoded(beginning + rest)

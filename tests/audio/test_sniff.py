@@ -1,0 +1,77 @@
+"""A container is known by its bytes, and what is not supported is called by its name."""
+
+import numpy as np
+import pytest
+
+from audio.errors import InvalidAudioError, UnsupportedFormatError
+from audio.sniff import HEAD_BYTES, SUPPORTED, sniff
+from tests.audio.sound_files import LOSSLESS, LOSSY, encoded
+
+NAMES = {"RF64": "wav", "W64": "wav"}
+
+
+@pytest.mark.parametrize(("container", "codec"), LOSSLESS + LOSSY)
+def test_every_supported_container_is_recognised(container, codec):
+    head = encoded(np.zeros(16000), 16000, container, codec)[:HEAD_BYTES]
+
+    assert sniff(head) == NAMES.get(container, container.lower())
+
+
+@pytest.mark.parametrize(
+    ("head", "container"),
+    [
+        (b"RIFX\0\0\0\x24WAVEfmt ", "wav"),
+        (b"ID3\x04\0\0\0\0\x0f\x76TSSE", "mp3"),
+        (b"\xff\xf3\x40\xc0", "mp3"),  # MPEG 2, layer III
+        (b"\xff\xfd\x80\x04", "mp3"),  # MPEG 1, layer II
+    ],
+)
+def test_other_beginnings_of_supported_containers_are_recognised(head, container):
+    assert sniff(head) == container
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81", "WebM/Matroska"),
+        (b"\0\0\0\x20ftypM4A \0\0\0\0", "MP4/M4A"),
+        (b"\0\0\0\x18ftyp3gp4", "MP4/M4A"),
+        (b"\0\x01\x02\x03moov", "MP4/M4A"),
+        (b"\xff\xf1\x50\x80\x2e\x7f", "AAC"),
+        (b"\xff\xf9\x50\x80\x2e\x7f", "AAC"),
+        (b"#!AMR\n\x3c", "AMR"),
+        (b"FORM\0\0\x10\0AIFF", "AIFF"),
+        (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
+        (b"OggS\0\x02" + bytes(22) + b"Speex   1.2", "Ogg with another codec"),
+        (b"<!DOCTYPE html><html>", "HTML"),
+        (b"\xef\xbb\xbf  <html>", "HTML"),
+        (b'{"error": "not found"}', "JSON"),
+        (b"#EXTM3U\nhttp://", "text"),
+        ("Überraschung, kein Ton".encode(), "text"),
+        (b"PK\x03\x04\x14\0", "a ZIP archive"),
+    ],
+)
+def test_what_is_not_supported_is_named_with_what_is(head, name):
+    with pytest.raises(UnsupportedFormatError) as caught:
+        sniff(head)
+
+    assert f"looks like {name}" in str(caught.value)
+    assert ", ".join(SUPPORTED) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "head", [b"\0" * 64, b"\xde\xad\xbe\xef" * 16, b"\xff", b"\xff\xff\xff\xff", b"RIFF\0\0\0\0AVI "]
+)
+def test_what_nobody_knows_is_refused_without_a_guess(head):
+    with pytest.raises(UnsupportedFormatError, match="in no known audio format"):
+        sniff(head)
+
+
+def test_a_text_cut_within_a_character_is_still_text():
+    with pytest.raises(UnsupportedFormatError, match="text"):
+        sniff("kein Ton, nur ein langer deutscher Satz mit vielen Wörtern und äää"[:65].encode()[:HEAD_BYTES])
+
+
+def test_an_empty_file_is_invalid():
+    with pytest.raises(InvalidAudioError, match="empty"):
+        sniff(b"")
