@@ -1,1 +1,1 @@
-"""TODO."""
+"""From accepted utterances to batches and back: gates, buckets, batcher, ledger."""

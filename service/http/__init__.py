@@ -1,1 +1,1 @@
-"""TODO."""
+"""The HTTP face of the service."""

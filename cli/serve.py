@@ -1,0 +1,41 @@
+"""`steno serve`: the HTTP service."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until SIGTERM or Ctrl-C; returns the exit status: 0, or 2 for a setting or a checkpoint that is wrong."""
+    # Here, not above: every flag is a setting, and the settings bring pydantic with them.
+    from service import logs, server
+    from service.engine.supervisor import EngineStartError
+    from service.settings import Settings, SettingsError
+
+    parser = argparse.ArgumentParser(
+        prog="steno serve",
+        description="Serve a model over HTTP. Every flag is also a STENO_ environment variable.",
+        argument_default=argparse.SUPPRESS,
+    )
+    for name, field in Settings.model_fields.items():
+        default = "required" if field.is_required() else f"default: {_plain(field.default)}"
+        help_text = f"{field.description} ({default})".replace("%", "%%")
+        parser.add_argument(f"--{name.replace('_', '-')}", help=help_text, metavar="VALUE")
+    try:
+        settings = Settings.read(vars(parser.parse_args(arguments)))
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
+    try:
+        server.run(settings)
+    except (EngineStartError, OSError) as error:
+        print(f"steno serve: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
+    return "unset" if value is None else str(value)

@@ -1,0 +1,145 @@
+"""The two gates: what is accepted is answered, so overload is refused early, with an honest Retry-After.
+
+Gate 1 stands before the body of an upload is stored and knows its announced size. Gate 2 knows the decoded length.
+Both look at the same backlog: the audio that was accepted and has no transcript yet.
+"""
+
+import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from service.dispatch.errors import DrainingError, ModelLoadingError, OverloadedError
+
+_LOADING_SECONDS = 10.0  # said while nothing is known about how long this model takes to load
+_RETRY_AFTER = (1, 60)  # clients ignore what is above, and hammer on what is below
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionLimits:
+    """What may be under way at once.
+
+    Attributes:
+        max_requests: Requests accepted and not finished.
+        max_stored_bytes: Bytes of uploads being received or decoded.
+        max_queued_audio_seconds: Decoded audio without a transcript; bounds memory, 64 kB a second at 16 kHz.
+        max_wait_seconds: Predicted wait, backlog / RTFx.
+    """
+
+    max_requests: int
+    max_stored_bytes: int
+    max_queued_audio_seconds: float
+    max_wait_seconds: float
+
+
+class Permit:
+    """A place behind gate 1; counts the bytes its upload has stored."""
+
+    def __init__(self, admission: "Admission") -> None:
+        self._admission = admission
+        self.stored_bytes = 0
+
+    def store(self, size: int) -> None:
+        """Count bytes of the upload as they arrive.
+
+        Raises:
+            OverloadedError: If the uploads under way together are over their limit.
+        """
+        self.stored_bytes += size
+        self._admission.stored_bytes += size
+        self._admission.check_bytes(0)
+
+
+class Admission:
+    """Decides what is accepted; holds the figures that the decision needs.
+
+    Attributes:
+        requests: Accepted and not finished.
+        stored_bytes: Of uploads being received or decoded.
+        backlog_seconds: Decoded audio without a transcript.
+        rtfx: Audio-seconds per second of all engines together; None until one has been ready.
+        is_draining: Nothing new is accepted.
+        loading_seconds: How long the model takes to load, as far as known.
+    """
+
+    def __init__(self, limits: AdmissionLimits) -> None:
+        self.limits = limits
+        self.requests = 0
+        self.stored_bytes = 0
+        self.backlog_seconds = 0.0
+        self.rtfx: float | None = None
+        self.is_draining = False
+        self.loading_seconds = _LOADING_SECONDS
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def until_idle(self) -> None:
+        """Wait until no request is under way."""
+        await self._idle.wait()
+
+    @property
+    def predicted_wait(self) -> float:
+        """Seconds until what is accepted now would be answered."""
+        return self.backlog_seconds / self.rtfx if self.rtfx else 0.0
+
+    @contextmanager
+    def enter(self, announced_bytes: int) -> Iterator[Permit]:
+        """Gate 1: hold a place for one request.
+
+        Args:
+            announced_bytes: Content-Length, or 0 where none is given.
+
+        Raises:
+            DrainingError: While the service shuts down.
+            ModelLoadingError: Before the first engine is ready.
+            OverloadedError: When too much is under way.
+        """
+        if self.is_draining:
+            raise DrainingError("The service is shutting down.", retry_after=1)
+        if self.rtfx is None:
+            raise ModelLoadingError("The model is still loading.", _retry_after(self.loading_seconds))
+        self.check_bytes(announced_bytes)
+        if self.requests >= self.limits.max_requests:
+            raise self._overloaded(f"{self.requests} requests are under way")
+        self.check_audio(0.0)
+        permit = Permit(self)
+        self.requests += 1
+        self._idle.clear()
+        try:
+            yield permit
+        finally:
+            self.requests -= 1
+            if not self.requests:
+                self._idle.set()
+            self.stored_bytes -= permit.stored_bytes
+
+    def check_bytes(self, more: int) -> None:
+        """Refuse when the uploads under way would exceed their bytes.
+
+        Raises:
+            OverloadedError: If so.
+        """
+        # A single upload is bounded by its own limit and must have a chance on an idle service.
+        if self.requests > 1 and self.stored_bytes + more > self.limits.max_stored_bytes:
+            raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
+
+    def check_audio(self, seconds: float) -> None:
+        """Gate 2: refuse when this much more audio would wait too long, or take too much memory.
+
+        Raises:
+            OverloadedError: If so.
+        """
+        backlog = self.backlog_seconds
+        if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
+            raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
+        if self.predicted_wait > self.limits.max_wait_seconds:
+            raise self._overloaded(f"the predicted wait is {self.predicted_wait:.0f} s")
+
+    def _overloaded(self, why: str) -> OverloadedError:
+        return OverloadedError(f"The service is overloaded: {why}.", _retry_after(self.predicted_wait))
+
+
+def _retry_after(seconds: float) -> int:
+    low, high = _RETRY_AFTER
+    return min(max(math.ceil(seconds), low), high)

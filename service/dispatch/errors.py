@@ -1,0 +1,56 @@
+"""Why a request that is well-formed gets no transcript.
+
+DispatchError
+├── RefusedError                 try again later
+│   ├── OverloadedError          a queue or a budget is full
+│   ├── DrainingError            the service is shutting down
+│   ├── ModelLoadingError        no engine has been ready yet
+│   └── DeadlineExceededError    it was accepted, and waited too long
+├── EngineLostError              the engine died under it, and its successor too
+├── DeviceMemoryError            it does not fit the device even alone
+└── TranscriptionFailedError     the engine raised an error on it alone
+"""
+
+
+class DispatchError(Exception):
+    """The root; its message is for the caller of the API."""
+
+
+class RefusedError(DispatchError):
+    """Nothing is wrong with the request but its time.
+
+    Attributes:
+        retry_after: Whole seconds, 1 to 60, after which a retry has a chance.
+    """
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class OverloadedError(RefusedError):
+    """A queue or a budget is full."""
+
+
+class DrainingError(RefusedError):
+    """The service is shutting down."""
+
+
+class ModelLoadingError(RefusedError):
+    """No engine has been ready yet."""
+
+
+class DeadlineExceededError(RefusedError):
+    """It was accepted, and waited too long."""
+
+
+class EngineLostError(DispatchError):
+    """The engine died under it, and its successor too."""
+
+
+class DeviceMemoryError(DispatchError):
+    """It does not fit the device even alone."""
+
+
+class TranscriptionFailedError(DispatchError):
+    """The engine raised an error on it alone."""

@@ -1,0 +1,38 @@
+"""One piece of audio on its way through the dispatcher."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.protocol import Transcript
+
+
+@dataclass(slots=True, eq=False)
+class Utterance:
+    """Decoded audio that waits for its transcript.
+
+    Attributes:
+        number: Ascends in the order of acceptance.
+        samples: Mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
+        seconds: Its length.
+        arrived: Monotonic time of acceptance.
+        answer: Resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
+        passed_over: Batches that were led by a later arrival while this one waited.
+        engines_lost: Engines that died with it.
+        alone: It shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
+        sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
+        infer_seconds: Time its batch took in the engine.
+    """
+
+    number: int
+    samples: npt.NDArray[np.float32]
+    seconds: float
+    arrived: float
+    answer: asyncio.Future[Transcript] = field(repr=False)
+    passed_over: int = 0
+    engines_lost: int = 0
+    alone: bool = False
+    sent: float = 0.0
+    infer_seconds: float = 0.0

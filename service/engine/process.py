@@ -1,0 +1,117 @@
+"""The engine process proper: a model on its device. The only file of the service that imports torch."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from models import Hypothesis, Model, load_model
+from service.engine import loop
+from service.engine.protocol import FailureKind, Load, Transcript, Word
+from service.engine.staging import Samples
+
+# Padded audio-seconds per batch where the operator names none. On a CPU a batch only has to be long enough to hide
+# the search's fixed cost; a GPU is filled by far more.
+_BATCH_SECONDS = {"cpu": 120.0, "cuda": 1920.0}
+# A GPU gets its next batch while it computes; on a CPU there is nothing to overlap, and a batch formed later is fuller.
+_PLACES = {"cpu": 1, "cuda": 2}
+_WARMUP_SEED = 0
+
+
+class SpeechRecognizer:
+    """A model, the shapes it runs in, and how its hypotheses become transcripts."""
+
+    def __init__(self, load: Load) -> None:
+        device = _device(load.device)
+        if load.threads is not None:
+            torch.set_num_threads(load.threads)
+        self._model: Model = load_model(load.model, device=device, dtype=_dtype(load.dtype, device))
+        self._device = device
+        self._bucket_seconds = load.bucket_seconds
+        self.info: dict[str, Any] = self._model.info() | {
+            "model": Path(load.model).stem,
+            "device": _device_name(device),
+            "dtype": str(self._model.dtype).removeprefix("torch."),
+        }
+        self.sample_rate: int = self._model.sample_rate
+        self.batch_seconds = load.batch_seconds or _BATCH_SECONDS[device.type]
+        self.places = _PLACES[device.type]
+
+    def warm_up(self) -> float:
+        """Run every bucket once, the largest first so that the allocator's pool is sized once; return the RTFx."""
+        noise = np.random.default_rng(_WARMUP_SEED)
+        audio_seconds = busy_seconds = 0.0
+        for edge in sorted(self._bucket_seconds, reverse=True):
+            rows = max(1, int(self.batch_seconds / edge)) if self._device.type == "cuda" else 1
+            samples = noise.standard_normal((rows, int(edge * self.sample_rate))).astype(np.float32) * 0.1
+            began = time.monotonic()
+            self.transcribe(list(samples))
+            busy_seconds += time.monotonic() - began
+            audio_seconds += rows * edge
+        return audio_seconds / busy_seconds
+
+    def transcribe(self, utterances: Sequence[Samples]) -> tuple[list[Transcript], float]:
+        """Transcribe one batch; returns the transcripts and the padded audio-seconds."""
+        lengths = torch.tensor([len(samples) for samples in utterances])
+        width = self._padded_samples(int(lengths.max()))
+        waveforms = torch.zeros(len(utterances), width)
+        for row, samples in zip(waveforms, utterances, strict=True):
+            row[: len(samples)] = torch.from_numpy(np.array(samples))
+        hypotheses = self._model.transcribe_batch(waveforms, lengths)
+        return [_transcript(hypothesis) for hypothesis in hypotheses], len(utterances) * width / self.sample_rate
+
+    def kind_of(self, error: Exception) -> FailureKind:
+        """Ask the device whether it survived: a poisoned CUDA context fails every later call."""
+        if isinstance(error, torch.OutOfMemoryError):
+            torch.cuda.empty_cache()
+            return FailureKind.OUT_OF_MEMORY
+        if self._device.type == "cuda":
+            try:
+                torch.cuda.synchronize(self._device)
+            except RuntimeError:
+                return FailureKind.DEVICE
+        return FailureKind.BATCH
+
+    def _padded_samples(self, longest: int) -> int:
+        """A GPU sees few distinct shapes, the bucket edges; a CPU computes no more than it must."""
+        if self._device.type == "cpu":
+            return longest
+        edges = (round(edge * self.sample_rate) for edge in sorted(self._bucket_seconds))
+        return next((edge for edge in edges if edge >= longest), longest)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r}: this machine, or this build of torch, has no CUDA")
+    if device.type not in _PLACES:
+        raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
+    return device
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+
+
+def _transcript(hypothesis: Hypothesis) -> Transcript:
+    return Transcript(
+        text=hypothesis.text,
+        tokens=hypothesis.tokens,
+        token_confidence=hypothesis.token_confidence,
+        words=[Word(word.text, word.start, word.end, word.confidence, word.token_span) for word in hypothesis.words],
+    )
+
+
+if __name__ == "__main__":
+    loop.main(SpeechRecognizer)

@@ -1,0 +1,128 @@
+"""What the front process and an engine process say to each other.
+
+Messages are small frozen structs, sent as MessagePack frames over a socket pair. Audio does not travel in
+them: the front writes it once into memory that both processes map (`staging`), and a `Batch` says where.
+
+    front  -> engine   Load, Batch, Stop
+    engine -> front    Heartbeat, Ready, Result, Failure
+
+An engine answers every `Batch` with exactly one `Result` or `Failure` that carries the batch's number.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """The first message: what to load, and the shapes to warm up.
+
+    Attributes:
+        model: Path of the checkpoint.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        dtype: "auto", "float32" or "bfloat16".
+        bucket_seconds: Upper bounds of the length buckets, ascending.
+        batch_seconds: Padded audio-seconds a batch may have; None lets the engine choose for its device.
+        threads: CPU threads that one batch may use; None leaves it to torch.
+    """
+
+    model: str
+    device: str
+    dtype: str
+    bucket_seconds: list[float]
+    batch_seconds: float | None
+    threads: int | None
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """One utterance of a batch: where its samples lie in the staging memory."""
+
+    offset: int  # in samples (float32) from the start of the memory
+    samples: int
+
+
+class Batch(msgspec.Struct, frozen=True, tag=True):
+    """Utterances to transcribe together."""
+
+    number: int
+    items: list[Item]
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Finish what runs and exit with status 0."""
+
+
+class Word(msgspec.Struct, frozen=True, array_like=True):
+    """A word and where it was said, in seconds from the start of its utterance."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float | None
+    token_span: tuple[int, int]  # the slice of the transcript's tokens that spells it
+
+
+class Transcript(msgspec.Struct, frozen=True, array_like=True):
+    """What the engine heard in one utterance: a hypothesis in plain data."""
+
+    text: str
+    tokens: list[int]
+    token_confidence: list[float]
+    words: list[Word]
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The model is loaded and every bucket was run once.
+
+    Attributes:
+        info: What the model is, as `steno info --json` prints it.
+        sample_rate: Of the audio the engine takes, in Hz.
+        batch_seconds: Padded audio-seconds that a batch may have on this device.
+        places: Batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
+        rtfx: Audio-seconds per second, measured while warming up.
+        load_seconds: Time from the start of the process to a loaded model.
+        warmup_seconds: Time the buckets took.
+    """
+
+    info: dict[str, Any]
+    sample_rate: int
+    batch_seconds: float
+    places: int
+    rtfx: float
+    load_seconds: float
+    warmup_seconds: float
+
+
+class Result(msgspec.Struct, frozen=True, tag=True):
+    """The transcripts of a batch, in the order of its items."""
+
+    number: int
+    transcripts: list[Transcript]
+    infer_seconds: float
+    padded_seconds: float  # count x longest as the device computed it
+
+
+class FailureKind(StrEnum):
+    """Why an engine could not do what it was asked; decides what the front does next."""
+
+    LOAD = "load"  # the checkpoint or the device is unusable: the engine exits
+    BATCH = "batch"  # this batch failed, the engine is sound
+    OUT_OF_MEMORY = "out_of_memory"  # this batch did not fit, the engine is sound
+    DEVICE = "device"  # the device can no longer be trusted: the engine exits
+
+
+class Failure(msgspec.Struct, frozen=True, tag=True):
+    """A batch, or the engine itself (`number` is None), failed."""
+
+    number: int | None
+    kind: FailureKind
+    message: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    """The engine process is alive; sent every second from a thread of its own."""
+
+
+ToEngine = Load | Batch | Stop
+FromEngine = Heartbeat | Ready | Result | Failure

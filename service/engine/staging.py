@@ -1,0 +1,79 @@
+"""Memory that the front and one engine both map: audio is written once and never sent.
+
+It has one slot per batch that the engine may hold. The file behind it has no name, so the kernel frees it with
+the last process that uses it, however that process ends.
+"""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from service.engine.protocol import Item
+
+Samples = npt.NDArray[np.float32]
+
+_SAMPLE_BYTES = 4
+
+
+def unnamed_file() -> int:
+    """Open an empty file without a name, in memory where the system can, and return its descriptor."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("steno-staging", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+class Staging:
+    """The front's view: slots that batches are written to and freed from.
+
+    Args:
+        descriptor: The unnamed file; it is grown to fit.
+        slots: Batches that can be held at once.
+        slot_samples: Samples per slot.
+    """
+
+    def __init__(self, descriptor: int, slots: int, slot_samples: int) -> None:
+        os.ftruncate(descriptor, slots * slot_samples * _SAMPLE_BYTES)
+        self._memory: Samples = np.frombuffer(mmap.mmap(descriptor, 0), np.float32)
+        self._slot_samples = slot_samples
+        self._free = list(range(slots))
+        self._taken: dict[int, int] = {}
+
+    def write(self, batch: int, utterances: Sequence[Samples]) -> list[Item]:
+        """Copy a batch into a free slot and say where each utterance lies.
+
+        Raises:
+            ValueError: If the batch does not fit a slot, or no slot is free.
+        """
+        if sum(map(len, utterances)) > self._slot_samples or not self._free:
+            raise ValueError(f"batch {batch} has no room: {len(self._free)} slots of {self._slot_samples} samples")
+        slot = self._taken[batch] = self._free.pop()
+        items = []
+        offset = slot * self._slot_samples
+        for samples in utterances:
+            self._memory[offset : offset + len(samples)] = samples
+            items.append(Item(offset, len(samples)))
+            offset += len(samples)
+        return items
+
+    def free(self, batch: int) -> None:
+        """Give back the slot of an answered batch."""
+        self._free.append(self._taken.pop(batch))
+
+
+class StagingView:
+    """The engine's view of the same memory, read only."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._memory: Samples = np.empty(0, np.float32)
+
+    def read(self, item: Item) -> Samples:
+        """Return an utterance's samples without copying them; valid until its batch is answered."""
+        if item.offset + item.samples > len(self._memory):  # the front sizes the file after the engine is ready
+            self._memory = np.frombuffer(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ), np.float32)
+        return self._memory[item.offset : item.offset + item.samples]

@@ -1,0 +1,72 @@
+"""A stand-in engine without a model or torch: the same process and protocol, for tests of everything around it.
+
+Its transcript of an utterance is the number of its samples and their sum, so that a mixed-up answer is caught. Some
+lengths are orders:
+
+    CRASH_SAMPLES   the process dies at once, as a native fault would end it
+    FAIL_SAMPLES    the batch raises an ordinary error
+    DEVICE_SAMPLES  the batch raises an error that the device does not survive
+
+A checkpoint named "unreadable" cannot be loaded.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from service.engine import loop
+from service.engine.protocol import FailureKind, Load, Transcript, Word
+from service.engine.staging import Samples
+
+SAMPLE_RATE = 16_000
+RTFX = 1000.0
+CRASH_SAMPLES = 16_001
+FAIL_SAMPLES = 16_002
+DEVICE_SAMPLES = 16_003
+
+
+def transcript(samples: Samples) -> Transcript:
+    """What the stub hears in an utterance."""
+    count, total = str(len(samples)), f"{float(samples.sum()):.3f}"
+    end = len(samples) / SAMPLE_RATE
+    return Transcript(
+        text=f"{count} {total}",
+        tokens=[1, 2],
+        token_confidence=[0.9, 0.8],
+        words=[Word(count, 0.0, end / 2, 0.9, (0, 1)), Word(total, end / 2, end, 0.8, (1, 2))],
+    )
+
+
+class StubRecognizer:
+    """Answers from the samples alone."""
+
+    def __init__(self, load: Load) -> None:
+        if load.model == "unreadable":
+            raise ValueError("unreadable: not a checkpoint")
+        self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
+        self.sample_rate = SAMPLE_RATE
+        self.batch_seconds = load.batch_seconds or 120.0
+        self.places = 1
+
+    def warm_up(self) -> float:
+        """Pretend; there is nothing to warm."""
+        return RTFX
+
+    def transcribe(self, utterances: Sequence[Samples]) -> tuple[list[Transcript], float]:
+        """Answer, or obey the lengths that are orders."""
+        lengths = [len(samples) for samples in utterances]
+        if CRASH_SAMPLES in lengths:
+            os.abort()
+        if FAIL_SAMPLES in lengths:
+            raise ArithmeticError("an utterance that fails its batch")
+        if DEVICE_SAMPLES in lengths:
+            raise ConnectionResetError("an utterance that poisons the device")
+        return [transcript(samples) for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE
+
+    def kind_of(self, error: Exception) -> FailureKind:
+        """Trust the device after all but one error."""
+        return FailureKind.DEVICE if isinstance(error, ConnectionResetError) else FailureKind.BATCH
+
+
+if __name__ == "__main__":
+    loop.main(StubRecognizer)

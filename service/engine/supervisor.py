@@ -1,0 +1,282 @@
+"""Starts an engine process, watches it, and replaces it when it dies or hangs."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from service.engine.channel import FrontChannel
+from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Stop
+from service.engine.staging import Samples, Staging, unnamed_file
+
+log = logging.getLogger("steno.supervisor")
+
+SPEECH_ENGINE = "service.engine.process"
+STUB_ENGINE = "service.engine.stub"
+
+_LOAD_SECONDS = 900.0  # a cold page cache and a warm-up of every bucket fit in this
+_STOP_SECONDS = 5.0
+_WATCH_SECONDS = 0.5
+_FAILED_STARTS = 5  # in a row: the machine or the checkpoint is at fault, and an orchestrator should know
+_BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
+
+
+class EngineStartError(RuntimeError):
+    """No engine can be had; the message says why in one line."""
+
+
+class Loss(StrEnum):
+    """Why an engine is gone; the label of `steno_worker_restarts_total`."""
+
+    EXIT = "exit"
+    STUCK = "stuck"
+    DEVICE = "cuda_fatal"
+    STOPPED = "stopped"
+
+
+class Engine:
+    """One incarnation of an engine process, as the front sees it.
+
+    Attributes:
+        name: The device it was asked to run on.
+        ready: What it said when it was ready, None before.
+        pid: Its process id.
+    """
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, channel: FrontChannel, memory: int) -> None:
+        self.name = name
+        self.pid = process.pid
+        self.ready: Ready | None = None
+        self.process = process
+        self.channel = channel
+        self.started = self.last_heard = time.monotonic()
+        self.verdict: Loss | None = None
+        self.start_failure: str | None = None
+        self._memory = memory
+        self._staging: Staging | None = None
+        self._slot_seconds = 0.0
+        self._outstanding: dict[int, float] = {}
+
+    @property
+    def free_places(self) -> int:
+        """Batches it would take now."""
+        return self.ready.places - len(self._outstanding) if self.ready else 0
+
+    def become_ready(self, ready: Ready, longest_seconds: float) -> None:
+        """Size the staging memory for what was announced; batches may be sent from now on."""
+        self._slot_seconds = max(ready.batch_seconds, longest_seconds)
+        slot_samples = int(self._slot_seconds * ready.sample_rate) + 1
+        self._staging = Staging(self._memory, ready.places, slot_samples)
+        self.ready = ready
+
+    async def transcribe(self, number: int, utterances: Sequence[Samples]) -> None:
+        """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener."""
+        assert self._staging is not None
+        # A GPU's batch is a hundred megabytes of samples: copying them would hold up the event loop.
+        items = await asyncio.to_thread(self._staging.write, number, utterances)
+        self.channel.send(Batch(number, items))
+
+    def take_place(self, number: int) -> None:
+        """Reserve a place, at once, for a batch that `transcribe` will send."""
+        self._outstanding[number] = time.monotonic()
+
+    def answered(self, number: int) -> bool:
+        """Free the place of a batch; False if it was not outstanding here."""
+        if self._outstanding.pop(number, None) is None:
+            return False
+        assert self._staging is not None
+        self._staging.free(number)
+        return True
+
+    def is_stuck(self, now: float, timeout: float) -> bool:
+        """Tell whether it is silent, loads for ever, or computes for far longer than its batches can take."""
+        if now - self.last_heard > timeout:
+            return True
+        if self.ready is None:
+            return now - self.started > _LOAD_SECONDS
+        expected = self._slot_seconds / self.ready.rtfx * len(self._outstanding)
+        return now - min(self._outstanding.values(), default=now) > timeout + 5 * expected
+
+    def release(self) -> None:
+        """Close what the front holds of it."""
+        self.channel.close()
+        os.close(self._memory)
+
+
+class EngineListener(Protocol):
+    """Who is told what becomes of engines and batches."""
+
+    def engine_started(self, engine: Engine) -> None:
+        """A process was started; it is not ready."""
+
+    def engine_ready(self, engine: Engine, ready: Ready) -> None:
+        """Batches may be sent to it."""
+
+    def engine_heard(self, engine: Engine) -> None:
+        """It gave a sign of life."""
+
+    def engine_answered(self, engine: Engine, answer: Result | Failure) -> None:
+        """A batch is done; its place is free."""
+
+    def engine_lost(self, engine: Engine, loss: Loss) -> None:
+        """It is gone with every batch it had not answered."""
+
+
+class Supervisor:
+    """Keeps one engine process running for one device.
+
+    Args:
+        load: What every incarnation is asked to load.
+        listener: Is told of everything, on the event loop.
+        longest_seconds: The longest utterance that will be sent.
+        timeout: Seconds of silence, or beyond a batch's expected time, after which an engine is replaced.
+        module: The engine's Python module.
+        engine_arguments: Given to it on its command line.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        listener: EngineListener,
+        *,
+        longest_seconds: float,
+        timeout: float,
+        module: str = SPEECH_ENGINE,
+        engine_arguments: Sequence[str] = (),
+    ) -> None:
+        self._load = load
+        self._listener = listener
+        self._longest_seconds = longest_seconds
+        self._timeout = timeout
+        self._command = [sys.executable, "-m", module, *engine_arguments]
+        self._engine: Engine | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def engine(self) -> Engine | None:
+        """The incarnation that runs now."""
+        return self._engine
+
+    async def run(self) -> None:
+        """Start and replace engines until `stop`.
+
+        Raises:
+            EngineStartError: If the first start fails, or too many in a row do.
+        """
+        failed_starts = 0
+        ever_ready = False
+        while not self._stopping.is_set():
+            self._engine = engine = await self._start()
+            loss = await self._watch(engine)
+            log.log(
+                logging.INFO if loss is Loss.STOPPED else logging.ERROR,
+                "engine gone",
+                extra={"pid": engine.pid, "device": engine.name, "reason": str(loss)},
+            )
+            self._engine = None
+            self._listener.engine_lost(engine, loss)
+            failed_starts = 0 if engine.ready else failed_starts + 1
+            ever_ready = ever_ready or engine.ready is not None
+            if failed_starts and not self._stopping.is_set() and (not ever_ready or failed_starts == _FAILED_STARTS):
+                raise EngineStartError(engine.start_failure or f"the engine ended while it started ({loss})")
+            await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
+
+    async def stop(self) -> None:
+        """Ask the engine to end, and end it if it does not."""
+        self._stopping.set()
+        if (engine := self._engine) is None:
+            return
+        engine.verdict = Loss.STOPPED
+        engine.channel.send(Stop())
+        await _end(engine.process, _STOP_SECONDS)
+
+    async def _start(self) -> Engine:
+        ours, theirs = socket.socketpair()
+        memory = unnamed_file()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *("--socket", str(theirs.fileno()), "--memory", str(memory)),
+                pass_fds=(theirs.fileno(), memory),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=_environment(),
+            )
+        engine = Engine(self._load.device, process, await FrontChannel.open(ours), memory)
+        log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
+        engine.channel.send(self._load)
+        self._listener.engine_started(engine)
+        return engine
+
+    async def _watch(self, engine: Engine) -> Loss:
+        """Hand on what the engine says until it is gone; return why."""
+        watchdog = asyncio.create_task(self._kill_when_stuck(engine))
+        try:
+            async for message in engine.channel.messages():
+                engine.last_heard = time.monotonic()
+                self._handle(engine, message)
+        finally:
+            watchdog.cancel()
+            # The stream ends when the process does; one that closed it and lives on is of no use.
+            await _end(engine.process, _STOP_SECONDS)
+            engine.release()
+        return engine.verdict or Loss.EXIT
+
+    def _handle(self, engine: Engine, message: Heartbeat | Ready | Result | Failure) -> None:
+        match message:
+            case Heartbeat():
+                self._listener.engine_heard(engine)
+            case Ready():
+                engine.become_ready(message, self._longest_seconds)
+                log.info(
+                    "engine ready",
+                    extra={
+                        "pid": engine.pid,
+                        "model": message.info.get("model"),
+                        "device": message.info.get("device"),
+                        "dtype": message.info.get("dtype"),
+                        "rtfx": round(message.rtfx, 1),
+                        "load_seconds": round(message.load_seconds, 2),
+                        "warmup_seconds": round(message.warmup_seconds, 2),
+                    },
+                )
+                self._listener.engine_ready(engine, message)
+            case Failure(kind=FailureKind.LOAD):
+                engine.start_failure = message.message
+            case Failure(kind=FailureKind.DEVICE):
+                engine.verdict = Loss.DEVICE  # it exits by itself; its batches count as lost, not as failed
+            case Result() | Failure():
+                if message.number is not None and engine.answered(message.number):
+                    self._listener.engine_answered(engine, message)
+
+    async def _kill_when_stuck(self, engine: Engine) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            if engine.is_stuck(time.monotonic(), self._timeout):
+                break
+        engine.verdict = Loss.STUCK
+        log.error("engine stuck", extra={"pid": engine.pid, "device": engine.name})
+        engine.process.kill()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+
+async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
+    """Wait for a process that is about to exit; kill it when it does not."""
+    try:
+        await asyncio.wait_for(process.wait(), patience)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of an engine: ours, with an allocator that does not fragment unless told otherwise."""
+    return {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} | dict(os.environ)

@@ -1,0 +1,100 @@
+"""Every error a client can get: kind, status, type, code, parameter and what a retry may hope for.
+
+The body is `{"error": {"message", "type", "param", "code"}}` on every error, those of the framework included: the
+OpenAI clients read nothing else, and `x-should-retry` overrules what they would conclude from the status.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from audio import AudioError
+from service.dispatch.errors import (
+    DeadlineExceededError,
+    DeviceMemoryError,
+    DrainingError,
+    EngineLostError,
+    ModelLoadingError,
+    OverloadedError,
+    RefusedError,
+    TranscriptionFailedError,
+)
+
+INVALID_REQUEST = "invalid_request_error"
+SERVER_ERROR = "server_error"
+
+
+class RequestError(Exception):
+    """A request that can never succeed as it is.
+
+    Attributes:
+        status: HTTP status.
+        code: Stable name of the fault.
+        param: The form field at fault, if one is.
+    """
+
+    def __init__(self, message: str, *, code: str, param: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    status: int
+    code: str
+    retry_after: int | None = None
+    should_retry: bool | None = None
+
+
+_DISPATCH_ERRORS: dict[type[Exception], _Row] = {
+    OverloadedError: _Row(503, "overloaded", should_retry=True),
+    DrainingError: _Row(503, "draining", should_retry=True),
+    ModelLoadingError: _Row(503, "model_loading", should_retry=True),
+    DeadlineExceededError: _Row(503, "deadline_exceeded", should_retry=True),
+    # The same content lost two engines: a third try is more likely to cost a third engine than to succeed.
+    EngineLostError: _Row(503, "worker_lost", retry_after=2, should_retry=False),
+    DeviceMemoryError: _Row(500, "audio_too_long_for_device", should_retry=False),
+    TranscriptionFailedError: _Row(500, "internal_error", should_retry=False),
+}
+
+_FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed_body"}
+_INTERNAL = _Row(500, "internal_error", should_retry=False)
+
+
+class ErrorResponse(Response):
+    """An error in the shape that clients read; keeps its code for logs and metrics."""
+
+    def __init__(self, row: _Row, message: str, param: str | None) -> None:
+        self.code = row.code
+        kind = SERVER_ERROR if row.status >= 500 else INVALID_REQUEST
+        body = {"error": {"message": message, "type": kind, "param": param, "code": row.code}}
+        headers = {}
+        if row.retry_after is not None:
+            headers["retry-after"] = str(row.retry_after)
+        if row.should_retry is not None:
+            headers["x-should-retry"] = str(row.should_retry).lower()
+        super().__init__(orjson.dumps(body), row.status, headers, "application/json")
+
+
+def error_response(error: Exception) -> ErrorResponse:
+    """Turn any exception into the answer its kind has in the table."""
+    match error:
+        case RequestError():
+            should_retry = False if error.status in (408, 413) else None
+            return ErrorResponse(_Row(error.status, error.code, should_retry=should_retry), str(error), error.param)
+        case AudioError():
+            return ErrorResponse(_Row(400, error.code), str(error), "file")
+        case HTTPException():
+            row = _Row(error.status_code, _FRAMEWORK_CODES.get(error.status_code, "invalid_request"))
+            response = ErrorResponse(row, str(error.detail), None)
+            response.headers.update(error.headers or {})
+            return response
+    row = _DISPATCH_ERRORS.get(type(error), _INTERNAL)
+    if row is _INTERNAL:
+        return ErrorResponse(row, "The server failed on this request.", None)
+    retry_after = error.retry_after if isinstance(error, RefusedError) else row.retry_after
+    return ErrorResponse(_Row(row.status, row.code, retry_after, row.should_retry), str(error), None)

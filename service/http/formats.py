@@ -1,0 +1,99 @@
+"""Renders a transcript; every format is a view of the same object, so `text` is the same in all of them."""
+
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+from starlette.responses import PlainTextResponse, Response
+
+from service.engine.protocol import Transcript, Word
+from service.http.schemas import Granularity, ResponseFormat
+
+_SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
+# Models without punctuation would make one segment of a whole recording: a pause this long ends one too.
+_PAUSE_SECONDS = 1.0
+
+
+def render(
+    transcript: Transcript,
+    *,
+    seconds: float,
+    response_format: ResponseFormat,
+    granularities: Sequence[Granularity],
+    language: str | None,
+) -> Response:
+    """Answer in the format asked for.
+
+    Args:
+        transcript: What was heard.
+        seconds: Length of the recording.
+        response_format: json, text or verbose_json.
+        granularities: What verbose_json lists with times.
+        language: ISO code, None where the model does not say.
+    """
+    if response_format == "text":
+        return PlainTextResponse(transcript.text + "\n")
+    usage = {"type": "duration", "seconds": seconds}
+    if response_format == "json":
+        return _json({"text": transcript.text, "usage": usage})
+    return _json(
+        {
+            "task": "transcribe",
+            "language": language,
+            "duration": seconds,
+            "text": transcript.text,
+            "words": [_word(word) for word in transcript.words] if "word" in granularities else None,
+            "segments": list(_segments(transcript)) if "segment" in granularities else None,
+            "usage": usage,
+        }
+    )
+
+
+def _json(body: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(body), media_type="application/json")
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
+
+
+def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Group words into segments: up to the end of a sentence, or to a long pause."""
+    segment: list[Word] = []
+    for word in words:
+        if segment and word.start - segment[-1].end >= _PAUSE_SECONDS:
+            yield segment
+            segment = []
+        segment.append(word)
+        if word.text.endswith(_SENTENCE_ENDS):
+            yield segment
+            segment = []
+    if segment:
+        yield segment
+
+
+def _segments(transcript: Transcript) -> Iterator[dict[str, Any]]:
+    for number, words in enumerate(split_segments(transcript.words)):
+        begin, end = words[0].token_span[0], words[-1].token_span[1]
+        text = " ".join(word.text for word in words)
+        yield {
+            "id": number,
+            "seek": 0,
+            "start": words[0].start,
+            "end": words[-1].end,
+            "text": text,
+            "tokens": transcript.tokens[begin:end],
+            "temperature": 0.0,
+            "avg_logprob": _mean_logprob(transcript.token_confidence[begin:end]),
+            "compression_ratio": len(text.encode()) / len(zlib.compress(text.encode())),
+            "no_speech_prob": None,
+        }
+
+
+def _mean_logprob(confidence: Sequence[float]) -> float | None:
+    """Mean log-probability; None where nothing is known, or a probability is too small to have a logarithm."""
+    if not confidence or min(confidence) <= 0:
+        return None
+    return math.fsum(map(math.log, confidence)) / len(confidence)

@@ -1,0 +1,150 @@
+"""The form of a transcription request, and the shapes of the answers as the API documentation shows them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import FormData, UploadFile
+
+from service.http.errors import RequestError
+
+ResponseFormat = Literal["json", "text", "verbose_json"]
+Granularity = Literal["word", "segment"]
+
+# Values of the OpenAI API that this service knows and does not offer.
+_UNSUPPORTED = {"response_format": {"srt", "vtt", "diarized_json"}}
+_LISTS = ("timestamp_granularities",)
+
+
+class TranscriptionForm(BaseModel):
+    """The fields of a transcription request; unknown ones are ignored."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    file: Annotated[Any, Field(description="The recording: wav, flac, mp3 or ogg, recognised by its content.")]
+    model: Annotated[str, Field(description="Id or alias of the model, as GET /v1/models lists it.")]
+    response_format: Annotated[ResponseFormat, Field(description="Shape of the answer.")] = "json"
+    timestamp_granularities: Annotated[
+        list[Granularity], Field(description="With verbose_json: times of words, segments or both.")
+    ] = ["segment"]
+    temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; decoding is greedy.")] = 0.0
+    language: Annotated[str | None, Field(description="Accepted; the model knows its own language.")] = None
+    prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
+    stream: Annotated[bool, Field(description="Only false: answers are not streamed.")] = False
+
+    @classmethod
+    def parse(cls, form: FormData) -> "TranscriptionForm":
+        """Read the fields, in whatever order and spelling (`name`, `name[]`) the client sent them.
+
+        Raises:
+            RequestError: Naming the field that is missing or wrong.
+        """
+        fields: dict[str, Any] = {}
+        for name in cls.model_fields:
+            values = [value for value in (*form.getlist(name), *form.getlist(f"{name}[]")) if value != ""]
+            if name in _LISTS:
+                values = [part.strip() for value in values for part in str(value).split(",")]
+            if values:
+                fields[name] = values if name in _LISTS else values[-1]
+        if not isinstance(fields.get("file"), UploadFile):
+            raise RequestError(
+                "The form has no file part named 'file'.", code="missing_required_parameter", param="file"
+            )
+        for name, unsupported in _UNSUPPORTED.items():
+            if fields.get(name) in unsupported:
+                raise RequestError(f"{name} {fields[name]!r} is not supported.", code="unsupported_value", param=name)
+        try:
+            parsed = cls(**fields)
+        except ValidationError as error:
+            raise _fault(error) from None
+        if parsed.stream:
+            raise RequestError("Answers are not streamed.", code="unsupported_value", param="stream")
+        return parsed
+
+
+def _fault(error: ValidationError) -> RequestError:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    param = str(fault["loc"][0])
+    if fault["type"] == "missing":
+        return RequestError(f"The field {param!r} is missing.", code="missing_required_parameter", param=param)
+    return RequestError(f"{param}: {fault['msg']}.", code="invalid_value", param=param)
+
+
+class Usage(BaseModel):
+    """What is counted: audio."""
+
+    type: Literal["duration"] = "duration"
+    seconds: float
+
+
+class Transcription(BaseModel):
+    """`response_format=json`."""
+
+    text: str
+    usage: Usage
+
+
+class TimedWord(BaseModel):
+    """A word with its time in seconds and the lowest probability of its tokens."""
+
+    word: str
+    start: float
+    end: float
+    confidence: float | None
+
+
+class Segment(BaseModel):
+    """A stretch of speech; null where the model does not know."""
+
+    id: int
+    seek: int
+    start: float
+    end: float
+    text: str
+    tokens: list[int]
+    temperature: float
+    avg_logprob: float | None
+    compression_ratio: float | None
+    no_speech_prob: float | None
+
+
+class VerboseTranscription(BaseModel):
+    """`response_format=verbose_json`."""
+
+    task: Literal["transcribe"]
+    language: str | None
+    duration: float
+    text: str
+    words: list[TimedWord] | None
+    segments: list[Segment] | None
+    usage: Usage
+
+
+class Fault(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(BaseModel):
+    """Every error."""
+
+    error: Fault
+
+
+class ModelCard(BaseModel):
+    """A model that can be asked for."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+
+
+class ModelList(BaseModel):
+    """`GET /v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]

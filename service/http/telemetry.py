@@ -1,0 +1,165 @@
+"""One record per request: its id, its clock, its log line and its metrics, whatever becomes of it."""
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.http.errors import ErrorResponse, error_response
+from service.metrics import Metrics, length_class
+
+log = logging.getLogger("steno.http")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_RETRY_LANGUAGES = ("python", "js")
+_CLIENT_LEFT = 499
+_REJECTIONS = {
+    "overloaded": "full",
+    "draining": "draining",
+    "model_loading": "loading",
+    "file_too_large": "too_large",
+}
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a request, filled in on its way; found as `request.state.record`.
+
+    Attributes:
+        request_id: The caller's own, when it sent a safe one.
+        stages: Seconds by stage: receive, decode, queue, infer, respond.
+        audio_seconds: Length of the recording, None until it is decoded.
+        body_bytes: Size of the request's body.
+        error: Code of the error answer.
+    """
+
+    request_id: str
+    began: float
+    stages: dict[str, float] = field(default_factory=dict)
+    audio_seconds: float | None = None
+    body_bytes: int = 0
+    error: str | None = None
+
+    def server_timing(self) -> str:
+        """Return the stages as a `Server-Timing` header, in milliseconds."""
+        return ", ".join(f"{stage};dur={1000 * seconds:.1f}" for stage, seconds in self.stages.items())
+
+
+class Telemetry:
+    """ASGI middleware; a plain one, because those that wrap the response hide a client that leaves."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        record = Record(_request_id(headers), self._clock())
+        scope.setdefault("state", {})["record"] = record
+        self._count_retry(headers)
+        endpoint = _endpoint(scope["path"])
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = record.request_id
+            await send(message)
+
+        in_flight = self._metrics.http_in_flight.labels(endpoint)
+        in_flight.inc()
+        answered_from = record.began
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            status = _CLIENT_LEFT
+        except Exception as error:  # the client must get our shape, and the log the traceback
+            log.exception("request failed", extra={"request_id": record.request_id})
+            if not status:
+                response = error_response(error)
+                note_error(record, response)
+                await response(scope, receive, send_with_id)
+        finally:
+            in_flight.dec()
+            answered_from = record.began + sum(record.stages.values())
+            record.stages["respond"] = max(0.0, self._clock() - answered_from)
+            self._report(scope, endpoint, status or _CLIENT_LEFT, record)
+
+    def _count_retry(self, headers: Headers) -> None:
+        if headers.get("x-stainless-retry-count", "0") not in ("0", ""):
+            language = headers.get("x-stainless-lang", "")
+            self._metrics.http_client_retries.labels(language if language in _RETRY_LANGUAGES else "other").inc()
+
+    def _report(self, scope: Scope, endpoint: str, status: int, record: Record) -> None:
+        metrics = self._metrics
+        seconds = self._clock() - record.began
+        method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
+        metrics.http_requests.labels(endpoint, method, str(status)).inc()
+        metrics.http_request_duration.labels(endpoint, f"{status // 100}xx").observe(seconds)
+        if record.error is not None:
+            metrics.errors.labels(record.error).inc()
+            if record.error in _REJECTIONS:
+                metrics.queue_rejected.labels(_REJECTIONS[record.error]).inc()
+        if endpoint == "transcriptions":
+            metrics.http_request_size.observe(record.body_bytes)
+            if status == 200 and record.audio_seconds is not None:
+                self._report_transcription(record, record.audio_seconds, seconds)
+        log.log(
+            logging.DEBUG if endpoint == "other" and status < 400 else logging.INFO,
+            "request",
+            extra=_fields(scope, endpoint, status, record, seconds),
+        )
+
+    def _report_transcription(self, record: Record, audio_seconds: float, seconds: float) -> None:
+        metrics = self._metrics
+        for stage, stage_seconds in record.stages.items():
+            metrics.stage_duration.labels(stage).observe(stage_seconds)
+        length = length_class(audio_seconds)
+        metrics.transcription_duration.labels(length).observe(seconds)
+        metrics.latency_ratio.labels(length).observe(seconds / audio_seconds)
+
+
+def note_error(record: Record, response: ErrorResponse) -> None:
+    """Keep an error's code for the log line and the metrics."""
+    record.error = response.code
+
+
+def _request_id(headers: Headers) -> str:
+    given = headers.get("x-request-id") or headers.get("x-client-request-id") or ""
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _endpoint(path: str) -> str:
+    if path == "/v1/audio/transcriptions":
+        return "transcriptions"
+    return "models" if path.startswith("/v1/models") else "other"
+
+
+def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: float) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "request_id": record.request_id,
+        "method": scope["method"],
+        "endpoint": endpoint,
+        "status": status,
+        "seconds": round(seconds, 4),
+    }
+    if record.error is not None:
+        fields["code"] = record.error
+    if record.body_bytes:
+        fields["body_bytes"] = record.body_bytes
+    if record.audio_seconds is not None:
+        fields["audio_seconds"] = round(record.audio_seconds, 3)
+        fields |= {f"{stage}_seconds": round(stage_seconds, 4) for stage, stage_seconds in record.stages.items()}
+    return fields

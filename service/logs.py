@@ -1,0 +1,63 @@
+"""Structured logs on standard error: ids, sizes, times and errors; never transcripts, prompts or file names."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal
+
+from pythonjsonlogger.core import RESERVED_ATTRS
+from pythonjsonlogger.json import JsonFormatter
+
+LogFormat = Literal["json", "text"]
+
+
+class _JsonLines(JsonFormatter):
+    """One object a line, with the moment in UTC."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "{levelname}{name}{message}{exc_info}",
+            style="{",
+            rename_fields={"levelname": "level", "name": "logger", "message": "event", "exc_info": "error"},
+        )
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _moment(record)
+
+    def add_fields(
+        self, log_data: dict[str, object], record: logging.LogRecord, message_dict: dict[str, object]
+    ) -> None:
+        log_data["time"] = _moment(record)
+        super().add_fields(log_data, record, message_dict)
+
+
+class _TextLines(logging.Formatter):
+    """For eyes: time, level, event, then the fields as key=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {key: value for key, value in vars(record).items() if key not in RESERVED_ATTRS}
+        described = "".join(f" {key}={value}" for key, value in fields.items())
+        line = f"{_moment(record)[11:19]} {record.levelname.lower():7} {record.getMessage()}{described}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _moment(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def resolve_format(wanted: Literal["auto", "json", "text"]) -> LogFormat:
+    """Return text for a person at a terminal, JSON for everything else."""
+    if wanted == "auto":
+        return "text" if sys.stderr.isatty() else "json"
+    return wanted
+
+
+def configure(log_format: LogFormat, level: str) -> None:
+    """Send every logger of this process to standard error in one format."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines() if log_format == "json" else _TextLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # uvicorn says what our own lines say better: one line a request, one at start and stop.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,169 @@
+"""Every metric the service exports, with what it means; docs/operations.md lists the same names.
+
+Base units, bounded labels, nothing that cannot be summed over instances: a ratio is left to the reader as two
+counters. The front process owns the only registry; engines report their figures in their messages.
+"""
+
+import platform
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+ENDPOINTS = ("transcriptions", "models", "other")
+STAGES = ("receive", "decode", "queue", "infer", "respond")
+LENGTH_CLASSES = ("lt5s", "lt30s", "lt5m", "lt1h", "ge1h")
+_LENGTH_BOUNDS = (5.0, 30.0, 300.0, 3600.0)
+
+_REQUEST_EDGES = (0.05, 0.1, 0.2, 0.5, 0.75, 1, 2, 5, 10, 30, 60, 300)
+_STAGE_EDGES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_AUDIO_EDGES = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400)
+
+
+def length_class(seconds: float) -> str:
+    """Return the class of an audio length, a label value."""
+    return next(
+        (name for name, bound in zip(LENGTH_CLASSES, _LENGTH_BOUNDS, strict=False) if seconds < bound),
+        LENGTH_CLASSES[-1],
+    )
+
+
+class Metrics:
+    """The registry and its metrics; one instance per service."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        def counter(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(f"steno_{name}", meaning, labels, registry=registry)
+
+        def gauge(name: str, meaning: str, *labels: str) -> Gauge:
+            return Gauge(f"steno_{name}", meaning, labels, registry=registry)
+
+        def histogram(name: str, meaning: str, edges: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"steno_{name}", meaning, labels, buckets=edges, registry=registry)
+
+        # HTTP
+        self.http_requests = counter(
+            "http_requests_total", "Requests by exact status; 499: the client left.", "endpoint", "method", "status"
+        )
+        self.http_request_duration = histogram(
+            "http_request_duration_seconds",
+            "First byte received to last byte sent.",
+            _REQUEST_EDGES,
+            "endpoint",
+            "status_class",
+        )
+        self.http_in_flight = gauge("http_requests_in_flight", "Requests that are not finished.", "endpoint")
+        self.http_request_size = histogram(
+            "http_request_size_bytes", "Bodies of transcription requests.", tuple(4.0**n for n in range(7, 16))
+        )
+        self.http_client_retries = counter(
+            "http_client_retries_total", "Requests that an OpenAI client sent again.", "lang"
+        )
+        self.errors = counter("errors_total", "Error answers by code.", "kind")
+
+        # Requests for transcripts
+        self.stage_duration = histogram(
+            "stage_duration_seconds", "Time of successful transcriptions by stage.", _STAGE_EDGES, "stage"
+        )
+        self.transcription_duration = histogram(
+            "transcription_duration_seconds",
+            "Server time of successful transcriptions.",
+            _REQUEST_EDGES,
+            "length_class",
+        )
+        self.latency_ratio = histogram(
+            "transcription_latency_ratio",
+            "Server time over audio time.",
+            (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+            "length_class",
+        )
+        self.audio_seconds = counter("audio_seconds_total", "Audio accepted, by what became of it.", "outcome")
+        self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
+        self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
+        self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
+        self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.")
+        self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.")
+
+        # Queue
+        self.queue_depth = gauge("queue_depth", "Utterances waiting for a batch.")
+        self.queue_audio_seconds = gauge("queue_audio_seconds", "Audio waiting for a batch: the signal to scale on.")
+        self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the utterance that waits longest.")
+        self.queue_predicted_wait = gauge("queue_predicted_wait_seconds", "Backlog over measured RTFx.")
+        self.queue_passed_over = gauge("queue_bypass_max", "Batches led by later arrivals; the highest now waiting.")
+        self.queue_wait = histogram("queue_wait_seconds", "Accepted to sent.", _STAGE_EDGES, "length_class")
+        self.queue_rejected = counter("queue_rejected_total", "Requests refused at a gate.", "reason")
+        self.queue_dropped = counter("queue_dropped_total", "Utterances dropped after admission.", "reason")
+        self.draining = gauge("draining", "1 while the service finishes accepted work and takes no more.")
+
+        # Batches
+        self.batches = counter("batches_total", "Batches by result.", "result")
+        self.batch_items = histogram(
+            "batch_items", "Utterances per batch.", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+        )
+        self.batch_padded_seconds = histogram(
+            "batch_padded_seconds", "Count x longest per batch.", (1, 5, 10, 30, 60, 120, 240, 480, 960, 1920)
+        )
+        self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio computed.")
+        self.batch_padding_seconds = counter(
+            "batch_padding_seconds_total", "Padding computed; the padding share is padding / (padding + audio)."
+        )
+        self.batch_duration = histogram("batch_duration_seconds", "Time of a batch in its engine.", _STAGE_EDGES)
+        self.out_of_memory = counter("oom_total", "Batches that did not fit the device.")
+
+        # Engines
+        self.worker_up = gauge("worker_up", "1 while the engine is ready.", "device")
+        self.worker_busy_seconds = counter("worker_busy_seconds_total", "Device time spent on batches.", "device")
+        self.worker_restarts = counter("worker_restarts_total", "Engines that were replaced.", "reason")
+        self.worker_heartbeat = gauge("worker_heartbeat_timestamp_seconds", "When the engine was last heard.", "device")
+        self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
+        self.model_load_seconds = gauge("model_load_seconds", "From the start of the engine to a loaded model.")
+        self.warmup_seconds = gauge("warmup_seconds", "Time that running every bucket once took.")
+        self.event_loop_lag = histogram(
+            "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
+        )
+        self.model_info = gauge("model_info", "The model that is served.", "model", "family", "dtype", "device")
+        self.build_info = gauge("build_info", "This build.", "version", "python")
+
+        self._start_at_zero()
+
+    def _start_at_zero(self) -> None:
+        """Touch every label value that is known: a series that appears with its first error has no rate."""
+        for stage in STAGES:
+            self.stage_duration.labels(stage)
+        for endpoint in ENDPOINTS:
+            self.http_in_flight.labels(endpoint)
+        for outcome in ("ok", "error", "cancelled"):
+            self.audio_seconds.labels(outcome)
+        for reason in ("full", "draining", "loading", "too_large"):
+            self.queue_rejected.labels(reason)
+        for reason in ("cancelled", "expired", "worker_lost"):
+            self.queue_dropped.labels(reason)
+        for result in ("ok", "oom", "error", "lost"):
+            self.batches.labels(result)
+        for reason in ("exit", "stuck", "cuda_fatal"):
+            self.worker_restarts.labels(reason)
+        for kind in ("overloaded", "worker_lost", "internal_error", "invalid_audio", "unsupported_format"):
+            self.errors.labels(kind)
+
+    def describe_build(self, version: str) -> None:
+        """Export what runs."""
+        self.build_info.labels(version, platform.python_version()).set(1)
+
+    def follow(self, metric: Gauge, read: Callable[[], float]) -> None:
+        """Let a gauge read its value when it is scraped."""
+        metric.set_function(read)
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

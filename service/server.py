@@ -1,0 +1,170 @@
+"""The front process from start to end: start, serve, drain, stop."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+
+import uvicorn
+import uvloop
+
+from service.dispatch.batcher import BatchPolicy
+from service.dispatch.dispatcher import Dispatcher
+from service.engine.protocol import Load
+from service.engine.supervisor import SPEECH_ENGINE, Supervisor
+from service.http.app import create_app
+from service.http.routes import Front
+from service.logs import resolve_format
+from service.metrics import Metrics
+from service.settings import Settings
+
+log = logging.getLogger("steno")
+
+_CLOSE_SECONDS = 5  # after the drain, for answers that are still being written
+_LAG_SECONDS = 0.25
+
+
+class Server:
+    """One service: a listening socket, the application, a dispatcher and an engine.
+
+    Args:
+        settings: How it runs.
+        engine_module: The Python module of the engine process.
+    """
+
+    def __init__(self, settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
+        self._settings = settings
+        self.metrics = Metrics()
+        self.metrics.describe_build(version("steno"))
+        self.dispatcher = Dispatcher(
+            edges=settings.edges,
+            policy=BatchPolicy(max_padding_share=settings.max_padding_share, max_passed_over=settings.max_passed_over),
+            limits=settings.admission_limits,
+            timeout=settings.request_timeout_seconds,
+            metrics=self.metrics,
+        )
+        self.supervisor = Supervisor(
+            Load(
+                model=settings.model,
+                device=settings.device,
+                dtype=settings.dtype,
+                bucket_seconds=settings.edges,
+                batch_seconds=settings.batch_seconds,
+                threads=settings.threads,
+            ),
+            self.dispatcher,
+            longest_seconds=settings.max_audio_seconds,
+            timeout=settings.engine_timeout_seconds,
+            module=engine_module,
+            engine_arguments=("--log-format", resolve_format(settings.log_format), "--log-level", settings.log_level),
+        )
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._listener = socket.create_server(
+            (settings.host, settings.port), family=_family(settings.host), backlog=2048
+        )
+        self.port: int = self._listener.getsockname()[1]
+
+    def stop(self) -> None:
+        """Begin to drain; a second call cuts the drain short."""
+        (self._hurry if self._stop.is_set() else self._stop).set()
+
+    async def run(self) -> None:
+        """Serve until `stop`, then finish what was accepted.
+
+        Raises:
+            EngineStartError: If no engine can be had.
+        """
+        settings = self._settings
+        log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
+        with ThreadPoolExecutor(settings.decode_threads or os.cpu_count(), "decode") as decoders:
+            front = Front(settings, self.dispatcher, self.metrics, decoders, int(time.time()))
+            web = _Web(
+                uvicorn.Config(
+                    create_app(front),
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    timeout_keep_alive=settings.keep_alive_seconds,
+                    timeout_graceful_shutdown=_CLOSE_SECONDS,
+                )
+            )
+            serving = asyncio.create_task(web.serve(sockets=[self._listener]))
+            supervising = asyncio.create_task(self.supervisor.run())
+            measuring = asyncio.create_task(self._measure_lag())
+            stopping = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({serving, supervising, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if supervising.done():
+                    self.dispatcher.abandon("No engine can be started.")
+                else:
+                    await self._drain(supervising)
+            finally:
+                measuring.cancel()
+                stopping.cancel()
+                web.should_exit = True
+                await self.supervisor.stop()
+                await serving
+            await supervising
+
+    async def _drain(self, supervising: "asyncio.Task[None]") -> None:
+        """Answer what was accepted, refuse the rest; give up after a while, when hurried, or without engines."""
+        self.dispatcher.drain()
+        log.info("draining", extra={"requests": self.dispatcher.admission.requests})
+        idle = asyncio.create_task(self.dispatcher.admission.until_idle())
+        hurried = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait(
+            {idle, hurried, supervising},
+            timeout=self._settings.drain_seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        idle.cancel()
+        hurried.cancel()
+        if cut_off := self.dispatcher.admission.requests:
+            log.warning("cut off", extra={"requests": cut_off})
+            self.dispatcher.abandon("The service stopped before this request was done.")
+
+    async def _measure_lag(self) -> None:
+        """Nothing that takes over a millisecond may run on the loop; this shows whether that holds."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_SECONDS
+            await asyncio.sleep(_LAG_SECONDS)
+            self.metrics.event_loop_lag.observe(max(0.0, loop.time() - due))
+
+
+class _Web(uvicorn.Server):
+    """uvicorn, but signals are ours: it would close the listener at once, and draining needs it open."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        EngineStartError: If no engine can be had.
+        OSError: If the address cannot be listened on.
+    """
+
+    async def main() -> None:
+        server = Server(settings)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        await server.run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

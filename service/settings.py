@@ -1,0 +1,201 @@
+"""Every setting of the service, from flags and `STENO_` environment variables; the only reader of the environment.
+
+A flag wins over a variable. A variable that begins with `STENO_` and is not a setting is refused, because a misspelt
+limit is a limit that does not hold; the ones that Kubernetes injects for Services named steno or steno-* are not ours.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from audio import AudioLimits
+from service.dispatch.admission import AdmissionLimits
+from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
+
+PREFIX = "STENO_"
+
+# https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
+_SERVICE_LINK = re.compile(
+    r"STENO_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class SettingsError(ValueError):
+    """A setting is missing, unknown or wrong; the message is one line per fault."""
+
+
+class _Environment(EnvSettingsSource):
+    """The environment without what Kubernetes put there under a setting's name (STENO_PORT=tcp://...)."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        value, key, is_complex = super().get_field_value(field, field_name)
+        if isinstance(value, str) and _LINK_VALUE.match(value):
+            return None, key, is_complex
+        return value, key, is_complex
+
+
+class Settings(BaseSettings):
+    """How the service runs; each field is the flag `--field-name` and the variable `STENO_FIELD_NAME`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    model: str = Field(description="Checkpoint to serve: the path of a .nemo file.")
+    model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=("whisper-1",), description="Further names under which clients may ask for the model, by commas."
+    )
+    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto", description="auto: bfloat16 on CUDA, float32 on a CPU."
+    )
+    threads: Count | None = Field(default=None, description="CPU threads per batch; unset: torch decides.")
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
+    log_format: Literal["auto", "json", "text"] = Field(
+        default="auto", description="auto: text on a terminal, else one JSON object a line."
+    )
+
+    max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
+    max_audio_seconds: Seconds = Field(default=120.0, description="Longest recording.")
+    min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
+    max_channels: Count = Field(default=8, description="Most channels of a recording.")
+    min_sample_rate: Count = Field(default=1_000, description="Lowest sample rate of a recording, Hz.")
+    max_sample_rate: Count = Field(default=384_000, description="Highest sample rate of a recording, Hz.")
+
+    max_requests: Count = Field(default=1024, description="Transcriptions under way at once.")
+    max_stored_bytes: Count = Field(default=4 << 30, description="Bytes of uploads being received or decoded at once.")
+    max_queued_audio_seconds: Seconds = Field(
+        default=36_000.0, description="Decoded audio without a transcript; 64 kB of memory a second at 16 kHz."
+    )
+    max_wait_seconds: Seconds = Field(default=60.0, description="Predicted wait above which requests are refused.")
+    request_timeout_seconds: Seconds = Field(default=600.0, description="Time from acceptance to transcript.")
+    receive_timeout_seconds: Seconds = Field(default=30.0, description="Longest silence while a body arrives.")
+    keep_alive_seconds: Count = Field(
+        default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
+    )
+    drain_seconds: Seconds = Field(default=300.0, description="After SIGTERM, time for accepted work.")
+    decode_threads: Count | None = Field(default=None, description="Uploads decoded at once; unset: one per core.")
+
+    bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(
+        default=DEFAULT_EDGES, description="Upper bounds of the length buckets, by commas."
+    )
+    batch_seconds: Seconds | None = Field(default=None, description="Padded audio-seconds per batch; unset: by device.")
+    max_padding_share: float = Field(
+        default=0.25, ge=0, lt=1, description="Padding allowed when shorter buckets fill up a batch."
+    )
+    max_passed_over: Count = Field(
+        default=8, description="Batches led by later arrivals that an utterance may have to let pass."
+    )
+    engine_timeout_seconds: Seconds = Field(
+        default=60.0, description="Silence, or time beyond the expected, after which an engine is replaced."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags come as arguments, then the environment; no files."""
+        return init_settings, _Environment(settings_cls)
+
+    @classmethod
+    def read(cls, flags: Mapping[str, Any] | None = None) -> Self:
+        """Read flags (field name to value) and the environment.
+
+        Raises:
+            SettingsError: Naming every setting that is missing, unknown or wrong.
+        """
+        _refuse_unknown(os.environ, cls.model_fields)
+        try:
+            return cls(**(flags or {}))
+        except ValidationError as error:
+            raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
+
+    @field_validator("model_aliases", "bucket_seconds", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("bucket_seconds")
+    @classmethod
+    def _ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        bucket_edges(float("inf"), value)
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.min_audio_seconds >= self.max_audio_seconds:
+            raise ValueError(
+                f"min_audio_seconds ({self.min_audio_seconds:g}) must be below "
+                f"max_audio_seconds ({self.max_audio_seconds:g})"
+            )
+        return self
+
+    @property
+    def audio_limits(self) -> AudioLimits:
+        """What a recording may be."""
+        return AudioLimits(
+            max_seconds=self.max_audio_seconds,
+            min_seconds=self.min_audio_seconds,
+            max_channels=self.max_channels,
+            min_rate=self.min_sample_rate,
+            max_rate=self.max_sample_rate,
+        )
+
+    @property
+    def admission_limits(self) -> AdmissionLimits:
+        """What may be under way at once."""
+        return AdmissionLimits(
+            max_requests=self.max_requests,
+            max_stored_bytes=self.max_stored_bytes,
+            max_queued_audio_seconds=self.max_queued_audio_seconds,
+            max_wait_seconds=self.max_wait_seconds,
+        )
+
+    @property
+    def edges(self) -> list[float]:
+        """Upper bounds of the buckets in use; the last one is the longest recording."""
+        return bucket_edges(self.max_audio_seconds, self.bucket_seconds)
+
+
+def _refuse_unknown(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> None:
+    names = {PREFIX + name.upper() for name in known}
+    unknown = [
+        name
+        for name in sorted(environment)
+        if name.upper().startswith(PREFIX) and name.upper() not in names and not _SERVICE_LINK.fullmatch(name)
+    ]
+    if unknown:
+        raise SettingsError("\n".join(f"{name} is not a setting{_did_you_mean(name, names)}" for name in unknown))
+
+
+def _did_you_mean(name: str, names: set[str]) -> str:
+    close = difflib.get_close_matches(name.upper(), names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _fault(fault: ErrorDetails) -> str:
+    name = ".".join(map(str, fault["loc"][:1]))
+    return f"{PREFIX}{name.upper()} (--{name.replace('_', '-')}): {fault['msg']}" if name else str(fault["msg"])

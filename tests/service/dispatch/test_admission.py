@@ -1,0 +1,97 @@
+import pytest
+
+from service.dispatch.admission import Admission, AdmissionLimits
+from service.dispatch.errors import DrainingError, ModelLoadingError, OverloadedError
+
+
+def admission(**limits) -> Admission:
+    defaults = {
+        "max_requests": 4,
+        "max_stored_bytes": 1000,
+        "max_queued_audio_seconds": 100.0,
+        "max_wait_seconds": 10.0,
+    }
+    gates = Admission(AdmissionLimits(**(defaults | limits)))
+    gates.rtfx = 10.0
+    return gates
+
+
+def test_nothing_is_accepted_before_a_model_is_loaded():
+    gates = admission()
+    gates.rtfx = None
+    gates.loading_seconds = 7.3
+
+    with pytest.raises(ModelLoadingError) as refusal, gates.enter(0):
+        pass
+
+    assert refusal.value.retry_after == 8
+
+
+def test_nothing_is_accepted_while_draining():
+    gates = admission()
+    gates.is_draining = True
+
+    with pytest.raises(DrainingError), gates.enter(0):
+        pass
+
+
+def test_a_place_is_held_for_as_long_as_the_request_lasts():
+    gates = admission(max_requests=1)
+
+    with gates.enter(0):
+        with pytest.raises(OverloadedError, match="1 requests"), gates.enter(0):
+            pass
+    with gates.enter(0):
+        assert gates.requests == 1
+
+    assert gates.requests == 0
+
+
+def test_stored_bytes_are_counted_as_they_arrive_and_given_back():
+    gates = admission()
+
+    with gates.enter(0) as first, gates.enter(0) as second:
+        first.store(900)
+        with pytest.raises(OverloadedError, match="bytes"):
+            second.store(200)
+    assert gates.stored_bytes == 0
+
+
+def test_an_announced_size_is_refused_before_it_is_sent():
+    gates = admission()
+
+    with gates.enter(0) as first, gates.enter(0):
+        first.store(900)
+        with pytest.raises(OverloadedError), gates.enter(200):
+            pass
+
+
+def test_one_upload_on_an_idle_service_has_only_its_own_limit():
+    gates = admission()
+
+    with gates.enter(0) as only:
+        only.store(5000)
+
+    assert gates.stored_bytes == 0
+
+
+def test_audio_beyond_the_queue_is_refused_but_never_on_an_empty_queue():
+    gates = admission()
+    gates.check_audio(500.0)
+
+    gates.backlog_seconds = 60.0
+
+    gates.check_audio(40.0)
+    with pytest.raises(OverloadedError, match="60 s of audio"):
+        gates.check_audio(41.0)
+
+
+@pytest.mark.parametrize(("backlog", "retry_after"), [(101.0, 11), (599.0, 60), (5000.0, 60)])
+def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry_after):
+    gates = admission(max_queued_audio_seconds=1e9)
+    gates.backlog_seconds = backlog
+
+    with pytest.raises(OverloadedError) as refusal, gates.enter(0):
+        pass
+
+    assert refusal.value.retry_after == retry_after

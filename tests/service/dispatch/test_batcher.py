@@ -1,0 +1,228 @@
+import asyncio
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.dispatch.batcher import Batcher, BatchPolicy
+from service.dispatch.buckets import bucket_edges
+from service.dispatch.utterance import Utterance
+
+EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
+SECONDS = st.floats(0.1, 60.0)
+
+
+@dataclass
+class Answer:
+    """Stands in for a future: no event loop is needed to decide what leaves."""
+
+    cancelled: bool = False
+
+    def done(self) -> bool:
+        return self.cancelled
+
+
+@dataclass
+class Queue:
+    """A batcher with utterances numbered in the order they are added."""
+
+    batcher: Batcher = field(default_factory=lambda: Batcher(EDGES))
+    added: int = 0
+
+    def add(self, seconds: float, arrived: float = 0.0, **state) -> Utterance:
+        self.added += 1
+        utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), **state)
+        self.batcher.add(utterance)
+        return utterance
+
+    def next(self, now: float = 0.0, **policy) -> list[Utterance]:
+        return self.batcher.next_batch(now, BatchPolicy(**policy))
+
+
+def padded(batch: list[Utterance]) -> float:
+    return len(batch) * max(utterance.seconds for utterance in batch)
+
+
+@given(st.lists(SECONDS, max_size=60), st.floats(1, 300))
+def test_every_utterance_leaves_exactly_once_and_no_batch_is_empty_while_one_waits(lengths, budget):
+    queue = Queue()
+    waiting = [queue.add(seconds) for seconds in lengths]
+
+    left = []
+    while len(queue.batcher):
+        batch = queue.next(batch_seconds=budget)
+        assert batch
+        left += batch
+
+    assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in waiting]
+    assert queue.next() == []
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=60), st.floats(1, 300), st.floats(0, 0.9))
+def test_a_batch_of_several_stays_within_its_budget_and_pads_across_buckets_within_its_share(lengths, budget, share):
+    queue = Queue()
+    for seconds in lengths:
+        queue.add(seconds)
+
+    while batch := queue.next(batch_seconds=budget, max_padding_share=share):
+        longest = max(utterance.seconds for utterance in batch)
+        assert len(batch) == 1 or padded(batch) <= budget
+        shorter = [
+            u
+            for u in batch
+            if not any(
+                low < u.seconds <= high and low < longest <= high
+                for low, high in zip((0.0, *EDGES), EDGES, strict=False)
+            )
+        ]
+        if shorter:
+            assert 1 - sum(utterance.seconds for utterance in batch) / padded(batch) <= share + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(st.tuples(st.just("add"), SECONDS), st.tuples(st.just("batch"), st.just(0.0))), max_size=150),
+    st.integers(1, 4),
+)
+def test_nobody_is_passed_over_more_often_than_the_bound(events, bound):
+    queue = Queue()
+    now = 0.0
+    for event, seconds in events:
+        now += 0.01
+        if event == "add":
+            queue.add(seconds, arrived=now)
+            continue
+        queue.next(now, batch_seconds=10.0, max_passed_over=bound)
+        assert all(utterance.passed_over <= bound for utterance in queue.batcher)
+
+
+def test_short_work_goes_before_long_work_that_came_with_it():
+    queue = Queue()
+    queue.add(60.0)
+    short = queue.add(1.0)
+
+    assert queue.next(now=1.0, max_padding_share=0.0) == [short]
+
+
+def test_long_work_leads_once_it_was_passed_over_often_enough():
+    queue = Queue()
+    long = queue.add(60.0, arrived=0.0)
+    leaders = []
+    for step in range(10):
+        queue.add(1.0, arrived=float(step))
+        leaders.append(queue.next(now=float(step) + 0.5, max_passed_over=3, max_padding_share=0.0, rtfx=100.0)[0])
+
+    assert leaders.index(long) == 3
+
+
+def test_neighbours_in_length_leave_together_and_strangers_stay():
+    queue = Queue()
+    near = [queue.add(5.0), queue.add(7.5), queue.add(6.0)]
+    far = queue.add(1.0)
+
+    batch = queue.next(now=100.0, max_passed_over=1, max_padding_share=0.2, rtfx=1e9)
+
+    assert {utterance.number for utterance in batch} in ({u.number for u in near}, {far.number})
+    assert len(batch) == 1 or padded(batch) == 3 * 7.5
+
+
+def test_shorter_buckets_fill_a_batch_up_to_the_padding_share():
+    queue = Queue()
+    leader = queue.add(8.0, arrived=-1000.0, passed_over=8)
+    others = [queue.add(3.9), queue.add(3.9)]
+
+    assert len(queue.next(max_padding_share=0.3)) == 2  # (8 + 3.9) of 16: 26 %; with the third 34 %
+    assert len(queue.batcher) == 1
+    assert leader.number == 1
+    assert others[1] in queue.batcher
+
+
+def test_an_utterance_over_the_budget_leaves_alone():
+    queue = Queue()
+    giant = queue.add(60.0, passed_over=8)
+    queue.add(59.0)
+
+    assert queue.next(batch_seconds=10.0) == [giant]
+
+
+def test_a_suspect_runs_by_itself():
+    queue = Queue()
+    suspect = queue.add(1.0, alone=True, passed_over=8)
+    others = [queue.add(1.0), queue.add(1.0)]
+
+    assert queue.next() == [suspect]
+    assert queue.next() == others
+
+
+def test_who_left_is_not_computed():
+    queue = Queue()
+    gone, stays = queue.add(1.0), queue.add(1.0)
+    gone.answer.cancelled = True
+
+    assert queue.next() == [stays]
+    assert queue.next() == []
+
+
+def test_what_comes_back_from_a_lost_engine_takes_its_old_place():
+    queue = Queue()
+    first = queue.add(1.0, arrived=0.0)
+    assert queue.next() == [first]
+    queue.add(1.0, arrived=1.0)
+
+    queue.batcher.add(first)
+
+    assert queue.batcher.oldest_arrival == 0.0
+    assert queue.next()[0] is first
+
+
+def test_the_clock_is_only_what_is_passed_in():
+    """The same queue and the same times give the same batches."""
+
+    def batches() -> list[list[int]]:
+        queue = Queue()
+        lengths = np.random.default_rng(3).uniform(0.2, 60, 200)
+        for index, seconds in enumerate(lengths):
+            queue.add(float(seconds), arrived=index * 0.1)
+        formed = []
+        while batch := queue.next(now=20.0, rtfx=50.0):
+            formed.append([utterance.number for utterance in batch])
+        return formed
+
+    assert batches() == batches()
+
+
+def test_mixed_lengths_pad_little():
+    """0.2 s to 60 s, 500 waiting: the batches waste under a fifth of their frames and are well filled."""
+    queue = Queue(Batcher(bucket_edges(60.0)))
+    for seconds in np.random.default_rng(5).uniform(0.2, 60, 500):
+        queue.add(float(seconds))
+
+    batches = []
+    while batch := queue.next(batch_seconds=240.0):
+        batches.append(batch)
+
+    audio = sum(utterance.seconds for batch in batches for utterance in batch)
+    assert 1 - audio / sum(map(padded, batches)) < 0.2
+    assert 500 / len(batches) > 4
+
+
+def test_waiting_utterances_can_be_taken_out():
+    queue = Queue()
+    first, second = queue.add(1.0), queue.add(3.0)
+
+    assert queue.batcher.remove(first)
+    assert not queue.batcher.remove(first)
+    assert list(queue.batcher) == [second]
+    assert queue.batcher.audio_seconds == 3.0
+
+
+def test_futures_of_a_loop_serve_as_answers():
+    async def scenario() -> bool:
+        batcher = Batcher(EDGES)
+        answer = asyncio.get_running_loop().create_future()
+        batcher.add(Utterance(1, np.empty(0, np.float32), 1.0, 0.0, answer))
+        answer.cancel()
+        return batcher.next_batch(0.0, BatchPolicy()) == []
+
+    assert asyncio.run(scenario())

@@ -1,0 +1,285 @@
+import asyncio
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from service.dispatch.admission import AdmissionLimits
+from service.dispatch.batcher import BatchPolicy
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.errors import (
+    DeadlineExceededError,
+    DeviceMemoryError,
+    EngineLostError,
+    OverloadedError,
+    TranscriptionFailedError,
+)
+from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
+from service.metrics import Metrics
+
+LIMITS = AdmissionLimits(
+    max_requests=100, max_stored_bytes=1000, max_queued_audio_seconds=1000.0, max_wait_seconds=60.0
+)
+READY = Ready({"model": "m"}, 16_000, 120.0, 1, 100.0, 1.0, 1.0)
+
+
+@dataclass(eq=False)
+class FakeEngine:
+    """Keeps its batches until the test answers them."""
+
+    name: str = "cpu"
+    ready: Ready | None = READY
+    batches: dict[int, list] = field(default_factory=dict)
+
+    @property
+    def free_places(self) -> int:
+        return self.ready.places - len(self.batches)
+
+    def take_place(self, number: int) -> None:
+        self.batches[number] = []
+
+    async def transcribe(self, number: int, utterances: list) -> None:
+        self.batches[number] = utterances
+
+    def answer(self, dispatcher: Dispatcher) -> None:
+        number, utterances = self.batches.popitem()
+        heard = [Transcript(str(samples[0]), [], [], []) for samples in utterances]
+        dispatcher.engine_answered(self, Result(number, heard, 0.1, len(utterances) * 1.0))
+
+    def fail(self, dispatcher: Dispatcher, kind: FailureKind) -> None:
+        number, _ = self.batches.popitem()
+        dispatcher.engine_answered(self, Failure(number, kind, "broken"))
+
+
+def dispatcher(timeout: float = 60.0) -> Dispatcher:
+    return Dispatcher(edges=[2.0, 10.0], policy=BatchPolicy(), limits=LIMITS, timeout=timeout, metrics=Metrics())
+
+
+def ask(front: Dispatcher, value: float, seconds: float = 1.0) -> asyncio.Task:
+    return asyncio.create_task(front.transcribe(np.full(4, value, np.float32), seconds))
+
+
+async def settle() -> None:
+    """Let every task that can run do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def run(scenario) -> None:
+    asyncio.run(scenario())
+
+
+def test_answers_reach_those_who_asked():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        front.engine_ready(engine, READY)
+        first = ask(front, 1)
+        await settle()
+        others = [ask(front, value) for value in range(2, 6)]
+        await settle()
+
+        engine.answer(front)
+        await settle()
+        assert len(engine.batches.copy().popitem()[1]) == 4  # what came meanwhile left together
+        engine.answer(front)
+
+        assert [answer.transcript.text for answer in await asyncio.gather(first, *others)] == [
+            "1.0", "2.0", "3.0", "4.0", "5.0",
+        ]  # fmt: skip
+        assert front.admission.backlog_seconds == 0
+
+    run(scenario)
+
+
+def test_a_lost_engines_work_is_replayed_each_utterance_alone():
+    async def scenario() -> None:
+        front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
+        asked = [ask(front, value) for value in (1, 2, 3)]
+        await settle()
+        front.engine_ready(lost, READY)
+        await settle()
+        assert len(lost.batches.copy().popitem()[1]) == 3
+
+        front.engine_lost(lost, "exit")
+        front.engine_ready(successor, READY)
+        for _ in asked:
+            await settle()
+            assert len(successor.batches.copy().popitem()[1]) == 1
+            successor.answer(front)
+
+        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
+
+    run(scenario)
+
+
+def test_what_loses_two_engines_is_given_up_and_the_rest_goes_on():
+    async def scenario() -> None:
+        front = dispatcher()
+        poison = ask(front, 1)
+        innocent = ask(front, 2)
+        await settle()
+        engine = FakeEngine()
+        front.engine_ready(engine, READY)
+        await settle()
+        for _ in range(2):
+            front.engine_lost(engine, "exit")
+            engine = FakeEngine()
+            front.engine_ready(engine, READY)
+            await settle()
+
+        with pytest.raises(EngineLostError):
+            await poison
+        engine.answer(front)
+        assert (await innocent).transcript.text == "2.0"
+
+    run(scenario)
+
+
+def test_a_late_answer_from_a_lost_engine_changes_nothing():
+    async def scenario() -> None:
+        front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
+        front.engine_ready(lost, READY)
+        asked = ask(front, 1)
+        await settle()
+        front.engine_lost(lost, "stuck")
+        front.engine_ready(successor, READY)
+        await settle()
+
+        lost.answer(front)
+        await settle()
+
+        assert not asked.done()
+        successor.answer(front)
+        assert (await asked).transcript.text == "1.0"
+
+    run(scenario)
+
+
+def test_a_failed_batch_is_split_and_fails_only_the_guilty():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        asked = [ask(front, value) for value in (1, 2)]
+        await settle()
+        front.engine_ready(engine, READY)
+        await settle()
+
+        engine.fail(front, FailureKind.BATCH)
+        await settle()
+        engine.fail(front, FailureKind.BATCH)
+        await settle()
+        engine.answer(front)
+
+        with pytest.raises(TranscriptionFailedError):
+            await asked[0]
+        assert (await asked[1]).transcript.text == "2.0"
+
+    run(scenario)
+
+
+def test_what_does_not_fit_the_device_alone_is_an_error_of_its_own():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        front.engine_ready(engine, READY)
+        asked = ask(front, 1)
+        await settle()
+
+        engine.fail(front, FailureKind.OUT_OF_MEMORY)
+
+        with pytest.raises(DeviceMemoryError):
+            await asked
+
+    run(scenario)
+
+
+def test_a_caller_who_leaves_frees_the_place():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        front.engine_ready(engine, READY)
+        running, waiting = ask(front, 1), ask(front, 2)
+        await settle()
+
+        waiting.cancel()
+        running.cancel()
+        await settle()
+        assert front.admission.backlog_seconds == 0
+
+        engine.answer(front)  # nobody waits for it
+        await settle()
+        assert not engine.batches
+
+    run(scenario)
+
+
+def test_an_utterance_that_waits_too_long_is_answered():
+    async def scenario() -> None:
+        front = dispatcher(timeout=0.01)
+
+        with pytest.raises(DeadlineExceededError):
+            await ask(front, 1)
+
+        engine = FakeEngine()
+        front.engine_ready(engine, READY)
+        assert not engine.batches
+
+    run(scenario)
+
+
+def test_abandoned_work_is_answered_whether_it_waits_or_runs():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        front.engine_ready(engine, READY)
+        running, waiting = ask(front, 1), ask(front, 2)
+        await settle()
+
+        front.abandon("no engine")
+        front.engine_lost(engine, "stopped")
+
+        for asked in (running, waiting):
+            with pytest.raises(EngineLostError, match="no engine"):
+                await asked
+
+    run(scenario)
+
+
+def test_gate_two_refuses_what_would_not_fit_the_queue():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        front.engine_ready(engine, READY)
+        asked = ask(front, 1, seconds=900.0)
+        await settle()
+
+        with pytest.raises(OverloadedError):
+            await ask(front, 2, seconds=200.0)
+
+        asked.cancel()
+        await settle()
+
+    run(scenario)
+
+
+def test_readiness_follows_engines_and_draining():
+    front, engine = dispatcher(), FakeEngine()
+    assert not front.is_ready
+
+    front.engine_ready(engine, READY)
+    assert front.is_ready
+
+    front.drain()
+    assert not front.is_ready
+
+
+def test_two_engines_share_the_queue():
+    async def scenario() -> None:
+        front, engines = dispatcher(), [FakeEngine("cuda:0"), FakeEngine("cuda:1")]
+        for engine in engines:
+            front.engine_ready(engine, READY)
+        asked = [ask(front, value) for value in (1, 2)]
+        await settle()
+
+        assert all(len(engine.batches) == 1 for engine in engines)
+        assert front.admission.rtfx == 200.0
+        for engine in engines:
+            engine.answer(front)
+        await asyncio.gather(*asked)
+
+    run(scenario)
