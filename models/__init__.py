@@ -1,1 +1,7 @@
-"""TODO."""
+"""Speech recognition models in plain PyTorch, loaded from published checkpoints."""
+
+from models.checkpoint import CheckpointError
+from models.hypothesis import Hypothesis, Word
+from models.model import Model, load_model
+
+__all__ = ["CheckpointError", "Hypothesis", "Model", "Word", "load_model"]

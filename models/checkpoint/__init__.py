@@ -1,1 +1,18 @@
-"""TODO."""
+"""Reading published checkpoints, safely and strictly (docs/checkpoints.md)."""
+
+from pathlib import Path
+
+from models.checkpoint.checkpoint import Checkpoint
+from models.checkpoint.errors import CheckpointError
+from models.checkpoint.nemo import read_nemo
+
+__all__ = ["Checkpoint", "CheckpointError", "read_checkpoint"]
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read the checkpoint at ``path``, a ``.nemo`` file.
+
+    Raises:
+        CheckpointError: if it cannot be loaded; the message is one line that says why.
+    """
+    return read_nemo(Path(path))

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What turns features into encoder frames."""

@@ -1,0 +1,75 @@
+"""Why a checkpoint was not loaded.
+
+CheckpointError
+├── MissingCheckpointError       there is no such file
+├── UnreadableCheckpointError    damaged, cut short, or not a checkpoint
+├── UnsafeCheckpointError        built to do more than describe a model: code, links, bombs
+├── UnsupportedValueError        describes a model that is not supported, or contradicts itself
+└── TensorMismatchError          its tensors are not those of the model it describes
+
+Every message is one line.
+"""
+
+from collections.abc import Sequence
+from reprlib import Repr
+
+_SHOWN_CHARACTERS = 120
+_SHOWN_TENSORS = 6
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be loaded."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class MissingCheckpointError(CheckpointError):
+    """There is no such file."""
+
+
+class UnreadableCheckpointError(CheckpointError):
+    """The file is damaged, cut short, or not a checkpoint at all."""
+
+
+class UnsafeCheckpointError(CheckpointError):
+    """The file holds what no honest checkpoint holds. Nothing of it was run or written anywhere."""
+
+
+class UnsupportedValueError(CheckpointError):
+    """The configuration asks for something that would change the result and that Steno does not do.
+
+    Attributes:
+        key: where it stands, such as ``encoder.self_attention_model``.
+        value: what stands there.
+        supported: what could have stood there.
+    """
+
+    def __init__(self, key: str, value: object, supported: str) -> None:
+        self.key = key
+        self.value = value
+        self.supported = supported
+        super().__init__(f"{key} is {shown(value)}, which is not supported; supported: {supported}")
+
+
+class TensorMismatchError(CheckpointError):
+    """The tensors are not those of the model that the configuration describes.
+
+    Attributes:
+        problems: one a tensor, each with its name.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        listed = "; ".join(problem[: 2 * _SHOWN_CHARACTERS] for problem in problems[:_SHOWN_TENSORS])
+        more = len(problems) - _SHOWN_TENSORS
+        super().__init__("tensors do not fit: " + listed + (f"; and {more} more" if more > 0 else ""))
+
+
+def shown(value: object) -> str:
+    """Return a value from a checkpoint as short printable text, however large it is."""
+    return "null" if value is None else _SHORT.repr(value)
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHOWN_CHARACTERS

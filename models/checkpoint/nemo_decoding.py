@@ -1,0 +1,79 @@
+"""What NeMo's decoding configurations say beyond greedy search, which is what we do."""
+
+from dataclasses import dataclass
+
+from models.checkpoint.section import Section
+
+MAX_DURATION = 64
+
+# What NeMo's CUDA graphs take when a checkpoint sets no limit, and what its published models set.
+_DEFAULT_MAX_SYMBOLS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerDecoding:
+    """How a transducer is searched.
+
+    Attributes:
+        durations: of a TDT; empty for an RNN-T.
+        max_symbols: labels after which a frame is left.
+    """
+
+    durations: tuple[int, ...]
+    max_symbols: int
+
+
+def ctc_decoding(section: Section) -> None:
+    """Check the decoding section of a CTC head.
+
+    Raises:
+        UnsupportedValueError: if it asks for anything but greedy search.
+    """
+    _check_shared(section)
+    section.ignore("ctc_timestamp_type", "batch_dim_index", "wfst")
+    section.refuse_the_rest_unless_off()
+
+
+def transducer_decoding(section: Section) -> TransducerDecoding:
+    """Read the decoding section of a transducer.
+
+    Raises:
+        UnsupportedValueError: if it asks for anything but greedy search of an RNN-T or a TDT.
+    """
+    _check_shared(section)
+    section.expect("model_type", None, "rnnt", "tdt")
+    section.expect("big_blank_durations", None, [])
+    section.expect("strip_lang_tags", False, None)
+    section.ignore("rnnt_timestamp_type", "fused_batch_size", "compute_langs", "lang_tag_pattern")
+    section.ignore("tdt_include_token_duration", "compute_hypothesis_token_set", "durations")
+    section.refuse_the_rest_unless_off()
+
+    durations = section.integers("durations", low=0, high=MAX_DURATION)
+    return TransducerDecoding(durations, _max_symbols(section.section("greedy")))
+
+
+def _check_shared(section: Section) -> None:
+    section.expect("strategy", "greedy", "greedy_batch")
+    section.expect("temperature", None, 1, 1.0)
+    section.expect("word_seperator", " ")
+    # How scores and times are reported, which we do our own way, and how to search with a beam, which we do not.
+    section.ignore("preserve_alignments", "preserve_frame_confidence", "confidence_cfg", "compute_timestamps")
+    section.ignore("segment_seperators", "segment_gap_threshold", "beam", "greedy")
+
+    greedy = section.section("greedy")
+    greedy.expect("ngram_lm_model", None)
+    boosting = greedy.section("boosting_tree")
+    for key in ("model_path", "key_phrases_file", "key_phrases_list", "key_phrase_items_list"):
+        boosting.expect(key, None)
+    greedy.ignore("max_symbols", "max_symbols_per_step", "loop_labels", "use_cuda_graph_decoder", "allow_cuda_graphs")
+    greedy.ignore("preserve_alignments", "preserve_frame_confidence", "compute_timestamps", "ngram_lm_alpha")
+    greedy.ignore("confidence_method_cfg", "confidence_measure_cfg", "boosting_tree", "boosting_tree_alpha")
+    greedy.ignore("tdt_include_duration", "tdt_include_token_duration", "tdt_include_duration_confidence")
+    greedy.refuse_the_rest_unless_off()
+
+
+def _max_symbols(greedy: Section) -> int:
+    for key in ("max_symbols", "max_symbols_per_step"):
+        if greedy.get(key):
+            return greedy.integer(key, high=100)
+    return _DEFAULT_MAX_SYMBOLS

@@ -1,0 +1,108 @@
+"""Reading one section of a configuration key by key, so that no key goes unnoticed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.checkpoint.errors import UnreadableCheckpointError, UnsupportedValueError
+
+_ABSENT = object()
+
+
+class Section:
+    """A mapping of a configuration that remembers which of its keys were asked for.
+
+    A key that is absent takes the default. A null is a value, not an absence: publishers tell them apart.
+    """
+
+    def __init__(self, path: str, values: Mapping[Any, Any]) -> None:
+        self._path = path
+        self._values = values
+        self._seen: set[Any] = set()
+
+    def key(self, name: str) -> str:
+        """Return the full name of a key, for messages."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401  # what YAML holds
+        """Return a value as it stands."""
+        self._seen.add(name)
+        return self._values.get(name, default)
+
+    def integer(self, name: str, default: int | None = None, *, low: int = 1, high: int) -> int:
+        """Return an integer within bounds; without a default the key must be there."""
+        value = self.get(name, default)
+        if type(value) is not int or not low <= value <= high:
+            raise UnsupportedValueError(self.key(name), value, f"whole numbers from {low} to {high}")
+        return value
+
+    def number(self, name: str, default: float, *, low: float, high: float) -> float:
+        """Return a number within bounds."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise UnsupportedValueError(self.key(name), value, f"numbers from {low} to {high}")
+        return float(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a boolean."""
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise UnsupportedValueError(self.key(name), value, "true, false")
+        return value
+
+    def text(self, name: str) -> str:
+        """Return a string that must be there."""
+        value = self.get(name)
+        if not isinstance(value, str):
+            raise UnsupportedValueError(self.key(name), value, "text")
+        return value
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """Return a list of strings; empty when it is absent or null."""
+        value = self.get(name)
+        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            raise UnsupportedValueError(self.key(name), value, "a list of text")
+        return tuple(value or ())
+
+    def integers(self, name: str, *, low: int, high: int) -> tuple[int, ...]:
+        """Return a list of integers within bounds; empty when it is absent or null."""
+        value = self.get(name)
+        if value is not None and not (
+            isinstance(value, list) and all(type(item) is int and low <= item <= high for item in value)
+        ):
+            raise UnsupportedValueError(self.key(name), value, f"a list of whole numbers from {low} to {high}")
+        return tuple(value or ())
+
+    def section(self, name: str) -> "Section":
+        """Return a section within this one; empty when it is absent or null."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise UnreadableCheckpointError(f"{self.key(name)} is not a section of keys and values")
+        return Section(self.key(name), value or {})
+
+    def expect(self, name: str, *supported: Any) -> None:  # noqa: ANN401  # what YAML holds
+        """Refuse a value that is there and is none of the supported ones."""
+        value = self.get(name, _ABSENT)
+        if value is not _ABSENT and not any(type(value) is type(one) and value == one for one in supported):
+            raise UnsupportedValueError(self.key(name), value, ", ".join(map(_as_yaml, supported)))
+
+    def ignore(self, *names: str) -> None:
+        """Take note of keys that cannot change a result."""
+        self._seen.update(names)
+
+    def refuse_the_rest(self) -> None:
+        """Refuse keys that nobody asked for: what they mean is not known."""
+        for name, value in self._values.items():
+            if name not in self._seen:
+                raise UnsupportedValueError(self.key(str(name)), value, "no such key")
+
+    def refuse_the_rest_unless_off(self) -> None:
+        """Refuse keys that nobody asked for, unless they are null, false, 0 or empty and so switch nothing on."""
+        for name, value in self._values.items():
+            if name not in self._seen and value:
+                raise UnsupportedValueError(self.key(str(name)), value, "this key only when it is off")
+
+
+def _as_yaml(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return repr(value)

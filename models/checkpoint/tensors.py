@@ -1,0 +1,80 @@
+"""Reading tensors from a file that may have been built to run code or to exhaust memory."""
+
+import pickle
+import re
+import warnings
+import zipfile
+from typing import IO
+
+import torch
+from torch import Tensor
+
+from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
+_ZIP_MAGIC = b"PK\x03\x04"
+_MAX_TENSORS = 100_000
+
+
+def read_tensors(stream: IO[bytes], size: int, source: str) -> dict[str, Tensor]:
+    """Return the named tensors that ``torch.save`` wrote, on the CPU, as they are in the file.
+
+    Args:
+        stream: the file, seekable.
+        size: its length in bytes.
+        source: where it is from, for messages.
+
+    Raises:
+        UnreadableCheckpointError: if it is damaged, or holds something else than named tensors.
+        UnsafeCheckpointError: if it asks for code, or describes far more than it holds.
+    """
+    try:
+        _refuse_compression(stream, size, source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old formats, which are torch's to read and not the user's to mend
+            content = torch.load(stream, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UnsafeCheckpointError(f"{source} holds more than tensors, {_wanted(str(error))}") from error
+    except UnsafeCheckpointError:
+        raise
+    except Exception as error:  # damage is whatever the readers of zip, pickle and storages run into
+        raise UnreadableCheckpointError(f"{source} is damaged: {error}") from error
+    return _checked(content, size, source)
+
+
+def _refuse_compression(stream: IO[bytes], size: int, source: str) -> None:
+    """Refuse a zip file whose records would grow while they are read; ``torch.save`` never compresses."""
+    zipped = stream.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    stream.seek(0)
+    if not zipped:
+        return
+    with zipfile.ZipFile(stream) as archive:
+        records = archive.infolist()
+    stream.seek(0)
+    if any(record.compress_type != zipfile.ZIP_STORED for record in records):
+        raise UnsafeCheckpointError(f"{source} has compressed records")
+    if sum(record.file_size for record in records) > size:
+        raise UnsafeCheckpointError(f"{source} has records larger than itself")
+
+
+def _wanted(message: str) -> str:
+    found = re.search(r"GLOBAL (\S+)", message)
+    return f"namely {shown(found[1])}; such code is never run" if found else "and nothing else is ever read"
+
+
+def _checked(content: object, size: int, source: str) -> dict[str, Tensor]:
+    if not isinstance(content, dict):
+        raise UnreadableCheckpointError(f"{source} holds a {type(content).__name__}, not named tensors")
+    if len(content) > _MAX_TENSORS:
+        raise UnsafeCheckpointError(f"{source} holds more than {_MAX_TENSORS} tensors")
+    described = 0
+    for name, tensor in content.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise UnreadableCheckpointError(f"{source}: {shown(name)} is not a named tensor")
+        if tensor.dtype not in _DTYPES or tensor.layout != torch.strided or tensor.device.type != "cpu":
+            kind = f"{tensor.dtype}, {tensor.layout}, {tensor.device}"
+            raise UnreadableCheckpointError(f"{source}: {shown(name)} is not a plain tensor of numbers ({kind})")
+        described += tensor.numel() * tensor.element_size()
+    if described > 2 * size:  # twice, because tensors that are tied stand in the file once
+        raise UnsafeCheckpointError(f"{source} describes tensors of {described} bytes in a file of {size}")
+    return content

@@ -1,0 +1,109 @@
+"""The Conformer (Gulati et al., 2020) and FastConformer (Rekesh et al., 2023) encoder.
+
+``forward`` never asks the device for a value and branches on shapes only, so it can be captured in a CUDA graph whole.
+"""
+
+import math
+
+from torch import Tensor, nn
+from torch.nn.functional import glu, silu
+
+from models.config import ConformerConfig
+from models.encoders.attention import RelativeAttention, relative_positions
+from models.encoders.subsampling import Subsampling
+from models.masking import valid_positions
+
+
+class ConformerEncoder(nn.Module):
+    """Subsampling, then Conformer layers. Padding never matters."""
+
+    def __init__(self, config: ConformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.subsampling = Subsampling(config)
+        self.layers = nn.ModuleList(ConformerLayer(config) for _ in range(config.layers))
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Encode a batch.
+
+        Args:
+            features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
+            lengths: frames of each row, [batch]; 0 is allowed.
+
+        Returns:
+            Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
+            each row.
+        """
+        frames, lengths = self.subsampling(features, lengths)
+        if self.config.scale_input:
+            frames = frames * math.sqrt(self.config.width)
+        positions = relative_positions(frames.size(1), self.config.width, frames.device).to(frames.dtype)
+        valid = valid_positions(lengths, frames.size(1))
+        for layer in self.layers:
+            frames = layer(frames, positions, valid)
+        return frames.masked_fill(~valid[:, :, None], 0.0), lengths
+
+
+class ConformerLayer(nn.Module):
+    """Half a feed-forward step, attention, convolution, the other half, and a norm."""
+
+    def __init__(self, config: ConformerConfig) -> None:
+        super().__init__()
+        self.first_feed_forward = FeedForward(config)
+        self.attention = RelativeAttention(config)
+        self.convolution = ConvolutionModule(config)
+        self.second_feed_forward = FeedForward(config)
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+        """Apply the layer to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
+        frames = frames + 0.5 * self.first_feed_forward(frames)
+        frames = frames + self.attention(frames, positions, valid)
+        frames = frames + self.convolution(frames, valid)
+        frames = frames + 0.5 * self.second_feed_forward(frames)
+        normed: Tensor = self.norm(frames)
+        return normed
+
+
+class FeedForward(nn.Module):
+    """Norm, expansion, Swish, contraction."""
+
+    def __init__(self, config: ConformerConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.expand = nn.Linear(config.width, config.feed_forward_width, bias=config.bias)
+        self.contract = nn.Linear(config.feed_forward_width, config.width, bias=config.bias)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Apply to ``frames`` [..., width]."""
+        contracted: Tensor = self.contract(silu(self.expand(self.norm(frames))))
+        return contracted
+
+
+class ConvolutionModule(nn.Module):
+    """Norm, gated linear unit, depthwise convolution over time, batch norm, Swish, projection.
+
+    Padding is silenced before the convolution; everything else works frame by frame.
+    """
+
+    def __init__(self, config: ConformerConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.gate = nn.Linear(config.width, 2 * config.width, bias=config.bias)
+        self.depthwise = nn.Conv1d(
+            config.width,
+            config.width,
+            kernel_size=config.kernel_size,
+            padding=(config.kernel_size - 1) // 2,
+            groups=config.width,
+            bias=config.bias,
+        )
+        self.batch_norm = nn.BatchNorm1d(config.width)
+        self.projection = nn.Linear(config.width, config.width, bias=config.bias)
+
+    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
+        """Apply to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
+        gated = glu(self.gate(self.norm(frames)), dim=-1).masked_fill(~valid[:, :, None], 0.0)
+        convolved = silu(self.batch_norm(self.depthwise(gated.transpose(1, 2))))
+        projected: Tensor = self.projection(convolved.transpose(1, 2))
+        return projected

@@ -1,0 +1,114 @@
+"""Log-mel features as NeMo computes them since release 2.5, for a padded batch whose padding never matters."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from models.config import FeatureConfig
+from models.masking import valid_positions
+
+# Added to the deviation, so that a band that never changes gives zeros and not infinities.
+_DEVIATION_OFFSET = 1e-5
+
+# The mel scale of Slaney's Auditory Toolbox (1998): linear up to 1 kHz, logarithmic above.
+_HZ_PER_MEL = 200 / 3
+_BREAK_HZ = 1000.0
+_BREAK_MEL = _BREAK_HZ / _HZ_PER_MEL
+_LOG_STEP = math.log(6.4) / 27
+
+
+class LogMelFeatures(nn.Module):
+    """Turns waveforms into mel bands of log power, each normalised over its own clip.
+
+    Always in float32, whatever autocast says: rounding here costs word error rate, and bf16 cannot hold the range.
+    """
+
+    def __init__(self, config: FeatureConfig, window: Tensor | None = None, mel_bank: Tensor | None = None) -> None:
+        """Build the front end.
+
+        Args:
+            config: its numbers.
+            window: analysis window [window]; None computes the symmetric Hann window.
+            mel_bank: weights of the mel bands [mels, fft_size / 2 + 1]; None computes Slaney's.
+        """
+        super().__init__()
+        self.config = config
+        window = torch.hann_window(config.window, periodic=False) if window is None else window
+        mel_bank = torch.from_numpy(slaney_mel_bank(config)) if mel_bank is None else mel_bank
+        self.window: Tensor
+        self.mel_bank: Tensor
+        self.register_buffer("window", window.float(), persistent=False)
+        self.register_buffer("mel_bank", mel_bank.float(), persistent=False)
+
+    def forward(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the features of a batch.
+
+        Args:
+            waveforms: [batch, samples], float32, within -1 to 1; anything may stand in the padding.
+            lengths: samples of each row, [batch], int64.
+
+        Returns:
+            Features [batch, mels, frames], float32, zero in the padding, and the frames of each row: one for every
+            whole hop.
+        """
+        with torch.autocast(waveforms.device.type, enabled=False):
+            frames = lengths // self.config.hop
+            columns = max(1, waveforms.size(1) // self.config.hop)
+            log_mel = self._log_mel(self._emphasize(waveforms.float(), lengths), columns)
+            return _normalize(log_mel, frames), frames
+
+    def _emphasize(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
+        """Silence the padding and subtract from each sample its share of the one before."""
+        valid = valid_positions(lengths, waveforms.size(1))
+        waveforms = waveforms.masked_fill(~valid, 0.0)
+        if self.config.preemphasis is None:
+            return waveforms
+        emphasized = waveforms - self.config.preemphasis * pad(waveforms, (1, 0))[:, :-1]
+        return emphasized.masked_fill(~valid, 0.0)
+
+    def _log_mel(self, waveforms: Tensor, columns: int) -> Tensor:
+        half = self.config.fft_size // 2
+        spectrum = torch.stft(
+            pad(waveforms, (half, half)),
+            n_fft=self.config.fft_size,
+            hop_length=self.config.hop,
+            win_length=self.config.window,
+            window=self.window,
+            center=False,
+            return_complex=True,
+        )[:, :, :columns]
+        power = spectrum.real.square() + spectrum.imag.square()
+        return torch.log(self.mel_bank @ power + self.config.log_offset)
+
+
+def _normalize(log_mel: Tensor, frames: Tensor) -> Tensor:
+    """Give every band of every clip mean 0 and deviation 1 over the clip's own frames, and zero the padding."""
+    padding = ~valid_positions(frames, log_mel.size(2))[:, None]
+    count = frames[:, None, None]
+    mean = log_mel.masked_fill(padding, 0.0).sum(dim=2, keepdim=True) / count.clamp(min=1)
+    centered = (log_mel - mean).masked_fill(padding, 0.0)
+    variance = centered.square().sum(dim=2, keepdim=True) / (count - 1).clamp(min=1)
+    return centered / (variance.sqrt() + _DEVIATION_OFFSET)
+
+
+def slaney_mel_bank(config: FeatureConfig) -> npt.NDArray[np.float32]:
+    """Return triangular mel bands of unit area [mels, fft_size / 2 + 1] (Slaney, Auditory Toolbox, 1998)."""
+    edges = _hz(np.linspace(_mel(config.low_hz), _mel(config.high_hz), config.mels + 2))
+    bins = np.linspace(0.0, config.sample_rate / 2, config.fft_size // 2 + 1)
+    rising = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
+    falling = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
+    triangles = np.maximum(0.0, np.minimum(rising, falling))
+    bank: npt.NDArray[np.float32] = (triangles * (2 / (edges[2:] - edges[:-2]))[:, None]).astype(np.float32)
+    return bank
+
+
+def _mel(hz: float) -> float:
+    return hz / _HZ_PER_MEL if hz < _BREAK_HZ else _BREAK_MEL + math.log(hz / _BREAK_HZ) / _LOG_STEP
+
+
+def _hz(mel: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.where(mel < _BREAK_MEL, mel * _HZ_PER_MEL, _BREAK_HZ * np.exp(_LOG_STEP * (mel - _BREAK_MEL)))

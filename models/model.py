@@ -1,0 +1,227 @@
+"""A model, ready to transcribe: the public face of this package."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from models.checkpoint import Checkpoint, read_checkpoint
+from models.config import Decoder
+from models.features import LogMelFeatures
+from models.hypothesis import Hypothesis
+from models.network import Network
+from models.search.ctc import ctc_greedy
+from models.search.label_looping import label_looping
+from models.search.result import Row, SearchResult
+from models.timestamps import words
+from models.tokenizers import Vocabulary
+
+Samples = npt.NDArray[np.float32]
+
+_DTYPES = (torch.float32, torch.bfloat16)
+_FAMILIES = {"striding": "conformer", "dw_striding": "fastconformer"}
+
+
+def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> "Model":
+    """Load a checkpoint for transcription.
+
+    Args:
+        path: a ``.nemo`` file.
+        device: where it computes.
+        dtype: of weights and activations, float32 or bfloat16. Features, decisions and confidences are float32.
+
+    Raises:
+        CheckpointError: if the checkpoint cannot be loaded; one line says why.
+        ValueError: if ``dtype`` is another one.
+    """
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
+    return Model(read_checkpoint(path), torch.device(device), dtype)
+
+
+class Model:
+    """A speech recognition model on its device.
+
+    Attributes:
+        device: where it computes.
+        dtype: of its weights and activations.
+        sample_rate: of the audio it takes, in Hz.
+        seconds_per_frame: from one encoder frame to the next.
+        decoders: the ways to decode, the default first.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> None:
+        self._config = checkpoint.config
+        self._vocabulary = Vocabulary(checkpoint.tokenizer)
+        self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
+        self._network = Network.without_weights(self._config)
+        self._network.load_state_dict(checkpoint.state, assign=True)
+        self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
+        self.device = device
+        self.dtype = dtype
+        self.sample_rate = self._config.features.sample_rate
+        self.seconds_per_frame = self._config.seconds(1)
+        self.decoders: tuple[Decoder, ...] = self._config.decoders
+
+    def transcribe(
+        self, pcm: Sequence[Samples], *, decoder: str | None = None, batch_seconds: float = 240.0
+    ) -> list[Hypothesis]:
+        """Transcribe utterances of any lengths, in any order and number.
+
+        Args:
+            pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; an empty one gives an empty transcript.
+            decoder: one of ``decoders``; None takes the first.
+            batch_seconds: audio and padding that a batch may hold; a longer utterance has a batch to itself.
+
+        Returns:
+            A hypothesis for each utterance, in the order given.
+
+        Raises:
+            ValueError: if an array is not mono, float32 and finite, or ``decoder`` is not one of ``decoders``.
+        """
+        self._check_decoder(decoder)
+        _check_samples(pcm)
+        hypotheses: dict[int, Hypothesis] = {}
+        for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
+            waveforms, lengths = _padded([pcm[index] for index in batch])
+            hypotheses.update(zip(batch, self.transcribe_batch(waveforms, lengths, decoder=decoder), strict=True))
+        return [hypotheses[index] for index in range(len(pcm))]
+
+    @torch.inference_mode()
+    def transcribe_batch(self, waveforms: Tensor, lengths: Tensor, *, decoder: str | None = None) -> list[Hypothesis]:
+        """Transcribe one batch exactly as given.
+
+        Args:
+            waveforms: [batch, samples], float32; anything may stand in the padding.
+            lengths: samples of each row, [batch], int64.
+            decoder: one of ``decoders``; None takes the first.
+
+        Raises:
+            ValueError: if ``decoder`` is not one of ``decoders``.
+        """
+        decoder = self._check_decoder(decoder)
+        if waveforms.size(0) == 0:
+            return []
+        features, frames = self._front_end(waveforms.to(self.device), lengths.to(self.device))
+        encoded, frames = self.encode(features, frames)
+        return [self._hypothesis(row) for row in self._search(encoded, frames, decoder).rows()]
+
+    @torch.inference_mode()
+    def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
+        """Compute the features of one batch.
+
+        Args:
+            pcm: mono float32 arrays at ``sample_rate``.
+
+        Returns:
+            Features [batch, mels, frames], float32, and the frames of each utterance, [batch].
+
+        Raises:
+            ValueError: if there is no array, or one is not mono, float32 and finite.
+        """
+        _check_samples(pcm)
+        if not pcm:
+            raise ValueError("features of no utterance have no shape")
+        waveforms, lengths = _padded(pcm)
+        features: tuple[Tensor, Tensor] = self._front_end(waveforms.to(self.device), lengths.to(self.device))
+        return features
+
+    @torch.inference_mode()
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Encode one batch.
+
+        Args:
+            features: [batch, mels, frames].
+            lengths: frames of each utterance, [batch].
+
+        Returns:
+            Encoder frames [batch, frames, width] in ``dtype``, and the encoder frames of each utterance.
+        """
+        encoded: tuple[Tensor, Tensor] = self._network.encoder(
+            features.to(self.device, self.dtype), lengths.to(self.device)
+        )
+        return encoded
+
+    def info(self) -> dict[str, Any]:
+        """Describe the model, ready for JSON; what is not known is None."""
+        config, transducer = self._config, self._config.transducer
+        return {
+            "family": _FAMILIES[config.encoder.subsampling],
+            "class": config.name,
+            "parameters": sum(parameter.numel() for parameter in self._network.parameters()),
+            "layers": config.encoder.layers,
+            "width": config.encoder.width,
+            "vocabulary": {"kind": self._vocabulary.kind, "size": config.vocabulary_size},
+            "mels": config.features.mels,
+            "sample_rate": self.sample_rate,
+            "window_stride": config.features.window_stride,
+            "subsampling_factor": config.encoder.subsampling_factor,
+            "seconds_per_frame": self.seconds_per_frame,
+            "decoders": list(self.decoders),
+            "durations": list(transducer.durations) if transducer and transducer.durations else None,
+            "max_symbols": transducer.max_symbols if transducer else None,
+            "languages": None,
+            "capabilities": {
+                "transcription": True,
+                "translation": False,
+                "word_timestamps": True,
+                "punctuation": bool(self._vocabulary.punctuation),
+            },
+        }
+
+    def _check_decoder(self, decoder: str | None) -> Decoder:
+        for known in self.decoders:
+            if decoder in (None, known):
+                return known
+        raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
+
+    def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> SearchResult:
+        network, transducer = self._network, self._config.transducer
+        if decoder == "ctc" and network.ctc:
+            return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
+        assert transducer and network.predictor and network.joint, "what is not CTC is a transducer"
+        return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+
+    def _hypothesis(self, row: Row) -> Hypothesis:
+        return Hypothesis(
+            text=self._vocabulary.text(row.tokens),
+            tokens=row.tokens,
+            frames=row.frames,
+            durations=row.durations,
+            token_confidence=row.confidence,
+            words=words(row, self._vocabulary, self._config.seconds),
+        )
+
+
+def _check_samples(pcm: Sequence[Samples]) -> None:
+    for index, samples in enumerate(pcm):
+        if not isinstance(samples, np.ndarray) or samples.dtype != np.float32 or samples.ndim != 1:
+            kind = f"{samples.dtype} {samples.shape}" if isinstance(samples, np.ndarray) else type(samples).__name__
+            raise ValueError(f"utterance {index} must be a mono float32 array, not {kind}")
+        if not np.isfinite(samples).all():
+            raise ValueError(f"utterance {index} has samples that are infinite or not numbers")
+
+
+def _batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:
+    """Yield the indices of utterances in batches of similar length that, padded, hold at most ``capacity`` samples."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > capacity:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _padded(pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
+    """Return utterances as one tensor [batch, samples], padded with zeros, and their lengths."""
+    lengths = torch.tensor([len(samples) for samples in pcm])
+    waveforms = torch.zeros(len(pcm), int(lengths.max()))
+    for row, samples in zip(waveforms, pcm, strict=True):
+        row[: len(samples)] = torch.from_numpy(np.ascontiguousarray(samples))
+    return waveforms, lengths

@@ -1,0 +1,37 @@
+"""The trained part of a model: its encoder and its heads."""
+
+import torch
+from torch import nn
+
+from models.config import ModelConfig
+from models.encoders.conformer import ConformerEncoder
+from models.heads.ctc import CTCHead
+from models.heads.transducer import Joint, Predictor
+
+
+class Network(nn.Module):
+    """An encoder and the heads that read its frames; a head that the model does not have is None."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width, labels, transducer = config.encoder.width, config.vocabulary_size, config.transducer
+        self.encoder = ConformerEncoder(config.encoder)
+        self.ctc = CTCHead(width, labels) if config.ctc else None
+        self.predictor: Predictor | None = None
+        self.joint: Joint | None = None
+        if transducer:
+            self.predictor = Predictor(labels, transducer.predictor_width, transducer.predictor_layers)
+            self.joint = Joint(
+                width,
+                transducer.predictor_width,
+                transducer.joint_width,
+                labels,
+                transducer.durations,
+                transducer.activation,
+            )
+
+    @classmethod
+    def without_weights(cls, config: ModelConfig) -> "Network":
+        """Return a network whose tensors have shapes only, to be replaced by loaded ones; this costs no memory."""
+        with torch.device("meta"):
+            return cls(config)

@@ -1,0 +1,78 @@
+"""Words and their times from tokens and their frames, by NeMo's rules.
+
+Times of transducers equal NeMo's. Those of CTC do not: NeMo lets a token begin where the one before it began, and we
+say when it was said.
+"""
+
+from collections.abc import Callable, Sequence
+
+from models.hypothesis import Word
+from models.search.result import Row
+from models.tokenizers import Vocabulary
+
+_SPACE = " "
+
+
+def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> list[Word]:
+    """Return the words of an utterance.
+
+    Args:
+        row: its tokens with their frames.
+        vocabulary: what the tokens stand for.
+        seconds: turns a number of encoder frames into seconds.
+    """
+    texts = [vocabulary.text([token]) for token in row.tokens]
+    starts, ends = row.frames, row.ends
+    if row.durations is not None:
+        starts, ends = _at_the_word_before(texts, vocabulary.punctuation, starts, ends)
+    spans = _spans([vocabulary.pieces[token] for token in row.tokens], texts, vocabulary.punctuation)
+    return [
+        Word(
+            text=vocabulary.text(row.tokens[first:last]),
+            start=seconds(starts[first if index else 0]),  # the first word also has the spaces before it
+            end=seconds(ends[last - 1]),
+            confidence=min(row.confidence[first:last]),
+            token_span=(first, last),
+        )
+        for index, (first, last) in enumerate(spans)
+    ]
+
+
+def _at_the_word_before(
+    texts: Sequence[str], punctuation: frozenset[str], starts: Sequence[int], ends: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Move every punctuation mark to the end of the token before it: a TDT gives it a duration, but nobody says it."""
+    starts, ends = list(starts), list(ends)
+    for index, text in enumerate(texts):
+        if index and text in punctuation:
+            starts[index] = ends[index] = ends[index - 1]
+    return starts, ends
+
+
+def _spans(pieces: Sequence[str], texts: Sequence[str], punctuation: frozenset[str]) -> list[tuple[int, int]]:
+    """Return the slices of the tokens that are words.
+
+    A piece that its text is not, such as one that begins with the mark of a word's start, begins a word. A space ends
+    one, unless a punctuation mark follows. A punctuation mark belongs to the word before it.
+    """
+    spans: list[tuple[int, int]] = []
+    first: int | None = None  # of the word being built
+    for index, (piece, text) in enumerate(zip(pieces, texts, strict=True)):
+        if text in punctuation:
+            if first is None and spans:
+                first, _ = spans.pop()
+        elif piece != text or (text == _SPACE and _next_text(texts, index) not in punctuation):
+            if first is not None:
+                spans.append((first, index))
+            first = None
+            if text == _SPACE:
+                continue
+        first = index if first is None else first
+    if first is not None:
+        spans.append((first, len(pieces)))
+    return spans
+
+
+def _next_text(texts: Sequence[str], index: int) -> str | None:
+    """Return the next text that is more than a space."""
+    return next((text for text in texts[index + 1 :] if text not in ("", _SPACE)), None)

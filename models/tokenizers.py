@@ -1,0 +1,95 @@
+"""Vocabularies: from token ids to text."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import sentencepiece
+
+WORD_START = "▁"
+
+# Pieces that are marks of the vocabulary itself, and pieces that begin a word, say nothing about punctuation.
+_NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
+
+
+class Tokenizer(Protocol):
+    """A vocabulary of pieces, numbered from 0; the blank is not one of them."""
+
+    kind: str
+    pieces: tuple[str, ...]
+
+    def join(self, tokens: Sequence[int]) -> str:
+        """Return the text of some tokens as they stand."""
+        ...
+
+
+class SentencePieceTokenizer:
+    """Subwords of a SentencePiece model (Kudo and Richardson, 2018)."""
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes) -> None:
+        """Parse a model.
+
+        Raises:
+            ValueError: if ``model`` is not a SentencePiece model.
+        """
+        if not model:
+            raise ValueError("an empty SentencePiece model")
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            size = self._processor.get_piece_size()
+        except RuntimeError as error:
+            raise ValueError(f"not a SentencePiece model: {error}") from error
+        if size == 0:
+            raise ValueError("a SentencePiece model without pieces")
+        self.pieces = tuple(self._processor.id_to_piece(list(range(size))))
+
+    def join(self, tokens: Sequence[int]) -> str:
+        """Return the text of some tokens: bytes merged, control pieces dropped, unknown ones shown."""
+        text: str = self._processor.decode_pieces([self.pieces[token] for token in tokens])
+        return text
+
+
+class CharacterTokenizer:
+    """One label a piece of text, usually a single character."""
+
+    kind = "characters"
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.pieces = tuple(labels)
+
+    def join(self, tokens: Sequence[int]) -> str:
+        """Return the labels one after the other."""
+        return "".join(self.pieces[token] for token in tokens)
+
+
+class Vocabulary:
+    """A tokenizer and what follows from its pieces, as NeMo has it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.kind = tokenizer.kind
+        self.pieces = tokenizer.pieces
+
+    @cached_property
+    def punctuation(self) -> frozenset[str]:
+        """The punctuation marks that the model can write."""
+        return frozenset(
+            character
+            for piece in self.pieces
+            if not _NOT_PUNCTUATION.fullmatch(piece)
+            for character in piece
+            if unicodedata.category(character).startswith("P")
+        )
+
+    @cached_property
+    def _space_before_punctuation(self) -> re.Pattern[str]:
+        marks = "".join(map(re.escape, sorted(self.punctuation)))
+        return re.compile(rf"\s(?=[{marks}])" if marks else r"(?!)")
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return the transcript: the tokens joined, without a space before a punctuation mark."""
+        return self._space_before_punctuation.sub("", self.tokenizer.join(tokens))
