@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,6 @@ def test_default_buckets_waste_little():
     """Utterances spread evenly over a bucket and padded to its edge pad (1 - low / high) / 2."""
     wide = [edge for edge in DEFAULT_EDGES if edge >= 2]
 
-    shares = [(1 - low / high) / 2 for low, high in zip(wide, wide[1:], strict=False)]
+    shares = [(1 - low / high) / 2 for low, high in itertools.pairwise(wide)]
 
     assert max(shares) < 0.17

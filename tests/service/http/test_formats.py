@@ -1,0 +1,87 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.protocol import Transcript, Word
+from service.http.formats import render, split_segments
+
+
+def words(*spoken: tuple[str, float, float]) -> list[Word]:
+    return [Word(text, start, end, 0.5, (index, index + 1)) for index, (text, start, end) in enumerate(spoken)]
+
+
+def transcript(*spoken: tuple[str, float, float]) -> Transcript:
+    text = " ".join(word for word, _, _ in spoken)
+    return Transcript(text, list(range(len(spoken))), [0.5] * len(spoken), words(*spoken))
+
+
+TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
+
+
+def answer(heard: Transcript, response_format: str = "verbose_json", granularities=("segment",)):
+    return render(heard, seconds=2.5, response_format=response_format, granularities=granularities, language=None)
+
+
+def test_the_text_is_the_same_in_every_format():
+    texts = {
+        json.loads(answer(TWO, "json").body)["text"],
+        json.loads(answer(TWO).body)["text"],
+        answer(TWO, "text").body.decode().removesuffix("\n"),
+    }
+
+    assert texts == {"hi. there"}
+
+
+def test_segments_end_with_sentences_and_at_long_pauses():
+    spoken = words(("One.", 0, 1), ("Two", 1, 2), ("three?", 2, 3), ("four", 3, 4), ("five", 5.5, 6))
+
+    segments = [[word.text for word in segment] for segment in split_segments(spoken)]
+
+    assert segments == [["One."], ["Two", "three?"], ["four"], ["five"]]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b.", "c!"]), st.floats(0, 3), st.floats(0.01, 1)), max_size=30))
+def test_segments_hold_every_word_once_in_order(gaps):
+    spoken, now = [], 0.0
+    for text, gap, length in gaps:
+        spoken.append((text, now + gap, now + gap + length))
+        now += gap + length
+
+    heard = words(*spoken)
+
+    assert [word for segment in split_segments(heard) for word in segment] == heard
+    assert all(split_segments(heard))
+
+
+def test_verbose_segments_have_every_key_that_clients_read():
+    segment = json.loads(answer(TWO).body)["segments"][1]
+
+    assert segment == {
+        "id": 1,
+        "seek": 0,
+        "start": 0.5,
+        "end": 1.0,
+        "text": "there",
+        "tokens": [1],
+        "temperature": 0.0,
+        "avg_logprob": -0.6931471805599453,
+        "compression_ratio": 5 / 13,
+        "no_speech_prob": None,
+    }
+
+
+def test_only_the_granularities_asked_for_are_listed():
+    both = json.loads(answer(TWO, granularities=("word", "segment")).body)
+    neither = json.loads(answer(TWO, granularities=()).body)
+
+    assert [word["word"] for word in both["words"]] == ["hi.", "there"]
+    assert len(both["segments"]) == 2
+    assert (neither["words"], neither["segments"]) == (None, None)
+
+
+def test_silence_is_an_empty_transcript():
+    body = json.loads(answer(Transcript("", [], [], []), granularities=("word", "segment")).body)
+
+    assert (body["text"], body["words"], body["segments"]) == ("", [], [])
+    assert answer(Transcript("", [], [], []), "text").body == b"\n"

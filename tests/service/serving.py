@@ -1,0 +1,183 @@
+"""Runs real servers for tests: in a thread with a stub engine, or as a process of its own with a real one."""
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import soundfile
+import uvloop
+
+from service.engine.stub import SAMPLE_RATE
+from service.engine.supervisor import STUB_ENGINE
+from service.server import Server
+from service.settings import Settings
+
+PATIENCE = 120.0
+
+
+def wav(samples: np.ndarray, rate: int = SAMPLE_RATE, subtype: str = "FLOAT") -> bytes:
+    """A WAV file of these samples."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, subtype=subtype, format="WAV")
+    return file.getvalue()
+
+
+def tone(samples: int, level: float = 0.1) -> np.ndarray:
+    """Audio of an exact number of samples."""
+    return (level * np.sin(np.arange(samples) * 0.05)).astype(np.float32)
+
+
+def form(file: bytes, name: str = "clip", **fields: str) -> dict:
+    """Arguments of a POST that uploads a file."""
+    return {"files": {"file": (name, file)}, "data": {"model": "whisper-1"} | fields}
+
+
+def metric(text: str, name: str) -> float:
+    """The sum of a metric's series in an exposition; `name` may end in a label set."""
+    values = [
+        float(line.rsplit(" ", 1)[1])
+        for line in text.splitlines()
+        if line.startswith(name) and line[len(name)] in " {" and not line.startswith("#")
+    ]
+    assert values, f"{name} is not exported"
+    return sum(values)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Poll something that a real process brings about."""
+    tick = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        if condition():
+            return
+        tick.wait(0.02)
+    raise AssertionError("it did not come about")
+
+
+@dataclass
+class ThreadedServer:
+    """A server on a loop of its own thread, with a client for it."""
+
+    server: Server
+    client: httpx.Client
+    loop: asyncio.AbstractEventLoop
+    outcome: list[BaseException]
+
+    def metric(self, name: str) -> float:
+        return metric(self.client.get("/metrics").text, name)
+
+    def post(self, **arguments) -> httpx.Response:
+        return self.client.post("/v1/audio/transcriptions", **arguments)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.server.stop)
+
+
+@contextlib.contextmanager
+def serving(*, wait_ready: bool = True, engine: str = STUB_ENGINE, **settings) -> Iterator[ThreadedServer]:
+    """Serve with a stub engine until the block ends."""
+    started = threading.Event()
+    running: list[ThreadedServer] = []
+    outcome: list[BaseException] = []
+
+    async def main() -> None:
+        server = Server(Settings(**({"model": "stub.nemo", "port": 0} | settings)), engine)
+        client = httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE, trust_env=False)
+        running.append(ThreadedServer(server, client, asyncio.get_running_loop(), outcome))
+        started.set()
+        try:
+            await server.run()
+        except Exception as error:
+            outcome.append(error)
+
+    def thread() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    assert started.wait(PATIENCE)
+    served = running[0]
+    try:
+        if wait_ready:
+            wait_for(lambda: served.client.get("/readyz").status_code == 200)
+        yield served
+    finally:
+        with contextlib.suppress(RuntimeError):  # it may have ended by itself
+            served.stop()
+            served.stop()
+        worker.join(PATIENCE)
+        served.client.close()
+        assert not worker.is_alive()
+
+
+@dataclass
+class ServerProcess:
+    """`steno serve`, as an operator runs it."""
+
+    process: subprocess.Popen
+    log: Path
+    client: httpx.Client
+
+    def events(self, event: str) -> list[dict]:
+        """Log lines of one event so far."""
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [record for record in map(json.loads, lines) if record["event"] == event]
+
+    def engine_pid(self) -> int:
+        """The newest engine process."""
+        return self.events("engine started")[-1]["pid"]
+
+    def signal_engine(self, number: signal.Signals) -> None:
+        os.kill(self.engine_pid(), number)
+
+    def metric(self, name: str) -> float:
+        return metric(self.client.get("/metrics").text, name)
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            with contextlib.suppress(httpx.TransportError):
+                return self.client.get("/readyz").status_code == 200
+            return False
+
+        wait_for(ready)
+
+
+@contextlib.contextmanager
+def steno_serve(log: Path, *flags: str, wait_ready: bool = True, **environment: str) -> Iterator[ServerProcess]:
+    """Run `steno serve` on a free port until the block ends."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cli", "serve", "--port", "0", "--log-format", "json", *flags],
+            stderr=output,
+            env=dict(os.environ) | environment,
+        )
+    served = ServerProcess(process, log, httpx.Client())
+    try:
+        wait_for(lambda: bool(served.events("listening")) or process.poll() is not None)
+        assert process.poll() is None, log.read_text()
+        url = served.events("listening")[0]["url"]
+        served.client = httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False)
+        if wait_ready:
+            served.wait_ready()
+        yield served
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        served.client.close()

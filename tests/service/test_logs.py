@@ -1,0 +1,61 @@
+import json
+import logging
+
+import pytest
+
+from service import logs
+
+
+@pytest.fixture(autouse=True)
+def restore_logging():
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+def test_json_lines_hold_the_event_and_its_fields(capsys):
+    logs.configure("json", "info")
+
+    logging.getLogger("steno").info("request", extra={"status": 200})
+
+    line = json.loads(capsys.readouterr().err)
+    assert line["event"] == "request"
+    assert line["status"] == 200
+    assert line["level"] == "INFO"
+    assert line["time"].endswith("+00:00")
+
+
+def test_json_lines_stay_one_line_with_a_traceback(capsys):
+    logs.configure("json", "info")
+
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("steno").exception("failed")
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "ValueError: broken" in json.loads(lines[0])["error"]
+
+
+def test_text_lines_are_for_eyes(capsys):
+    logs.configure("text", "info")
+
+    logging.getLogger("steno").info("request", extra={"status": 200})
+
+    assert capsys.readouterr().err.rstrip().endswith("info    request status=200")
+
+
+def test_levels_below_the_chosen_one_are_dropped(capsys):
+    logs.configure("text", "warning")
+
+    logging.getLogger("steno").info("request")
+
+    assert capsys.readouterr().err == ""
+
+
+def test_auto_is_json_when_nobody_watches():
+    assert logs.resolve_format("auto") == "json"
+    assert logs.resolve_format("text") == "text"

@@ -1,0 +1,112 @@
+import pytest
+
+from service.settings import _SERVICE_LINK, Settings, SettingsError
+
+KUBERNETES = {
+    "STENO_PORT": "tcp://10.0.0.1:8000",
+    "STENO_SERVICE_HOST": "10.0.0.1",
+    "STENO_SERVICE_PORT": "8000",
+    "STENO_SERVICE_PORT_HTTP": "8000",
+    "STENO_PORT_8000_TCP": "tcp://10.0.0.1:8000",
+    "STENO_PORT_8000_TCP_PROTO": "tcp",
+    "STENO_PORT_8000_TCP_PORT": "8000",
+    "STENO_PORT_8000_TCP_ADDR": "10.0.0.1",
+    "STENO_METRICS_SERVICE_HOST": "10.0.0.2",
+    "STENO_METRICS_SERVICE_PORT": "9090",
+    "STENO_METRICS_PORT": "tcp://10.0.0.2:9090",
+    "STENO_METRICS_PORT_9090_TCP_ADDR": "10.0.0.2",
+    "STENO_MODEL_SERVICE_HOST": "10.0.0.3",
+    "STENO_MODEL_PORT": "udp://10.0.0.3:53",
+}
+
+
+@pytest.fixture(autouse=True)
+def model(monkeypatch):
+    monkeypatch.setenv("STENO_MODEL", "m.nemo")
+
+
+def test_what_kubernetes_injects_for_services_named_steno_is_not_ours(monkeypatch):
+    for name, value in KUBERNETES.items():
+        monkeypatch.setenv(name, value)
+
+    settings = Settings.read()
+
+    assert settings.port == 8000
+    assert settings.model == "m.nemo"
+
+
+def test_a_variable_sets_and_a_flag_wins(monkeypatch):
+    monkeypatch.setenv("STENO_PORT", "9000")
+    monkeypatch.setenv("STENO_MAX_REQUESTS", "7")
+
+    settings = Settings.read({"port": "9001"})
+
+    assert (settings.port, settings.max_requests) == (9001, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("STENO_MAX_UPLOAD_BYTE", "STENO_MAX_UPLOAD_BYTES"), ("STENO_PROT", "STENO_PORT"), ("STENO_XYZZY_Q", None)],
+)
+def test_a_misspelt_name_is_refused_with_a_suggestion(monkeypatch, name, suggestion):
+    monkeypatch.setenv(name, "1")
+
+    with pytest.raises(SettingsError, match=name) as refusal:
+        Settings.read()
+
+    assert ("did you mean" in str(refusal.value)) == (suggestion is not None)
+    assert suggestion is None or suggestion in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("STENO_PORT", "70000"),
+        ("STENO_PORT", "http"),
+        ("STENO_MAX_AUDIO_SECONDS", "-1"),
+        ("STENO_MAX_AUDIO_SECONDS", "inf"),
+        ("STENO_MAX_AUDIO_SECONDS", "nan"),
+        ("STENO_MAX_CHANNELS", "0"),
+        ("STENO_DTYPE", "float16"),
+        ("STENO_BUCKET_SECONDS", "4,2"),
+        ("STENO_BUCKET_SECONDS", "1,x"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(SettingsError, match=name):
+        Settings.read()
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    with pytest.raises(SettingsError, match=r"min_audio_seconds .* must be below"):
+        Settings.read({"min_audio_seconds": "5", "max_audio_seconds": "5"})
+
+
+def test_a_missing_model_is_named(monkeypatch):
+    monkeypatch.delenv("STENO_MODEL")
+
+    with pytest.raises(SettingsError, match="STENO_MODEL"):
+        Settings.read()
+
+
+def test_lists_are_given_by_commas(monkeypatch):
+    monkeypatch.setenv("STENO_MODEL_ALIASES", "a, b")
+    monkeypatch.setenv("STENO_BUCKET_SECONDS", "1,2.5, 30")
+
+    settings = Settings.read({"max_audio_seconds": "20"})
+
+    assert settings.model_aliases == ("a", "b")
+    assert settings.edges == [1.0, 2.5, 20.0]
+
+
+@pytest.mark.parametrize("name", sorted(KUBERNETES))
+def test_every_kubernetes_name_is_recognised(name):
+    assert _SERVICE_LINK.fullmatch(name)
+
+
+def test_only_the_port_could_be_taken_for_a_kubernetes_name_and_its_value_tells():
+    taken = {field for field in Settings.model_fields if _SERVICE_LINK.fullmatch(f"STENO_{field.upper()}")}
+
+    assert taken == {"port"}
