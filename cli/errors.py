@@ -1,0 +1,5 @@
+"""Why a command cannot even start."""
+
+
+class CommandError(Exception):
+    """Wrong usage, or an unreadable checkpoint or manifest. The message is one line for the terminal."""

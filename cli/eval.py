@@ -1,0 +1,154 @@
+"""`steno eval`: word error rate and speed over recordings with transcripts."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from audio.limits import AudioLimits
+from cli.errors import CommandError
+from cli.file_transcripts import Failed, Transcribed, transcribe_files
+from cli.manifest import Clip, read_manifest
+from cli.model_options import Subparsers, add_model_options, open_model
+from cli.scoring import Score, Scorer
+
+if TYPE_CHECKING:
+    from models import Model
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredClip:
+    """A clip, what the model made of it, and how wrong that is."""
+
+    clip: Clip
+    text: str
+    score: Score
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "eval",
+        help="measure word error rate and speed",
+        description="Measure word error rate (Whisper's English normaliser) and speed. The last line is one JSON "
+        "object: wer and wer_by_source (fractions), rtfx (seconds of audio per second from files to text, without "
+        "loading the model), audio_seconds, clips, failed, decoder, device, dtype.",
+    )
+    parser.add_argument("manifest", metavar="MANIFEST", help="JSON Lines with audio and text, or a LibriSpeech folder")
+    add_model_options(parser)
+    parser.add_argument("--split", help="only clips of this split")
+    parser.add_argument("--source", help="only clips of this source")
+    parser.add_argument("--json", action="store_true", help="print the JSON object only")
+    parser.add_argument("--output", metavar="FILE", help="write a JSON line for each clip")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a table by source, and the JSON object."""
+    try:
+        scorer = Scorer()
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is not installed; it comes with: pip install 'steno[eval]'") from error
+    clips = _clips(args)
+    model = open_model(args)
+
+    started = time.perf_counter()
+    outcomes = _outcomes(model, clips, args)
+    elapsed = time.perf_counter() - started
+
+    scored = [
+        ScoredClip(clip, outcome.hypothesis.text, scorer.score(clip.text, outcome.hypothesis.text, outcome.seconds))
+        for clip, outcome in zip(clips, outcomes, strict=True)
+        if isinstance(outcome, Transcribed)
+    ]
+    if args.output:
+        _write(Path(args.output), scored)
+    by_source = _by_source(scored)
+    total = sum(by_source.values(), Score())
+    if not args.json:
+        _print_table({**by_source, "all": total})
+    failed = len(clips) - len(scored)
+    summary = {
+        "wer": total.wer,
+        "wer_by_source": {source: score.wer for source, score in by_source.items()},
+        "rtfx": total.seconds / elapsed,
+        "audio_seconds": total.seconds,
+        "clips": total.clips,
+        "failed": failed,
+        "decoder": args.decoder or model.decoders[0],
+        "device": model.device.type,
+        "dtype": str(model.dtype).removeprefix("torch."),
+    }
+    print(json.dumps(summary))
+    return 1 if failed else 0
+
+
+def _clips(args: argparse.Namespace) -> list[Clip]:
+    clips = [
+        clip
+        for clip in read_manifest(Path(args.manifest))
+        if args.split in (None, clip.split) and args.source in (None, clip.source)
+    ]
+    if not clips:
+        raise CommandError(f"{args.manifest}: no clips to transcribe")
+    return clips
+
+
+def _outcomes(model: "Model", clips: Sequence[Clip], args: argparse.Namespace) -> list[Transcribed | Failed]:
+    """Transcribe the clips, naming those that fail on stderr."""
+    from tqdm import tqdm
+
+    transcripts = transcribe_files(
+        model,
+        (clip.audio for clip in clips),
+        decoder=args.decoder,
+        batch_seconds=args.batch_seconds,
+        limits=AudioLimits(max_seconds=args.max_seconds),
+    )
+    outcomes = []
+    for clip, outcome in zip(clips, tqdm(transcripts, total=len(clips), unit="clip", disable=None), strict=True):
+        if isinstance(outcome, Failed):
+            tqdm.write(f"{clip.audio}: {outcome.error}", file=sys.stderr)
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _by_source(scored: Iterable[ScoredClip]) -> dict[str, Score]:
+    scores: dict[str, Score] = {}
+    for item in scored:
+        scores[item.clip.source] = scores.get(item.clip.source, Score()) + item.score
+    return dict(sorted(scores.items()))
+
+
+def _print_table(scores: Mapping[str, Score]) -> None:
+    width = max(len("source"), *map(len, scores))
+    print(f"{'source':{width}}  {'clips':>6}  {'minutes':>8}  {'words':>7}  {'WER %':>6}")
+    for source, score in scores.items():
+        wer = "-" if score.wer is None else f"{100 * score.wer:.2f}"
+        print(f"{source:{width}}  {score.clips:6}  {score.seconds / 60:8.1f}  {score.words:7}  {wer:>6}")
+
+
+def _write(path: Path, scored: Iterable[ScoredClip]) -> None:
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            for item in scored:
+                file.write(json.dumps(_record(item), ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+
+
+def _record(item: ScoredClip) -> dict[str, object]:
+    return {
+        "audio": str(item.clip.audio),
+        "source": item.clip.source,
+        "split": item.clip.split,
+        "duration": item.score.seconds,
+        "reference": item.clip.text,
+        "text": item.text,
+        "errors": item.score.errors,
+        "words": item.score.words,
+    }

@@ -1,0 +1,50 @@
+"""`steno info`: what a checkpoint is."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+
+from cli.errors import CommandError
+from cli.model_options import Subparsers
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("info", help="say what a checkpoint is")
+    parser.add_argument("model", metavar="FILE", help="checkpoint, a .nemo file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what the checkpoint is."""
+    from models import CheckpointError, load_model
+
+    try:
+        info = load_model(args.model).info()
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+    if args.json:
+        print(json.dumps(info, ensure_ascii=False))
+        return 0
+    rows = list(_rows(info))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:{width}}  {value}")
+    return 0
+
+
+def _rows(info: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield names and values as people read them; what is unknown or does not apply is left out."""
+    for key, value in info.items():
+        name = prefix + key.replace("_", " ")
+        if isinstance(value, Mapping):
+            yield from _rows(value, prefix=f"{name}: ")
+        elif isinstance(value, bool):
+            yield name, "yes" if value else "no"
+        elif isinstance(value, int):
+            yield name, f"{value:,}"
+        elif isinstance(value, list):
+            yield name, ", ".join(map(str, value))
+        elif value is not None:
+            yield name, str(value)

@@ -1,0 +1,78 @@
+"""Recordings with their transcripts: a JSON Lines manifest or a LibriSpeech folder."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.errors import CommandError
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A recording and what is said in it.
+
+    Attributes:
+        audio: the file.
+        text: its transcript.
+        source: the collection that it is from.
+        split: the part of the collection, such as train or dev, or None.
+    """
+
+    audio: Path
+    text: str
+    source: str
+    split: str | None = None
+
+
+def read_manifest(path: Path) -> list[Clip]:
+    """Return the clips of a manifest, in its order.
+
+    Args:
+        path: a file with one JSON object a line (``audio``, relative to the manifest, and ``text``; ``source`` and
+            ``split`` if there are several), or a LibriSpeech folder (``*.trans.txt`` beside ``*.flac``).
+
+    Raises:
+        CommandError: if it cannot be read, naming the line.
+    """
+    try:
+        return list(_librispeech(path) if path.is_dir() else _json_lines(path))
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path}: not a text file") from error
+
+
+def _json_lines(path: Path) -> Iterator[Clip]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield _clip(path, json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise CommandError(f"{path}, line {number}: {error}") from error
+
+
+def _clip(manifest: Path, fields: object) -> Clip:
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+    for name in ("audio", "text", "source", "split"):
+        required = name in {"audio", "text"}
+        value = fields.get(name)
+        if not isinstance(value, str) and (required or value is not None):
+            raise ValueError(f"{name!r} must be a string")
+    return Clip(
+        audio=manifest.parent / fields["audio"],
+        text=fields["text"],
+        source=fields.get("source") or manifest.stem,
+        split=fields.get("split"),
+    )
+
+
+def _librispeech(folder: Path) -> Iterator[Clip]:
+    for transcripts in sorted(folder.rglob("*.trans.txt")):
+        for line in transcripts.read_text(encoding="utf-8").splitlines():
+            name, _, text = line.partition(" ")
+            if name:
+                yield Clip(transcripts.with_name(f"{name}.flac"), text, source=folder.resolve().name)

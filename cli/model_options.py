@@ -1,0 +1,78 @@
+"""The options that name a model and say how to run it, and the model that they name."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from audio.limits import AudioLimits
+from cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from models import Model
+
+Subparsers = Any  # argparse names this type only privately
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `steno transcribe` and `steno eval` share."""
+    parser.add_argument("--model", required=True, metavar="FILE", help="checkpoint, a .nemo file")
+    parser.add_argument("--decoder", choices=("ctc", "rnnt", "tdt"), help="of a hybrid model; default: its transducer")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16"),
+        default="auto",
+        help="auto: bfloat16 on cuda, float32 on cpu",
+    )
+    parser.add_argument(
+        "--batch-seconds",
+        type=positive,
+        default=240.0,
+        metavar="N",
+        help="audio and padding in one batch (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=positive,
+        default=AudioLimits().max_seconds,
+        metavar="N",
+        help="longest audio that is accepted (default: %(default)g)",
+    )
+
+
+def positive(text: str) -> float:
+    """Read a finite number above zero.
+
+    Raises:
+        ValueError: if it is anything else.
+    """
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def open_model(args: argparse.Namespace) -> "Model":
+    """Load ``args.model`` onto the device and in the dtype that the options ask for.
+
+    Raises:
+        CommandError: if it cannot be loaded, or has no such decoder, or there is no such device.
+    """
+    import torch
+
+    from models import CheckpointError, load_model
+
+    device = args.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    elif device == "cuda" and not torch.cuda.is_available():
+        raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
+    dtype = args.dtype
+    if dtype == "auto":
+        dtype = "bfloat16" if device == "cuda" else "float32"
+    try:
+        model = load_model(args.model, device=device, dtype=getattr(torch, dtype))
+    except CheckpointError as error:
+        raise CommandError(str(error)) from error
+    if args.decoder not in (None, *model.decoders):
+        raise CommandError(f"{args.model} has no {args.decoder} decoder; it has {', '.join(model.decoders)}")
+    return model

@@ -1,0 +1,56 @@
+"""Word error rate after Whisper's English normaliser (Radford et al., 2022), as leaderboards count it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors over some clips.
+
+    Attributes:
+        errors: words substituted, deleted or inserted.
+        words: words of the references.
+        clips: clips transcribed.
+        seconds: their audio.
+    """
+
+    errors: int = 0
+    words: int = 0
+    clips: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            self.errors + other.errors,
+            self.words + other.words,
+            self.clips + other.clips,
+            self.seconds + other.seconds,
+        )
+
+    @property
+    def wer(self) -> float | None:
+        """Errors per word of the references, a fraction; None without words."""
+        return self.errors / self.words if self.words else None
+
+
+class Scorer:
+    """Compares transcripts with references.
+
+    Raises:
+        ModuleNotFoundError: if the packages of the ``eval`` extra are not installed.
+    """
+
+    def __init__(self) -> None:
+        import jiwer
+        from whisper_normalizer.english import EnglishTextNormalizer
+
+        self._align = jiwer.process_words
+        self._normalise = EnglishTextNormalizer()
+
+    def score(self, reference: str, transcript: str, seconds: float) -> Score:
+        """Return the score of one clip of so many ``seconds``."""
+        alignment = self._align(self._normalise(reference), self._normalise(transcript))
+        missed = alignment.substitutions + alignment.deletions
+        return Score(errors=missed + alignment.insertions, words=missed + alignment.hits, clips=1, seconds=seconds)
