@@ -91,7 +91,7 @@ class Model:
             hypotheses.update(zip(batch, self.transcribe_batch(waveforms, lengths, decoder=decoder), strict=True))
         return [hypotheses[index] for index in range(len(pcm))]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def transcribe_batch(self, waveforms: Tensor, lengths: Tensor, *, decoder: str | None = None) -> list[Hypothesis]:
         """Transcribe one batch exactly as given.
 
@@ -110,7 +110,7 @@ class Model:
         encoded, frames = self.encode(features, frames)
         return [self._hypothesis(row) for row in self._search(encoded, frames, decoder).rows()]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
         """Compute the features of one batch.
 
@@ -130,7 +130,7 @@ class Model:
         features: tuple[Tensor, Tensor] = self._front_end(waveforms.to(self.device), lengths.to(self.device))
         return features
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode one batch.
 
@@ -183,8 +183,9 @@ class Model:
         network, transducer = self._network, self._config.transducer
         if decoder == "ctc" and network.ctc:
             return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
-        assert transducer and network.predictor and network.joint, "what is not CTC is a transducer"
-        return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+        if transducer and network.predictor and network.joint:
+            return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+        raise AssertionError(f"{decoder} is not among the decoders, {self.decoders}")
 
     def _hypothesis(self, row: Row) -> Hypothesis:
         return Hypothesis(
@@ -220,8 +221,8 @@ def _batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:
 
 def _padded(pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
     """Return utterances as one tensor [batch, samples], padded with zeros, and their lengths."""
-    lengths = torch.tensor([len(samples) for samples in pcm])
-    waveforms = torch.zeros(len(pcm), int(lengths.max()))
+    lengths = [len(samples) for samples in pcm]
+    waveforms = np.zeros((len(pcm), max(lengths)), dtype=np.float32)
     for row, samples in zip(waveforms, pcm, strict=True):
-        row[: len(samples)] = torch.from_numpy(np.ascontiguousarray(samples))
-    return waveforms, lengths
+        row[: len(samples)] = samples
+    return torch.from_numpy(waveforms), torch.tensor(lengths)

@@ -1,12 +1,13 @@
-"""Reading a ``.nemo`` archive, a tar file that may be gzipped, without unpacking it and without trusting it."""
+"""Reading a ``.nemo`` archive, a tar file that may be gzipped: nothing in it is trusted, or written anywhere."""
 
 import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol
+from typing import IO
 
 from models.checkpoint.errors import (
     CheckpointError,
@@ -16,16 +17,17 @@ from models.checkpoint.errors import (
     shown,
 )
 
-MAX_MEMBERS = 1000
-MAX_UNPACKED_BYTES = 32 * 2**30
+MAX_MEMBERS = 256
+MAX_MEMBER_BYTES = 32 * 2**30
 # Trained weights hardly compress, and nothing else in a checkpoint is large.
 MAX_COMPRESSION = 32
-# A tar header is 512 bytes; one with long names a few thousand.
-MAX_HEADER_BYTES = 64 * 2**10
+# A tar header has 512 bytes, and what extends it a few hundred; longer ones only keep parsers busy.
+MAX_HEADER_BYTES = 4096
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK = 2**20
 _PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
-_DAMAGE = (tarfile.TarError, OSError, EOFError, OverflowError, zlib.error)
+_DAMAGE = (tarfile.TarError, OSError, EOFError, OverflowError, MemoryError, RecursionError, zlib.error)
 
 
 class Archive:
@@ -87,39 +89,48 @@ def open_archive(path: Path) -> Iterator[Archive]:
     except OSError as error:
         raise UnreadableCheckpointError(f"{path} cannot be read: {error.strerror}") from error
     with file:
-        stream = _bounded(file, path)
-        tar, members = _scan(stream, path)
-        stream.max_read = None
+        headers = _HeaderStream(_unpacked(file, path), path)
+        tar, members = _scan(headers, path)
+        headers.max_read = None
         with tar:
             yield Archive(path, tar, members)
 
 
-class _Source(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-    def seek(self, position: int, whence: int = 0, /) -> int: ...
-    def tell(self) -> int: ...
+def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
+    """Return the tar file itself: ``file``, or, if that is gzipped, what it unpacks to, in memory."""
+    compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    file.seek(0)
+    if not compressed:
+        return file
+    end = MAX_COMPRESSION * path.stat().st_size
+    unpacked = io.BytesIO()
+    try:
+        with gzip.GzipFile(fileobj=file) as source:
+            while unpacked.tell() <= end and (chunk := source.read(_CHUNK)):
+                unpacked.write(chunk)
+    except _DAMAGE as error:
+        raise UnreadableCheckpointError(f"{path} is damaged: {error}") from error
+    if unpacked.tell() > end:
+        raise UnsafeCheckpointError(f"{path} unpacks to more than {MAX_COMPRESSION} times its size")
+    unpacked.seek(0)
+    return unpacked
 
 
-class _BoundedStream:
-    """A stream that refuses to go past a position, or to be read in larger pieces than ``max_read``."""
+class _HeaderStream:
+    """A tar file of which nothing longer than a header is read at once, until ``max_read`` is lifted."""
 
-    def __init__(self, source: _Source, path: Path, end: int) -> None:
+    def __init__(self, source: IO[bytes], path: Path) -> None:
         self.max_read: int | None = MAX_HEADER_BYTES
         self._source = source
         self._path = path
-        self._end = end
 
     def read(self, size: int = -1) -> bytes:
         if self.max_read is not None and not 0 <= size <= self.max_read:
             raise UnsafeCheckpointError(f"{self._path} has a header of {size} bytes")
-        data = self._source.read(size)
-        self._check(self._source.tell())
-        return data
+        return self._source.read(size)
 
     def seek(self, position: int, whence: int = 0) -> int:
-        assert whence == 0, "tarfile seeks from the start"
-        self._check(position)
-        return self._source.seek(position)
+        return self._source.seek(position, whence)
 
     def tell(self) -> int:
         return self._source.tell()
@@ -127,27 +138,15 @@ class _BoundedStream:
     def seekable(self) -> bool:
         return True
 
-    def _check(self, position: int) -> None:
-        if position > self._end:
-            raise UnsafeCheckpointError(f"{self._path} unpacks to more than {self._end} bytes")
 
-
-def _bounded(file: IO[bytes], path: Path) -> _BoundedStream:
-    compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    file.seek(0)
-    if not compressed:
-        return _BoundedStream(file, path, MAX_UNPACKED_BYTES)
-    end = min(MAX_UNPACKED_BYTES, MAX_COMPRESSION * path.stat().st_size)
-    return _BoundedStream(gzip.GzipFile(fileobj=file), path, end)
-
-
-def _scan(stream: _BoundedStream, path: Path) -> tuple[tarfile.TarFile, dict[str, tarfile.TarInfo]]:
+def _scan(stream: _HeaderStream, path: Path) -> tuple[tarfile.TarFile, dict[str, tarfile.TarInfo]]:
     """Return the open tar file and its files by base name, every header of it looked at."""
     members: dict[str, tarfile.TarInfo] = {}
     try:
         tar = tarfile.TarFile(fileobj=stream)  # type: ignore[arg-type]  # it reads, seeks and tells, as tarfile needs
-        for member in tar:
-            _refuse_unsafe(member, members, path)
+        for count, member in enumerate(tar, start=1):
+            _refuse_unsafe(member, count, path)
+            _refuse_duplicate(member, members, path)
             if member.isfile():
                 members[PurePosixPath(member.name).name] = member
     except CheckpointError:
@@ -157,15 +156,19 @@ def _scan(stream: _BoundedStream, path: Path) -> tuple[tarfile.TarFile, dict[str
     return tar, members
 
 
-def _refuse_unsafe(member: tarfile.TarInfo, before: dict[str, tarfile.TarInfo], path: Path) -> None:
-    name = PurePosixPath(member.name)
+def _refuse_unsafe(member: tarfile.TarInfo, count: int, path: Path) -> None:
+    if count > MAX_MEMBERS:
+        raise UnsafeCheckpointError(f"{path} has more than {MAX_MEMBERS} members")
     if member.type not in _PLAIN_TYPES or member.issparse():
         raise UnsafeCheckpointError(f"{path}: {shown(member.name)} is a link, a device or the like, not a file")
+    name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
         raise UnsafeCheckpointError(f"{path}: {shown(member.name)} would land outside the archive")
-    if not 0 <= member.size <= MAX_UNPACKED_BYTES:
+    if not 0 <= member.size <= MAX_MEMBER_BYTES:
         raise UnsafeCheckpointError(f"{path}: {shown(member.name)} claims to have {member.size} bytes")
-    if member.isfile() and name.name in before:
-        raise UnsafeCheckpointError(f"{path} has two files named {shown(name.name)}")
-    if len(before) >= MAX_MEMBERS:
-        raise UnsafeCheckpointError(f"{path} has more than {MAX_MEMBERS} files")
+
+
+def _refuse_duplicate(member: tarfile.TarInfo, before: dict[str, tarfile.TarInfo], path: Path) -> None:
+    name = PurePosixPath(member.name).name
+    if member.isfile() and name in before:
+        raise UnsafeCheckpointError(f"{path} has two files named {shown(name)}")

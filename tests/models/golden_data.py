@@ -1,0 +1,82 @@
+"""The golden models, what NeMo computes for them (tests/data/README.md), and how closely we must agree."""
+
+import json
+from functools import cache
+
+import soundfile
+from safetensors.torch import load_file
+
+from models import load_model
+from tests.conftest import GOLDEN
+
+MODELS = (
+    "fastconformer-ctc-bpe",
+    "fastconformer-rnnt-bpe",
+    "fastconformer-tdt-bpe",
+    "hybrid-rnnt-ctc-bpe",
+    "hybrid-tdt-ctc-bpe",
+)
+DECODERS = (
+    ("fastconformer-ctc-bpe", "ctc"),
+    ("fastconformer-rnnt-bpe", "rnnt"),
+    ("fastconformer-tdt-bpe", "tdt"),
+    ("hybrid-rnnt-ctc-bpe", "rnnt"),
+    ("hybrid-rnnt-ctc-bpe", "ctc"),
+    ("hybrid-tdt-ctc-bpe", "tdt"),
+    ("hybrid-tdt-ctc-bpe", "ctc"),
+)
+CLIPS = tuple(sorted(path.stem for path in (GOLDEN / "clips").glob("*.wav")))
+
+FEATURES_LARGEST = 1e-3
+FEATURES_MEAN = 5e-5
+ENCODER_FROM_FEATURES = 2e-5  # of the largest value, as the next two
+ENCODER_FROM_AUDIO = 1e-4
+ENCODER_FROM_QUIET_AUDIO = 5e-4
+LOG_PROBABILITIES_FROM_FEATURES = 2e-4
+LOG_PROBABILITIES_FROM_AUDIO = 5e-3
+
+
+@cache
+def model(name):
+    return load_model(GOLDEN / name / "model.nemo")
+
+
+@cache
+def clip(name):
+    samples, _ = soundfile.read(GOLDEN / "clips" / f"{name}.wav", dtype="float32")
+    samples.flags.writeable = False
+    return samples
+
+
+def clips():
+    return [clip(name) for name in CLIPS]
+
+
+@cache
+def facts(name):
+    return json.loads((GOLDEN / name / "expected.json").read_text(encoding="utf-8"))
+
+
+@cache
+def tensors(name):
+    return load_file(GOLDEN / name / "expected.safetensors")
+
+
+def recorded_features(name, clip_name):
+    """Features [mels, frames] without the columns past the clip's length, which are zero."""
+    features = tensors(facts(name)["features_from"])[f"alone/{clip_name}/features"]
+    return features[:, : facts(name)["clips"][clip_name]["alone"]["feature_length"]]
+
+
+def recorded_encoder(name, clip_name):
+    return tensors(name)[f"alone/{clip_name}/encoder"]
+
+
+def transcript(name, clip_name, decoder):
+    return facts(name)["clips"][clip_name]["alone"]["ctc" if decoder == "ctc" else "transducer"]
+
+
+def encoder_bound(recorded, clip_name):
+    """The largest difference allowed between frames computed from audio and the recorded ones."""
+    share = ENCODER_FROM_QUIET_AUDIO if clip_name == "near-silence-1s" else ENCODER_FROM_AUDIO
+    return share * max(1.0, float(recorded.abs().max()))

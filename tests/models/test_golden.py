@@ -1,0 +1,134 @@
+"""The models agree with NeMo, alone and in a padded batch."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models import golden_data as golden
+
+pytestmark = pytest.mark.golden
+
+every_model = pytest.mark.parametrize("name", golden.MODELS)
+every_ctc = pytest.mark.parametrize("name", [name for name, decoder in golden.DECODERS if decoder == "ctc"])
+every_transducer = pytest.mark.parametrize(
+    ("name", "decoder"), [(name, decoder) for name, decoder in golden.DECODERS if decoder != "ctc"]
+)
+every_decoder = pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
+
+
+def encode_alone(model, clip_name):
+    encoded, lengths = model.encode(*model.features([golden.clip(clip_name)]))
+    return encoded[0, : lengths[0]]
+
+
+def log_probabilities(model, encoded):
+    return model._network.ctc(encoded).log_softmax(-1)
+
+
+def runs(head):
+    """The first frame and the end of each token's run of equal labels, from NeMo's record of a CTC head."""
+    voiced = set(head["timestep"])
+    for token, frame in enumerate(head["first_frames"]):
+        later = head["first_frames"][token + 1 :]
+        end = frame + 1
+        while end in voiced and end not in later[:1]:
+            end += 1
+        yield frame, end
+
+
+@every_model
+def test_features_agree_alone_and_in_a_batch(name):
+    model = golden.model(name)
+    batch, lengths = model.features(golden.clips())
+
+    for row, clip_name in enumerate(golden.CLIPS):
+        recorded = golden.recorded_features(name, clip_name)
+        alone, (length,) = model.features([golden.clip(clip_name)])
+        for features in (alone[0, :, :length], batch[row, :, : lengths[row]]):
+            assert features.shape == recorded.shape
+            difference = (features - recorded).abs()
+            assert difference.max() < golden.FEATURES_LARGEST
+            assert difference.mean() < golden.FEATURES_MEAN
+
+
+@every_model
+@pytest.mark.parametrize("extra_columns", [0, 1], ids=["exact", "one column wider"])
+def test_encoder_agrees_closely_on_recorded_features(name, extra_columns):
+    model = golden.model(name)
+
+    for clip_name in golden.CLIPS:
+        features = golden.recorded_features(name, clip_name)
+        recorded = golden.recorded_encoder(name, clip_name)
+        wider = torch.nn.functional.pad(features, (0, extra_columns), value=7.0)
+        encoded, lengths = model.encode(wider[None], torch.tensor([features.size(1)]))
+        assert lengths.tolist() == [len(recorded)]
+        difference = (encoded[0, : lengths[0]] - recorded).abs().max()
+        assert difference < golden.ENCODER_FROM_FEATURES * max(1.0, recorded.abs().max())
+
+
+@every_model
+def test_encoder_agrees_from_audio_alone_and_in_a_batch(name):
+    model = golden.model(name)
+    batch, lengths = model.encode(*model.features(golden.clips()))
+
+    for row, clip_name in enumerate(golden.CLIPS):
+        recorded = golden.recorded_encoder(name, clip_name)
+        for encoded in (encode_alone(model, clip_name), batch[row, : lengths[row]]):
+            assert encoded.shape == recorded.shape
+            assert (encoded - recorded).abs().max() < golden.encoder_bound(recorded, clip_name)
+
+
+@every_ctc
+def test_log_probabilities_agree(name):
+    model = golden.model(name)
+
+    for clip_name in golden.CLIPS:
+        recorded = golden.tensors(name)[f"alone/{clip_name}/logprobs"]
+        features = golden.recorded_features(name, clip_name)
+        from_features, _ = model.encode(features[None], torch.tensor([features.size(1)]))
+        from_audio = encode_alone(model, clip_name)
+        assert (log_probabilities(model, from_features)[0] - recorded).abs().max() < (
+            golden.LOG_PROBABILITIES_FROM_FEATURES
+        )
+        assert (log_probabilities(model, from_audio) - recorded).abs().max() < golden.LOG_PROBABILITIES_FROM_AUDIO
+
+
+@every_decoder
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "batch"])
+def test_transcripts_are_equal(name, decoder, together):
+    model = golden.model(name)
+    if together:
+        hypotheses = model.transcribe(golden.clips(), decoder=decoder)
+    else:
+        hypotheses = [model.transcribe([samples], decoder=decoder)[0] for samples in golden.clips()]
+
+    for clip_name, hypothesis in zip(golden.CLIPS, hypotheses, strict=True):
+        recorded = golden.transcript(name, clip_name, decoder)
+        assert hypothesis.tokens == recorded["tokens"]
+        assert hypothesis.frames == recorded.get("first_frames", recorded["timestep"])
+        assert hypothesis.durations == recorded.get("durations")
+        assert hypothesis.text == recorded["text"]
+
+
+@every_transducer
+def test_transducer_words_have_nemos_times(name, decoder):
+    model = golden.model(name)
+
+    for clip_name, hypothesis in zip(golden.CLIPS, model.transcribe(golden.clips(), decoder=decoder), strict=True):
+        recorded = golden.transcript(name, clip_name, decoder)["word_timestamps"]
+        assert [(word.text, word.start, word.end) for word in hypothesis.words] == [
+            (word["word"], word["start"], word["end"]) for word in recorded
+        ]
+
+
+@every_ctc
+def test_ctc_words_are_nemos_and_last_from_first_to_last_frame(name):
+    model = golden.model(name)
+
+    for clip_name, hypothesis in zip(golden.CLIPS, model.transcribe(golden.clips(), decoder="ctc"), strict=True):
+        recorded = golden.transcript(name, clip_name, "ctc")
+        spans = list(runs(recorded))
+        assert [word.text for word in hypothesis.words] == [word["word"] for word in recorded["word_timestamps"]]
+        for word in hypothesis.words:
+            first, last = word.token_span
+            np.testing.assert_allclose((word.start, word.end), (spans[first][0] * 0.08, spans[last - 1][1] * 0.08))
