@@ -141,6 +141,9 @@ class Metrics:
         """Touch every label value that is known: a series that appears with its first error has no rate."""
         for stage in STAGES:
             self.stage_duration.labels(stage)
+        for length in LENGTH_CLASSES:
+            for histogram in (self.queue_wait, self.transcription_duration, self.latency_ratio):
+                histogram.labels(length)
         for endpoint in ENDPOINTS:
             self.http_in_flight.labels(endpoint)
         for outcome in ("ok", "error", "cancelled"):

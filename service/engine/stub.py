@@ -7,10 +7,11 @@ lengths are orders:
     FAIL_SAMPLES    the batch raises an ordinary error
     DEVICE_SAMPLES  the batch raises an error that the device does not survive
 
-A checkpoint named "unreadable" cannot be loaded.
+A checkpoint named "unreadable" cannot be loaded, one named "endless" loads for ever.
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,8 @@ class StubRecognizer:
     def __init__(self, load: Load) -> None:
         if load.model == "unreadable":
             raise ValueError("unreadable: not a checkpoint")
+        if load.model == "endless":
+            threading.Event().wait()
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0

@@ -194,7 +194,7 @@ class Supervisor:
             return
         engine.verdict = Loss.STOPPED
         engine.channel.send(Stop())
-        await _end(engine.process, _STOP_SECONDS)
+        await _end(engine.process, _STOP_SECONDS if engine.ready else 0.0)  # while it loads, nothing is at stake
 
     async def _start(self) -> Engine:
         ours, theirs = socket.socketpair()

@@ -7,7 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from audio import AudioError
+from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.routes import Front, router

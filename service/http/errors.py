@@ -10,7 +10,7 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from audio import AudioError
+from audio.errors import AudioError
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,

@@ -15,7 +15,8 @@ from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from audio import Audio, AudioError, decode
+from audio.decode import Audio, decode
+from audio.errors import AudioError
 from service.dispatch.dispatcher import Dispatcher
 from service.http import schemas
 from service.http.errors import RequestError

@@ -18,6 +18,7 @@ log = logging.getLogger("steno.http")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _RETRY_LANGUAGES = ("python", "js")
+_PROBES = ("/healthz", "/readyz", "/metrics")  # asked every few seconds for ever
 _CLIENT_LEFT = 499
 _REJECTIONS = {
     "overloaded": "full",
@@ -117,7 +118,7 @@ class Telemetry:
             if status == 200 and record.audio_seconds is not None:
                 self._report_transcription(record, record.audio_seconds, seconds)
         log.log(
-            logging.DEBUG if endpoint == "other" and status < 400 else logging.INFO,
+            logging.DEBUG if scope["path"] in _PROBES else logging.INFO,
             "request",
             extra=_fields(scope, endpoint, status, record, seconds),
         )

@@ -79,6 +79,13 @@ class ThreadedServer:
     def post(self, **arguments) -> httpx.Response:
         return self.client.post("/v1/audio/transcriptions", **arguments)
 
+    def hold_engine(self) -> None:
+        """Stop the engine process where it is; what it is sent waits in its socket."""
+        os.kill(self.server.supervisor.engine.pid, signal.SIGSTOP)
+
+    def release_engine(self) -> None:
+        os.kill(self.server.supervisor.engine.pid, signal.SIGCONT)
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.server.stop)
 

@@ -1,0 +1,394 @@
+"""The API over a real socket, with a stub engine behind it."""
+
+import concurrent.futures
+import io
+import json
+import socket
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from tests.service.serving import form, serving, tone, wait_for, wav
+
+SECOND = tone(SAMPLE_RATE)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(max_upload_bytes=4_000_000, max_audio_seconds=20.0) as served:
+        yield served
+
+
+def error(answer: httpx.Response) -> dict:
+    """The fields of an error answer, which must have the one shape."""
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["message"]
+    return body["error"]
+
+
+def test_a_recording_becomes_text(service):
+    answer = service.post(**form(wav(SECOND)))
+
+    assert answer.status_code == 200
+    assert answer.json() == {"text": transcript(SECOND).text, "usage": {"type": "duration", "seconds": 1.0}}
+
+
+def test_text_is_plain(service):
+    answer = service.post(**form(wav(SECOND), response_format="text"))
+
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.text == transcript(SECOND).text + "\n"
+
+
+@pytest.mark.parametrize("name", ["timestamp_granularities[]", "timestamp_granularities"])
+def test_verbose_json_has_words_and_segments(service, name):
+    answer = service.client.post(
+        "/v1/audio/transcriptions",
+        files={"file": ("x", wav(SECOND))},
+        data={"model": "whisper-1", "response_format": "verbose_json", name: ["word", "segment"]},
+    ).json()
+
+    assert answer["duration"] == 1.0
+    assert [word["word"] for word in answer["words"]] == transcript(SECOND).text.split()
+    assert answer["segments"][0]["tokens"] == [1, 2]
+    assert answer["language"] is None
+
+
+def test_fields_may_come_in_any_order_and_unknown_ones_are_ignored(service):
+    parts = [
+        ("file", ("a", wav(SECOND))),
+        ("unheard_of", (None, "1")),
+        ("response_format", (None, "json")),
+        ("language", (None, "")),
+        ("model", (None, "stub")),
+    ]
+
+    for order in (parts, parts[::-1]):
+        assert service.post(files=order).status_code == 200
+
+
+def test_the_default_model_has_an_id_and_an_alias(service):
+    models = service.client.get("/v1/models").json()
+
+    assert [model["id"] for model in models["data"]] == ["stub"]
+    assert service.client.get("/v1/models/stub").json() == models["data"][0]
+    assert service.client.get("/v1/models/whisper-1").status_code == 200
+    assert error(service.client.get("/v1/models/some/other"))["code"] == "model_not_found"
+
+
+def test_where_the_time_went_is_told(service):
+    answer = service.post(**form(wav(SECOND)))
+
+    stages = dict(part.split(";dur=") for part in answer.headers["server-timing"].split(", "))
+    assert list(stages) == ["receive", "decode", "queue", "infer"]
+    assert all(float(milliseconds) >= 0 for milliseconds in stages.values())
+    assert service.metric('steno_stage_duration_seconds_count{stage="respond"}') >= 1
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("abc-1.2_3", True), ("no spaces", False), ("x" * 129, False), ("<script>", False)]
+)
+def test_a_safe_request_id_is_kept_on_every_answer(service, given, kept):
+    for path in ("/v1/models", "/nowhere", "/healthz"):
+        answer = service.client.get(path, headers={"x-request-id": given})
+
+        assert (answer.headers["x-request-id"] == given) == kept
+
+
+def flac_of_silence(seconds: float) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(int(seconds * 8000), np.int16), 8000, format="FLAC")
+    return file.getvalue()
+
+
+def wav_of(channels: int = 1, rate: int = 16_000, samples: int = 16_000, value: float = 0.0) -> bytes:
+    return wav(np.full((samples, channels), value, np.float32), rate)
+
+
+BAD_AUDIO = {
+    "an empty file": (b"", 400, {"audio_too_short", "unsupported_format", "invalid_audio"}),
+    "a page named .wav": (b"<!DOCTYPE html><html><body>not audio</body></html>", 400, {"unsupported_format"}),
+    "no samples": (wav_of(samples=0), 400, {"audio_too_short"}),
+    "a hundredth of a second": (wav_of(samples=160), 400, {"audio_too_short"}),
+    "samples that are no numbers": (wav_of(value=float("nan")), 400, {"invalid_audio"}),
+    "nine channels": (wav_of(channels=9), 400, {"unsupported_format", "invalid_audio"}),
+    "400 kHz": (wav_of(rate=400_000, samples=400_000), 400, {"unsupported_format", "invalid_audio"}),
+    "silence over the limit": (flac_of_silence(30), 400, {"audio_too_long"}),
+    "random bytes": (np.random.default_rng(0).bytes(5000), 400, {"unsupported_format", "invalid_audio"}),
+}
+
+
+@pytest.mark.parametrize("name", BAD_AUDIO)
+def test_bad_audio_is_a_typed_error_and_the_server_lives_on(service, name):
+    body, status, codes = BAD_AUDIO[name]
+
+    answer = service.post(**form(body, "speech.wav"))
+
+    assert answer.status_code == status
+    assert error(answer)["code"] in codes
+    assert error(answer)["param"] == "file"
+    assert service.post(**form(wav(SECOND))).status_code == 200
+
+
+def test_half_a_file_is_transcribed_as_far_as_it_goes(service):
+    file = io.BytesIO()
+    soundfile.write(file, tone(10 * SAMPLE_RATE), SAMPLE_RATE, format="MP3")
+    half = file.getvalue()[: len(file.getvalue()) // 2]
+
+    answer = service.post(**form(half, response_format="verbose_json"))
+
+    assert answer.status_code == 200
+    assert 4 < answer.json()["duration"] < 6
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "code", "param"),
+    [
+        ({"model": "gpt-5"}, 404, "model_not_found", "model"),
+        ({"model": ""}, 400, "missing_required_parameter", "model"),
+        ({"response_format": "yaml"}, 400, "invalid_value", "response_format"),
+        ({"response_format": "diarized_json"}, 400, "unsupported_value", "response_format"),
+        ({"temperature": "hot"}, 400, "invalid_value", "temperature"),
+        ({"temperature": "7"}, 400, "invalid_value", "temperature"),
+        ({"timestamp_granularities[]": "phoneme"}, 400, "invalid_value", "timestamp_granularities"),
+        ({"stream": "true"}, 400, "unsupported_value", "stream"),
+    ],
+)
+def test_a_wrong_field_is_named(service, fields, status, code, param):
+    answer = service.post(**form(wav(SECOND), **fields))
+
+    assert answer.status_code == status
+    assert (error(answer)["code"], error(answer)["param"]) == (code, param)
+
+
+def test_a_form_without_a_file_says_so(service):
+    answer = service.post(data={"model": "whisper-1"}, files={"other": ("a", b"b")})
+    as_text = service.post(files={"file": (None, "not a file"), "model": (None, "whisper-1")})
+
+    assert (error(answer)["code"], error(answer)["param"]) == ("missing_required_parameter", "file")
+    assert error(as_text)["code"] == "missing_required_parameter"
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"", "multipart/form-data; boundary=x"),
+        (b"", "application/json"),
+        (b'{"file": "a"}', "application/json"),
+        (b"anything", "multipart/form-data"),
+        (b"anything", "multipart/form-data; boundary=x"),
+        (
+            b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n',
+            "multipart/form-data; boundary=x",
+        ),
+        (b"--x\r\n" + b"a: b\r\n" * 50, "multipart/form-data; boundary=x"),
+        (b"", ""),
+    ],
+)
+def test_a_body_that_is_no_form_is_malformed(service, body, content_type):
+    answer = service.post(content=body, headers={"content-type": content_type})
+
+    assert answer.status_code == 400
+    assert error(answer)["code"] == "malformed_body"
+
+
+def test_two_files_are_one_too_many(service):
+    answer = service.post(
+        files=[("file", ("a", wav(SECOND))), ("file", ("b", wav(SECOND)))], data={"model": "whisper-1"}
+    )
+
+    assert answer.status_code == 400
+
+
+def test_an_upload_over_the_limit_is_refused_by_its_announced_size(service):
+    answer = service.post(**form(b"x" * 5_000_000))
+
+    assert answer.status_code == 413
+    assert error(answer)["code"] == "file_too_large"
+    assert answer.headers["x-should-retry"] == "false"
+
+
+def test_an_upload_over_the_limit_is_refused_when_no_size_was_announced(service):
+    def endless():
+        yield b'--x\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        for _ in range(100):
+            yield b"x" * 100_000
+
+    answer = service.post(content=endless(), headers={"content-type": "multipart/form-data; boundary=x"})
+
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nowhere", 404), ("GET", "/v1/audio/transcriptions", 405), ("DELETE", "/v1/models", 405)],
+)
+def test_the_frameworks_errors_have_our_shape(service, method, path, status):
+    answer = service.client.request(method, path)
+
+    assert answer.status_code == status
+    assert error(answer)["type"] == "invalid_request_error"
+
+
+def test_an_utterance_that_breaks_its_batch_is_a_500_that_is_not_retried(service):
+    answer = service.post(**form(wav(tone(FAIL_SAMPLES))))
+
+    assert answer.status_code == 500
+    assert answer.headers["x-should-retry"] == "false"
+    assert error(answer)["code"] == "internal_error"
+    assert "ArithmeticError" not in answer.text
+
+
+def test_the_api_is_described(service):
+    described = service.client.get("/openapi.json").json()
+
+    operation = described["paths"]["/v1/audio/transcriptions"]["post"]
+    fields = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
+    assert {"file", "model", "response_format"} <= set(fields)
+    assert {"200", "400", "413", "503"} <= set(operation["responses"])
+    assert service.client.get("/docs").status_code == 200
+
+
+def test_requests_are_counted_by_what_became_of_them():
+    with serving() as service:
+        service.post(**form(wav(SECOND)))
+        service.post(**form(b"junk"), headers={"x-stainless-retry-count": "1", "x-stainless-lang": "python"})
+
+        counted = 'steno_http_requests_total{endpoint="transcriptions",method="POST",status="%d"}'
+        assert service.metric(counted % 200) == 1
+        assert service.metric(counted % 400) == 1
+        assert service.metric('steno_errors_total{kind="unsupported_format"}') == 1
+        assert service.metric('steno_http_client_retries_total{lang="python"}') == 1
+        assert service.metric('steno_audio_seconds_total{outcome="ok"}') == 1.0
+        assert service.metric("steno_words_total") == 2
+
+
+def post_bytes(port: int, body: bytes) -> bytes:
+    """A whole POST as it goes over the wire."""
+    request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body))
+    headers = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    return f"POST {request.url.path} HTTP/1.1\r\n{headers}\r\n".encode() + request.read()
+
+
+def test_a_client_that_leaves_frees_its_place_whether_it_waits_or_runs():
+    with serving() as service:
+        service.hold_engine()
+        connections = [socket.create_connection(("127.0.0.1", service.server.port)) for _ in range(2)]
+        for connection in connections:
+            connection.sendall(post_bytes(service.server.port, wav(SECOND)))
+        wait_for(lambda: service.metric("steno_queue_depth") == 1)  # and one runs
+
+        for connection in connections:
+            connection.close()
+
+        wait_for(lambda: service.metric('steno_audio_seconds_total{outcome="cancelled"}') == 2.0)
+        assert service.metric("steno_queue_depth") == 0
+        assert service.server.dispatcher.admission.requests == 0
+        gone = 'steno_http_requests_total{endpoint="transcriptions",method="POST",status="499"}'
+        assert service.metric(gone) == 2
+        service.release_engine()
+        assert service.post(**form(wav(SECOND))).status_code == 200
+
+
+def test_a_full_service_refuses_and_says_when_to_come_back():
+    with serving(max_requests=1) as service, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        service.hold_engine()
+        first = pool.submit(service.post, **form(wav(SECOND)))
+        wait_for(lambda: service.metric("steno_queue_wait_seconds_count") == 1)
+
+        refused = service.post(**form(wav(SECOND)))
+        service.release_engine()
+
+        assert refused.status_code == 503
+        assert error(refused)["code"] == "overloaded"
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert refused.headers["x-should-retry"] == "true"
+        assert first.result().status_code == 200
+        assert service.metric('steno_queue_rejected_total{reason="full"}') == 1
+
+
+def test_draining_answers_what_was_accepted_and_refuses_the_rest():
+    with serving() as service, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        service.hold_engine()
+        accepted = [pool.submit(service.post, **form(wav(SECOND))) for _ in range(3)]
+        wait_for(lambda: service.metric("steno_queue_depth") == 2)
+
+        service.stop()
+        wait_for(lambda: service.client.get("/readyz").status_code == 503)
+        refused = service.post(**form(wav(SECOND)))
+        alive = service.client.get("/healthz")
+        service.release_engine()
+
+        assert (refused.status_code, error(refused)["code"]) == (503, "draining")
+        assert alive.status_code == 200
+        assert [answer.result().status_code for answer in accepted] == [200, 200, 200]
+
+
+def test_what_kills_the_engine_twice_is_given_up_and_its_neighbours_are_not():
+    with serving() as service, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        service.hold_engine()
+        first = pool.submit(service.post, **form(wav(SECOND)))
+        wait_for(lambda: service.metric("steno_queue_wait_seconds_count") == 1)
+        poison = pool.submit(service.post, **form(wav(tone(CRASH_SAMPLES))))
+        neighbours = [pool.submit(service.post, **form(wav(SECOND))) for _ in range(5)]
+        wait_for(lambda: service.metric("steno_queue_depth") == 6)
+        service.release_engine()
+
+        lost = poison.result()
+        assert (lost.status_code, error(lost)["code"]) == (503, "worker_lost")
+        assert lost.headers["x-should-retry"] == "false"
+        assert [answer.result().json()["text"] for answer in (first, *neighbours)] == [transcript(SECOND).text] * 6
+        assert service.metric('steno_worker_restarts_total{reason="exit"}') == 2
+        assert service.metric('steno_batches_total{result="lost"}') == 2
+
+
+def test_nothing_is_accepted_before_the_model_is_loaded():
+    with serving(wait_ready=False, model="endless") as service:
+        answer = service.post(**form(wav(SECOND)))
+        ready = service.client.get("/readyz")
+
+    assert (answer.status_code, error(answer)["code"]) == (503, "model_loading")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert (ready.status_code, ready.json()) == (503, {"status": "loading"})
+
+
+def test_a_body_that_stalls_is_ended():
+    with (
+        serving(receive_timeout_seconds=0.2) as service,
+        socket.create_connection(("127.0.0.1", service.server.port)) as connection,
+    ):
+        connection.sendall(
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n"
+            b"content-type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+        )
+        answer = connection.recv(65536)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answer[answer.index(b"{") :])["error"]["code"] == "request_timeout"
+
+
+def test_a_checkpoint_that_cannot_be_loaded_ends_the_server_with_its_reason():
+    with serving(wait_ready=False, model="unreadable") as service:
+        wait_for(lambda: bool(service.outcome))
+
+    assert "unreadable: not a checkpoint" in str(service.outcome[0])
+
+
+@pytest.mark.program("promtool")
+def test_promtool_finds_no_fault(service):
+    import subprocess
+
+    service.post(**form(wav(SECOND)))
+    service.post(**form(b""))
+
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=service.client.get("/metrics").content, capture_output=True
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout + checked.stderr == b""
