@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 
 from cli import eval as evaluation
@@ -27,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        status = _run(arguments)
+        sys.stdout.flush()
     except CommandError as error:
         print(f"steno: {error}", file=sys.stderr)
         return 2
@@ -37,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    return status
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -55,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="steno",
         description="Recorded speech to text.",
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=30),
     )
     parser.add_argument("--version", action="version", version=f"steno {version('steno')}")
     subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")

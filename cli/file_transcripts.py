@@ -95,4 +95,5 @@ def _chunks(decoded: Iterable[Audio | Failed], seconds: float) -> Iterator[list[
         if held >= seconds:
             yield chunk
             chunk, held = [], 0.0
-    yield chunk
+    if chunk:
+        yield chunk

@@ -1,0 +1,76 @@
+"""A manifest is JSON Lines or a LibriSpeech folder; a mistake in it is named with its line."""
+
+import json
+
+import pytest
+
+from cli.errors import CommandError
+from cli.manifest import Clip, read_manifest
+
+
+def write(path, *records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_audio_is_found_beside_the_manifest(tmp_path):
+    manifest = write(
+        tmp_path / "clips.jsonl",
+        {"audio": "a/1.flac", "text": "one", "source": "digits", "split": "dev", "duration": 1.5, "speaker": "x"},
+        {"audio": "/data/2.flac", "text": ""},
+    )
+
+    assert read_manifest(manifest) == [
+        Clip(tmp_path / "a" / "1.flac", "one", "digits", "dev"),
+        Clip(tmp_path.joinpath("/data/2.flac"), "", "clips", None),
+    ]
+
+
+def test_empty_lines_are_skipped(tmp_path):
+    manifest = tmp_path / "clips.jsonl"
+    manifest.write_text('\n{"audio": "1.flac", "text": "one"}\n\n')
+
+    assert len(read_manifest(manifest)) == 1
+
+
+def test_a_librispeech_folder_has_its_transcripts_beside_the_audio(tmp_path):
+    chapter = tmp_path / "dev-clean" / "84" / "121123"
+    chapter.mkdir(parents=True)
+    (chapter / "84-121123.trans.txt").write_text("84-121123-0000 GO DO YOU HEAR\n84-121123-0001 BUT IN LESS\n")
+
+    assert read_manifest(tmp_path / "dev-clean") == [
+        Clip(chapter / "84-121123-0000.flac", "GO DO YOU HEAR", "dev-clean"),
+        Clip(chapter / "84-121123-0001.flac", "BUT IN LESS", "dev-clean"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("not json", "Expecting value"),
+        ("[" * 100_000, "recursion"),
+        ('["a.wav", "text"]', "not a JSON object"),
+        ('{"text": "one"}', "'audio' must be a string"),
+        ('{"audio": "a.wav", "text": 1}', "'text' must be a string"),
+        ('{"audio": "a.wav", "text": "one", "source": []}', "'source' must be a string"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, complaint):
+    manifest = tmp_path / "clips.jsonl"
+    manifest.write_text('{"audio": "a.wav", "text": "one"}\n' + line + "\n")
+
+    with pytest.raises(CommandError, match=f"line 2: .*{complaint}"):
+        read_manifest(manifest)
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    manifest = tmp_path / "clips.jsonl"
+    manifest.write_bytes(b"\xff\xfe\x00\x80")
+
+    with pytest.raises(CommandError, match="not a text file"):
+        read_manifest(manifest)
+
+
+def test_a_missing_manifest_is_named(tmp_path):
+    with pytest.raises(CommandError, match=r"none\.jsonl: No such file"):
+        read_manifest(tmp_path / "none.jsonl")
