@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 Activation = Literal["relu", "tanh", "sigmoid"]
@@ -37,8 +38,14 @@ class Predictor(nn.Module):
         Returns:
             The output [batch, width] and the new state.
         """
-        output, new_state = self.lstm(self.embedding(labels).unsqueeze(0), state)
-        return output.squeeze(0), new_state
+        output: Tensor = self.embedding(labels)
+        hidden, cell = [], []
+        # Not self.lstm(...): on a CPU that repacks all weights at every call, ten times the work of one label.
+        for layer, weights in enumerate(self.lstm.all_weights):
+            output, layer_cell = torch.lstm_cell(output, (state[0][layer], state[1][layer]), *weights)
+            hidden.append(output)
+            cell.append(layer_cell)
+        return output, (torch.stack(hidden), torch.stack(cell))
 
 
 class Joint(nn.Module):
