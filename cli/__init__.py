@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from importlib.metadata import version
 
 from cli import eval as evaluation
@@ -58,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="steno",
         description="Recorded speech to text.",
         epilog=_EXIT_CODES,
-        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=30),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"steno {version('steno')}")
     subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
