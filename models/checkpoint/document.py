@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError
+from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError, UnsafeCheckpointError
 
 MAX_DEPTH = 40
 # Vocabularies of some ten thousand pieces stand in configurations up to three times.
@@ -28,7 +28,9 @@ def parse_document(content: bytes, source: str) -> dict[Any, Any]:
     try:
         _check_size(content, source)
         document = yaml.load(content, Loader=_Loader)  # noqa: S506  # a safe loader, which the rule cannot see
-    except (yaml.YAMLError, UnicodeDecodeError, OverflowError, TypeError) as error:
+    except CheckpointError:
+        raise
+    except Exception as error:  # PyYAML meets malformed tagged values with whatever exception they cause
         raise UnreadableCheckpointError(f"{source} is not YAML: {error}") from error
     if not isinstance(document, dict):
         raise UnreadableCheckpointError(f"{source} holds a {type(document).__name__}, not a configuration")

@@ -1,0 +1,111 @@
+"""Toy checkpoints laid out like released ones: a configuration in their style, and NeMo's tensors for it.
+
+Names and shapes are written down here a second time, from what NeMo creates, and not from the table under test.
+"""
+
+import torch
+import yaml
+
+from tests.models.checkpoint.nemo_files import CONFIG, CONFIGS, TOKENIZER, WEIGHTS, golden_members, saved
+
+LABELS = 128  # pieces of the golden tokenizer
+
+
+def members(config_name, edit=None):
+    """Return the files of a checkpoint with the configuration ``configs/<config_name>.yaml`` and random weights."""
+    document = yaml.safe_load((CONFIGS / f"{config_name}.yaml").read_text(encoding="utf-8"))
+    if edit:
+        edit(document)
+    return {
+        CONFIG: yaml.safe_dump(document).encode(),
+        WEIGHTS: saved(tensors(document.get("model", document))),
+        TOKENIZER: golden_members()[TOKENIZER],
+    }
+
+
+def tensors(document):
+    torch.manual_seed(0)
+    shapes = _front_end(document["preprocessor"]) | _subsampling(document["encoder"])
+    for index in range(document["encoder"]["n_layers"]):
+        layer = _layer(document["encoder"])
+        shapes |= {f"encoder.layers.{index}.{name}": shape for name, shape in layer.items()}
+    labels = LABELS if "tokenizer" in document else len(document["decoder"]["vocabulary"])
+    width = document["encoder"]["d_model"]
+    if "joint" in document:
+        shapes |= _transducer(document, labels, width)
+    if "joint" not in document or "aux_ctc" in document:
+        prefix = "ctc_decoder" if "joint" in document else "decoder"
+        shapes |= _affine(f"{prefix}.decoder_layers.0", labels + 1, width, 1)
+    return {name: _value(name, shape) for name, shape in shapes.items()}
+
+
+def _value(name, shape):
+    if name.endswith("num_batches_tracked"):
+        return torch.tensor(7)
+    if name.endswith("running_var") or name.startswith("preprocessor."):
+        return torch.rand(shape) + 0.5
+    value = torch.randn(shape) * 0.2
+    if name == "decoder.prediction.embed.weight":
+        value[-1] = 0
+    return value
+
+
+def _affine(name, *shape, bias=True):
+    return {f"{name}.weight": shape} | ({f"{name}.bias": shape[:1]} if bias else {})
+
+
+def _front_end(section):
+    window = int(section.get("window_size", 0.02) * 16000)
+    bank = (1, section.get("features", 64), section["n_fft"] // 2 + 1)
+    return {"preprocessor.featurizer.window": (window,), "preprocessor.featurizer.fb": bank}
+
+
+def _subsampling(section):
+    width, mels = section["d_model"], section["feat_in"]
+    channels = section.get("subsampling_conv_channels", -1)
+    channels = width if channels == -1 else channels
+    factor = section.get("subsampling_factor", 4)
+    shapes = _affine("encoder.pre_encode.conv.0", channels, 1, 3, 3)
+    for stage in range(1, factor.bit_length() - 1):
+        if section.get("subsampling", "striding") == "striding":
+            shapes |= _affine(f"encoder.pre_encode.conv.{2 * stage}", channels, channels, 3, 3)
+        else:
+            shapes |= _affine(f"encoder.pre_encode.conv.{3 * stage - 1}", channels, 1, 3, 3)
+            shapes |= _affine(f"encoder.pre_encode.conv.{3 * stage}", channels, channels, 1, 1)
+    return shapes | _affine("encoder.pre_encode.out", width, channels * -(-mels // factor))
+
+
+def _layer(section):
+    width, bias = section["d_model"], section.get("use_bias", True)
+    inner = width * section.get("ff_expansion_factor", 4)
+    heads = section.get("n_heads", 4)
+    shapes = {}
+    for norm in ("norm_feed_forward1", "norm_self_att", "norm_conv", "norm_feed_forward2", "norm_out"):
+        shapes |= _affine(norm, width)
+        shapes[f"{norm}.bias"] = (width,)
+    for feed_forward in ("feed_forward1", "feed_forward2"):
+        shapes |= _affine(f"{feed_forward}.linear1", inner, width, bias=bias)
+        shapes |= _affine(f"{feed_forward}.linear2", width, inner, bias=bias)
+    for projection in ("linear_q", "linear_k", "linear_v", "linear_out"):
+        shapes |= _affine(f"self_attn.{projection}", width, width, bias=bias)
+    shapes |= _affine("self_attn.linear_pos", width, width, bias=False)
+    shapes |= {f"self_attn.pos_bias_{kind}": (heads, width // heads) for kind in "uv"}
+    shapes |= _affine("conv.pointwise_conv1", 2 * width, width, 1, bias=bias)
+    shapes |= _affine("conv.depthwise_conv", width, 1, section.get("conv_kernel_size", 31), bias=bias)
+    shapes |= _affine("conv.pointwise_conv2", width, width, 1, bias=bias)
+    shapes |= {f"conv.batch_norm.{name}": (width,) for name in ("weight", "bias", "running_mean", "running_var")}
+    return shapes | {"conv.batch_norm.num_batches_tracked": ()}
+
+
+def _transducer(document, labels, width):
+    network, joint = document["decoder"]["prednet"], document["joint"]
+    hidden, joint_width = network["pred_hidden"], joint["jointnet"]["joint_hidden"]
+    outputs = labels + 1 + joint.get("num_extra_outputs", 0)
+    last = 2 if joint["jointnet"].get("dropout") else 1
+    shapes = {"decoder.prediction.embed.weight": (labels + 1, hidden)}
+    for layer in range(network["pred_rnn_layers"]):
+        for source in ("ih", "hh"):
+            shapes[f"decoder.prediction.dec_rnn.lstm.weight_{source}_l{layer}"] = (4 * hidden, hidden)
+            shapes[f"decoder.prediction.dec_rnn.lstm.bias_{source}_l{layer}"] = (4 * hidden,)
+    shapes |= _affine("joint.enc", joint_width, width) | _affine("joint.pred", joint_width, hidden)
+    return shapes | _affine(f"joint.joint_net.{last}", outputs, joint_width)

@@ -1,0 +1,393 @@
+"""Damaged, contradictory and malicious checkpoints are refused with their own error, and nothing of them runs."""
+
+import os
+import pickle
+import tarfile
+import zipfile
+from io import BytesIO
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models import CheckpointError, load_model
+from models.checkpoint.archive import MAX_HEADER_BYTES, MAX_MEMBERS
+from models.checkpoint.document import MAX_DEPTH, MAX_NODES
+from models.checkpoint.errors import (
+    MissingCheckpointError,
+    TensorMismatchError,
+    UnreadableCheckpointError,
+    UnsafeCheckpointError,
+    UnsupportedValueError,
+)
+from tests.models.checkpoint.nemo_files import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    archive,
+    golden_document,
+    golden_members,
+    golden_tensors,
+    member,
+    put,
+    refusal,
+    saved,
+    with_config,
+)
+
+
+class Payload:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.nemo"
+
+
+@pytest.fixture
+def trap(tmp_path):
+    """A folder that exists only if code of the checkpoint ran."""
+    folder = tmp_path / "code ran"
+    yield folder
+    assert not folder.exists()
+
+
+# The file and the archive
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    error = refusal(tmp_path / "absent.nemo")
+
+    assert isinstance(error, MissingCheckpointError)
+    assert "absent.nemo" in str(error)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 10_240, b"RIFF....WAVE", b"\x1f\x8b", b"\x1f\x8b\x08" + b"x" * 99])
+def test_what_is_no_archive_is_refused(path, content):
+    path.write_bytes(content)
+
+    assert isinstance(refusal(path), UnreadableCheckpointError)
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert isinstance(refusal(tmp_path), UnreadableCheckpointError)
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS, TOKENIZER])
+def test_an_archive_without_a_file_that_it_needs_is_refused_by_its_name(path, name):
+    members = golden_members()
+    del members[name]
+
+    error = refusal(archive(path, members))
+
+    assert isinstance(error, UnreadableCheckpointError)
+    assert name in str(error)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        member("../escape"),
+        member("folder/../../escape"),
+        member("/etc/escape"),
+        member("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member("link", type=tarfile.LNKTYPE, linkname=CONFIG),
+        member("pipe", type=tarfile.FIFOTYPE),
+        member("device", type=tarfile.CHRTYPE),
+        member(f"folder/{CONFIG}", b"a second one"),
+        member("unknown", type=b"Z"),
+        member("x" * 100_000),
+        member("sparse", pax_headers={"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}),
+    ],
+    ids=lambda extra: f"{extra[0].type}{extra[0].name[:24]}",
+)
+@pytest.mark.parametrize("gzipped", [False, True], ids=["plain", "gzipped"])
+def test_a_member_that_is_not_just_a_file_is_refused(path, extra, gzipped):
+    format = tarfile.PAX_FORMAT if extra[0].pax_headers else tarfile.GNU_FORMAT
+    members = [member(name, content) for name, content in golden_members().items()]
+
+    error = refusal(archive(path, [*members, extra], gzipped=gzipped, format=format))
+
+    assert isinstance(error, UnsafeCheckpointError | UnreadableCheckpointError)
+    assert isinstance(error, UnsafeCheckpointError) or "sparse" in extra[0].name
+
+
+def test_too_many_members_are_refused(path):
+    members = [member(f"artifact{index}") for index in range(MAX_MEMBERS + 1)]
+
+    assert isinstance(refusal(archive(path, members)), UnsafeCheckpointError)
+
+
+def test_a_long_extended_header_is_refused(path):
+    header = member("x", pax_headers={"comment": "9" * MAX_HEADER_BYTES})
+
+    assert isinstance(refusal(archive(path, [header], format=tarfile.PAX_FORMAT)), UnsafeCheckpointError)
+
+
+def test_a_negative_size_is_refused(path):
+    archive(path, golden_members())
+    header = bytearray(path.read_bytes()[:512])
+    header[124:136] = (-512).to_bytes(12, "big", signed=True)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    path.write_bytes(bytes(header) + path.read_bytes()[512:])
+
+    assert isinstance(refusal(path), CheckpointError)
+
+
+def test_a_gzip_bomb_is_refused(path):
+    archive(path, [member("zeros", b"\0" * 50_000_000)], gzipped=True)
+
+    assert isinstance(refusal(path), UnsafeCheckpointError)
+
+
+@given(share=st.floats(0, 1, exclude_max=True), gzipped=st.booleans())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_file_cut_short_is_refused(path, share, gzipped):
+    whole = archive(path, golden_members("fastconformer-ctc-bpe"), gzipped=gzipped).read_bytes()
+    content = len(whole) if gzipped else 512 * 3 + sum(map(len, golden_members("fastconformer-ctc-bpe").values()))
+    path.write_bytes(whole[: int(content * share)])
+
+    assert isinstance(refusal(path), UnreadableCheckpointError)
+
+
+@given(data=st.data())
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_bytes_never_give_anything_but_a_model_or_an_error_of_ours(path, data):
+    content = bytearray(archive(path, golden_members("fastconformer-ctc-bpe")).read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        # Headers and configuration stand first, the index of the weights' zip file near the end.
+        place = data.draw(st.integers(0, 8000) | st.integers(len(content) - 40_000, len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+
+    try:
+        load_model(path)
+    except CheckpointError as error:
+        assert str(error).isprintable()
+
+
+# The configuration
+
+
+def billion_laughs():
+    lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        billion_laughs(),
+        "target: &loop [*loop]",
+        "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1),
+        "{a: " * 100_000,
+        "labels: [" + "a," * MAX_NODES + "]",
+        "a: " + "b" * 10_000_000,
+    ],
+    ids=["billion laughs", "contains itself", "deep", "deeper", "long", "large"],
+)
+def test_a_configuration_built_to_exhaust_its_reader_is_refused(path, document):
+    error = refusal(archive(path, golden_members() | {CONFIG: document.encode()}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+@pytest.mark.parametrize(
+    "document", [b"- a list", b"", b"a: [", b"\xff\xfe\xfa", b"a: !!timestamp x", b"a: !!bool x", b"? [a]\n: b"]
+)
+def test_a_configuration_that_is_no_configuration_is_refused(path, document):
+    assert isinstance(refusal(archive(path, golden_members() | {CONFIG: document})), UnreadableCheckpointError)
+
+
+def test_a_configuration_that_asks_for_an_object_is_refused(path, trap):
+    document = f"target: !!python/object/apply:os.mkdir ['{trap}']".encode()
+
+    assert isinstance(refusal(archive(path, golden_members() | {CONFIG: document})), UnreadableCheckpointError)
+
+
+def test_a_configuration_that_is_not_supported_is_refused_by_key(path):
+    document = golden_document()
+    put(document, "encoder.self_attention_model", "abs_pos\nand a second line")
+
+    error = refusal(archive(path, with_config(golden_members(), document)))
+
+    assert isinstance(error, UnsupportedValueError)
+    assert error.key == "encoder.self_attention_model"
+
+
+# The weights
+
+
+@pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "legacy"])
+@pytest.mark.parametrize("hidden", [False, True], ids=["instead", "among tensors"])
+def test_pickled_code_is_refused_and_not_run(path, trap, options, hidden):
+    content = golden_tensors() | {"code": Payload(trap)} if hidden else Payload(trap)
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: saved(content, **options)}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+    assert "mkdir" in str(error)
+
+
+def test_a_bare_pickle_is_refused_and_not_run(path, trap):
+    error = refusal(archive(path, golden_members() | {WEIGHTS: pickle.dumps(Payload(trap))}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+def test_weights_of_an_old_torch_load(path):
+    weights = saved(golden_tensors(), _use_new_zipfile_serialization=False)
+
+    load_model(archive(path, golden_members() | {WEIGHTS: weights}))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [[1, 2], {"a": 1}, {1: torch.ones(1)}, torch.ones(2), {"a": torch.ones(2, dtype=torch.complex64)}],
+    ids=["list", "number", "unnamed", "tensor", "complex"],
+)
+def test_weights_that_are_not_named_tensors_are_refused(path, content):
+    assert isinstance(refusal(archive(path, golden_members() | {WEIGHTS: saved(content)})), UnreadableCheckpointError)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.ones(3, 3).to_sparse(), torch.empty(4, device="meta"), torch.ones(3, dtype=torch.bool)],
+    ids=["sparse", "without values", "boolean"],
+)
+def test_tensors_that_are_not_plain_numbers_are_refused(path, tensor):
+    weights = saved(golden_tensors() | {"encoder.pre_encode.out.bias": tensor})
+
+    assert isinstance(refusal(archive(path, golden_members() | {WEIGHTS: weights})), CheckpointError)
+
+
+def test_weights_that_describe_more_than_the_file_holds_are_refused(path):
+    vast = torch.ones(1).expand(2**40)
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: saved({"vast": vast})}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+def test_compressed_weights_are_refused(path):
+    compressed = BytesIO()
+    with (
+        zipfile.ZipFile(BytesIO(golden_members()[WEIGHTS])) as honest,
+        zipfile.ZipFile(compressed, "w", zipfile.ZIP_DEFLATED) as bomb,
+    ):
+        for record in honest.infolist():
+            bomb.writestr(record.filename, honest.read(record))
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: compressed.getvalue()}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "told"),
+    [
+        ("encoder.layers.1.norm_out.weight", None, "encoder.layers.1.norm_out.weight [64] is missing"),
+        ("joint.joint_net.2.weight", None, "joint.joint_net.2.weight [134, 56] is missing"),
+        ("encoder.layers.2.norm_out.weight", torch.ones(64), "'encoder.layers.2.norm_out.weight' [64] is unexpected"),
+        ("adapter\nlayer", torch.ones(2, 3), r"'adapter\nlayer' [2, 3] is unexpected"),
+        ("joint.enc.weight", torch.ones(56, 63), "joint.enc.weight is [56, 63] but must be [56, 64]"),
+        ("joint.enc.bias", torch.ones(()), "joint.enc.bias is [] but must be [56]"),
+        ("joint.enc.bias", torch.ones(56, dtype=torch.int64), "joint.enc.bias holds torch.int64"),
+        (
+            "joint.enc.bias",
+            torch.full((56,), torch.nan),
+            "joint.enc.bias holds values that are infinite or not numbers",
+        ),
+        ("ctc_decoder.decoder_layers.0.bias", torch.full((129,), torch.inf), "infinite or not numbers"),
+        ("preprocessor.featurizer.fb", torch.ones(1, 64, 257), "fb is [1, 64, 257] but must be [1, 80, 257]"),
+        ("decoder.prediction.embed.weight", torch.ones(129, 48), "has a start symbol, its last row, that is not zero"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_named_with_its_shape(path, name, tensor, told):
+    tensors = golden_tensors()
+    if tensor is None:
+        del tensors[name]
+    else:
+        tensors[name] = tensor
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: saved(tensors)}))
+
+    assert isinstance(error, TensorMismatchError)
+    assert told in str(error)
+    assert len(error.problems) == 1
+
+
+def test_every_tensor_that_does_not_fit_is_kept_but_few_are_listed(path):
+    tensors = {name: tensor for name, tensor in golden_tensors().items() if "layers.1" not in name}
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: saved(tensors)}))
+
+    assert isinstance(error, TensorMismatchError)
+    assert len(error.problems) == 39  # what a layer has, but the count of batch norm
+    assert str(error).endswith("and 33 more")
+
+
+def test_sizes_that_contradict_the_weights_are_refused(path):
+    document = golden_document()
+    put(document, "encoder.ff_expansion_factor", 3)
+
+    error = refusal(archive(path, with_config(golden_members(), document)))
+
+    assert isinstance(error, TensorMismatchError)
+    assert "feed_forward1.linear1.weight is [128, 64] but must be [192, 64]" in str(error)
+
+
+# The tokenizer
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x0a\xff\xff\xff\xff\x0f"])
+def test_what_is_no_sentencepiece_model_is_refused(path, content):
+    error = refusal(archive(path, golden_members() | {TOKENIZER: content}))
+
+    assert isinstance(error, UnreadableCheckpointError)
+    assert "SentencePiece" in str(error)
+
+
+def test_a_large_sentencepiece_model_is_refused_unread(path):
+    error = refusal(archive(path, golden_members() | {TOKENIZER: b"\0" * (16 * 2**20 + 1)}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+def test_a_vocabulary_of_another_size_is_refused(path):
+    document = golden_document()
+    for key in ("decoder.vocab_size", "joint.num_classes", "aux_ctc.decoder.num_classes"):
+        put(document, key, 100)
+    for key in ("labels", "joint.vocabulary", "aux_ctc.decoder.vocabulary"):
+        put(document, key, None)
+
+    error = refusal(archive(path, with_config(golden_members(), document)))
+
+    assert isinstance(error, UnsupportedValueError)
+    assert "128 pieces" in str(error)
+
+
+def test_an_artifact_outside_the_archive_is_not_looked_for(path, tmp_path):
+    (tmp_path / "outside.model").write_bytes(golden_members()[TOKENIZER])
+    document = golden_document()
+    put(document, "tokenizer.model_path", str(tmp_path / "outside.model"))
+
+    error = refusal(archive(path, with_config(golden_members(), document)))
+
+    assert "outside.model" in str(error)
+
+
+def test_the_honest_parts_of_these_tests_make_a_checkpoint(path):
+    members = with_config(golden_members(), golden_document()) | {WEIGHTS: saved(golden_tensors())}
+
+    assert load_model(archive(path, members)).decoders == ("tdt", "ctc")

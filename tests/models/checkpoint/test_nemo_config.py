@@ -1,0 +1,266 @@
+"""A configuration is understood, or refused by the name of a key; nothing that matters is passed over."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import CheckpointError
+from models.checkpoint.errors import UnsupportedValueError
+from models.checkpoint.nemo_config import parse_nemo_config
+from models.config import ConformerConfig, FeatureConfig
+from tests.models.checkpoint.nemo_files import drop, golden_document, put
+
+REFUSED = [
+    ("target", "nemo.collections.asr.models.aed_multitask_models.EncDecMultiTaskModel"),
+    ("target", "nemo.collections.asr.models.asr_eou_models.EncDecRNNTBPEEOUModel"),
+    ("sample_rate", 22_050),  # the preprocessor says 16,000
+    ("preprocessor._target_", "nemo.collections.asr.modules.AudioToMFCCPreprocessor"),
+    ("preprocessor.normalize", "NA"),
+    ("preprocessor.normalize", None),
+    ("preprocessor.window", "hamming"),
+    ("preprocessor.window_size", 0.0),
+    ("preprocessor.window_size", True),
+    ("preprocessor.n_window_size", 400),
+    ("preprocessor.n_fft", 256),  # shorter than the window
+    ("preprocessor.n_fft", 511),
+    ("preprocessor.features", "${model.features}"),
+    ("preprocessor.preemph", "0.97"),
+    ("preprocessor.exact_pad", True),
+    ("preprocessor.frame_splicing", 3),
+    ("preprocessor.mag_power", 1.0),
+    ("preprocessor.mel_norm", None),
+    ("preprocessor.log", False),
+    ("preprocessor.log_zero_guard_type", "clamp"),
+    ("preprocessor.log_zero_guard_value", "tiny"),
+    ("preprocessor.highfreq", 9000),
+    ("preprocessor.use_grads", True),
+    ("preprocessor.spectral_subtraction", False),
+    ("encoder._target_", "nemo.collections.asr.modules.ConvASREncoder"),
+    ("encoder.feat_in", 128),
+    ("encoder.feat_out", 128),
+    ("encoder.n_layers", 0),
+    ("encoder.n_layers", 10**9),
+    ("encoder.n_layers", 2.0),
+    ("encoder.d_model", 66),  # four heads
+    ("encoder.d_model", -64),
+    ("encoder.use_bias", None),
+    ("encoder.xscaling", "yes"),
+    ("encoder.subsampling", "vggnet"),
+    ("encoder.subsampling", "stacking"),
+    ("encoder.subsampling_factor", 1),
+    ("encoder.subsampling_factor", 6),
+    ("encoder.causal_downsampling", True),
+    ("encoder.reduction", "pooling"),
+    ("encoder.self_attention_model", "rel_pos_local_attn"),
+    ("encoder.self_attention_model", "abs_pos"),
+    ("encoder.att_context_size", [128, 128]),
+    ("encoder.att_context_size", [[70, 13], [70, 0]]),
+    ("encoder.att_context_style", "chunked_limited"),
+    ("encoder.conv_context_size", "causal"),
+    ("encoder.conv_context_size", [5, 3]),
+    ("encoder.conv_norm_type", "layer_norm"),
+    ("encoder.conv_kernel_size", 8),
+    ("encoder.global_tokens", 1),
+    ("encoder.new_in_the_next_release", None),
+    ("decoder._target_", "nemo.collections.asr.modules.StatelessTransducerDecoder"),
+    ("decoder.blank_as_pad", False),
+    ("decoder.normalization_mode", "layer"),
+    ("decoder.vocab_size", 127),
+    ("decoder.context_size", 2),
+    ("decoder.prednet.rnn_hidden_size", 96),
+    ("decoder.prednet.pred_hidden", "48"),
+    ("joint._target_", "nemo.collections.asr.modules.hybrid_autoregressive_transducer.HATJoint"),
+    ("joint.jointnet.activation", "gelu"),
+    ("joint.jointnet.encoder_hidden", 65),
+    ("joint.jointnet.joint_hidden", 0),
+    ("joint.num_extra_outputs", 4),
+    ("joint.num_classes", 129),
+    ("joint.vocabulary", "abc"),
+    ("decoding.strategy", "maes"),
+    ("decoding.temperature", 0.5),
+    ("decoding.word_seperator", "|"),
+    ("decoding.model_type", "multiblank"),
+    ("decoding.big_blank_durations", [2, 4, 8]),
+    ("decoding.durations", [0, 1, 2, 3]),
+    ("decoding.durations", [0, 1, 2, 3, -4]),
+    ("decoding.durations", "0 1 2 3 4"),
+    ("decoding.strip_lang_tags", True),
+    ("decoding.blank_penalty", 0.5),
+    ("decoding.greedy", [10]),
+    ("decoding.greedy.max_symbols", 10**6),
+    ("decoding.greedy.max_symbols", -1),
+    ("decoding.greedy.ngram_lm_model", "lm.arpa"),
+    ("decoding.greedy.boosting_tree.key_phrases_list", ["steno"]),
+    ("aux_ctc.decoder._target_", "nemo.collections.asr.modules.LSTMDecoder"),
+    ("aux_ctc.decoder.add_blank", False),
+    ("aux_ctc.decoder.num_classes", 64),
+    ("aux_ctc.decoding.strategy", "flashlight"),
+    ("tokenizer.type", "wpe"),
+    ("tokenizer.type", "agg"),
+    ("tokenizer.custom_tokenizer", {"_target_": "CanaryTokenizer"}),
+    ("tokenizer.model_path", None),
+]
+# Where two keys contradict each other, the one that is compared with the other is blamed.
+BLAMED = {
+    "sample_rate": "preprocessor.sample_rate",
+    "joint.num_extra_outputs": "decoding.durations",
+}
+HARMLESS = [
+    ("preprocessor.dither", 0.0),
+    ("preprocessor.pad_to", 16),
+    ("preprocessor.stft_conv", True),
+    ("preprocessor.use_torchaudio", False),
+    ("preprocessor.mag_power", 2),
+    ("encoder.att_context_size", None),
+    ("encoder.conv_context_size", [4, 4]),
+    ("encoder.untie_biases", False),
+    ("encoder.dropout_att", 0.0),
+    ("encoder.use_pytorch_sdpa", True),
+    ("decoder.vocab_size", -1),
+    ("joint.experimental_fuse_loss_wer", True),
+    ("joint.log_softmax", True),
+    ("decoding.greedy.loop_labels", False),
+    ("decoding.beam", {"beam_size": 64}),
+    ("decoding.new_in_the_next_release", None),
+    ("optim", {"name": "adamw"}),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), REFUSED, ids=lambda one: str(one)[:40])
+def test_what_would_change_the_result_is_refused_by_name(key, value):
+    document = golden_document()
+    put(document, key, value)
+
+    with pytest.raises(CheckpointError) as caught:
+        parse_nemo_config(document)
+
+    assert str(caught.value).startswith(f"{BLAMED.get(key, key)} is ")
+
+
+@pytest.mark.parametrize(("key", "value"), HARMLESS, ids=str)
+def test_what_cannot_change_the_result_is_accepted(key, value):
+    document = golden_document()
+    put(document, key, value)
+
+    assert parse_nemo_config(document) == parse_nemo_config(golden_document())
+
+
+def test_a_family_that_is_not_supported_is_called_by_the_name_people_know():
+    document = golden_document()
+    document["target"] = "nemo.collections.asr.models.aed_multitask_models.EncDecMultiTaskModel"
+
+    with pytest.raises(UnsupportedValueError, match=r"Canary.*supported: .*EncDecCTCModelBPE") as caught:
+        parse_nemo_config(document)
+
+    assert caught.value.key == "target"
+
+
+def test_absent_keys_mean_nemos_defaults():
+    document = golden_document("fastconformer-ctc-bpe")
+    document["preprocessor"] = {"_target_": "nemo.collections.asr.modules.AudioToMelSpectrogramPreprocessor"}
+    sizes = {"feat_in": 64, "n_layers": 3, "d_model": 64}
+    document["encoder"] = {"_target_": "nemo.collections.asr.modules.ConformerEncoder", **sizes}
+
+    config = parse_nemo_config(document).config
+
+    assert config.features == FeatureConfig(
+        sample_rate=16_000,
+        window=320,
+        hop=160,
+        window_stride=0.01,
+        fft_size=512,
+        mels=64,
+        low_hz=0.0,
+        high_hz=8000.0,
+        preemphasis=0.97,
+        log_offset=2**-24,
+    )
+    assert config.encoder == ConformerConfig(
+        mels=64,
+        layers=3,
+        width=64,
+        heads=4,
+        feed_forward_width=256,
+        kernel_size=31,
+        subsampling="striding",
+        subsampling_factor=4,
+        subsampling_channels=64,
+        bias=True,
+        scale_input=True,
+    )
+
+
+def test_a_null_preemphasis_means_none():
+    document = golden_document()
+    put(document, "preprocessor.preemph", None)
+
+    assert parse_nemo_config(document).config.features.preemphasis is None
+
+
+@pytest.mark.parametrize(
+    ("greedy", "max_symbols"),
+    [
+        ({}, 10),
+        ({"max_symbols": None, "max_symbols_per_step": None}, 10),
+        ({"max_symbols": 5}, 5),
+        ({"max_symbols_per_step": 3}, 3),
+        ({"max_symbols": 0, "max_symbols_per_step": 3}, 3),
+        ({"max_symbols": 5, "max_symbols_per_step": 3}, 5),
+    ],
+    ids=str,
+)
+def test_both_spellings_of_max_symbols_are_read(greedy, max_symbols):
+    document = golden_document()
+    document["decoding"]["greedy"] = greedy
+
+    assert parse_nemo_config(document).config.transducer.max_symbols == max_symbols
+
+
+def test_durations_may_stand_with_the_models_defaults():
+    document = golden_document()
+    drop(document, "decoding.durations")
+
+    assert parse_nemo_config(document).config.decoders == ("tdt", "ctc")
+
+
+def test_leftover_durations_do_not_make_an_rnnt_a_tdt():
+    document = golden_document("hybrid-rnnt-ctc-bpe")
+    put(document, "model_defaults.tdt_durations", [0, 1, 2])
+
+    assert parse_nemo_config(document).config.decoders == ("rnnt", "ctc")
+
+
+@pytest.mark.parametrize("section", ["preprocessor", "encoder", "decoder", "joint", "tokenizer"])
+def test_a_missing_section_is_refused_by_name(section):
+    document = golden_document()
+    drop(document, section)
+
+    with pytest.raises(CheckpointError, match=section):
+        parse_nemo_config(document)
+
+
+def leaves(document, path=""):
+    for key, value in document.items():
+        name = f"{path}.{key}" if path else key
+        yield name
+        if isinstance(value, dict):
+            yield from leaves(value, name)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(key=st.sampled_from(sorted(leaves(golden_document()))), value=VALUES)
+@settings(max_examples=300, deadline=None)
+def test_any_value_anywhere_is_understood_or_refused_in_one_line(key, value):
+    document = golden_document()
+    put(document, key, value)
+
+    try:
+        parse_nemo_config(document)
+    except CheckpointError as error:
+        assert str(error).isprintable()
