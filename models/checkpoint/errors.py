@@ -13,6 +13,7 @@ Every message is one line.
 from collections.abc import Sequence
 from reprlib import Repr
 
+_LONGEST_MESSAGE = 2000
 _SHOWN_CHARACTERS = 120
 _SHOWN_TENSORS = 6
 
@@ -21,7 +22,9 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be loaded."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        """Keep the message on one line, and keep what a checkpoint may have put into it off the terminal."""
+        line = " ".join(message.split())[:_LONGEST_MESSAGE]
+        super().__init__("".join(character if character.isprintable() else "?" for character in line))
 
 
 class MissingCheckpointError(CheckpointError):
@@ -61,7 +64,7 @@ class TensorMismatchError(CheckpointError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        listed = "; ".join(problem[: 2 * _SHOWN_CHARACTERS] for problem in problems[:_SHOWN_TENSORS])
+        listed = "; ".join(problem for problem in problems[:_SHOWN_TENSORS])
         more = len(problems) - _SHOWN_TENSORS
         super().__init__("tensors do not fit: " + listed + (f"; and {more} more" if more > 0 else ""))
 

@@ -63,12 +63,12 @@ def member(name, content=b"", **fields):
     return info, content
 
 
-def archive(path, members, *, gzipped=False, format=tarfile.GNU_FORMAT):
+def archive(path, members, *, gzipped=False, layout=tarfile.GNU_FORMAT):
     """Write (header, content) pairs, or a dict of name to content, as a tar file; returns the path."""
     if isinstance(members, dict):
         members = [member(f"./{name}", content) for name, content in members.items()]
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=format) as tar:
+    with tarfile.open(fileobj=buffer, mode="w", format=layout) as tar:
         for info, content in members:
             tar.addfile(info, io.BytesIO(content))
     path.write_bytes(gzip.compress(buffer.getvalue()) if gzipped else buffer.getvalue())
