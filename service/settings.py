@@ -99,7 +99,7 @@ class Settings(BaseSettings):
     )
     batch_seconds: Seconds | None = Field(default=None, description="Padded audio-seconds per batch; unset: by device.")
     max_padding_share: float = Field(
-        default=0.25, ge=0, lt=1, description="Padding allowed when shorter buckets fill up a batch."
+        default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
     )
     max_passed_over: Count = Field(
         default=8, description="Batches led by later arrivals that an utterance may have to let pass."

@@ -3,8 +3,9 @@
 The utterance with the highest response ratio, (wait + own time) / own time, leads: short work does not queue behind
 long work, and everything's ratio grows while it waits. A bound makes starvation impossible: what has been passed over
 too often leads before all later arrivals. The batch is filled with the leader's own bucket in order of arrival, then
-from shorter buckets while its padding share stays under a bound. Its cost, count x longest, stays within the device's
-budget; an utterance that alone is over the budget leaves alone.
+from the buckets around it, nearest first, while its padding share stays under a bound: without the neighbours, what is
+left over in each bucket would leave in small batches. Its cost, count x longest, stays within the device's budget; an
+utterance that alone is over the budget leaves alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,13 +21,13 @@ class BatchPolicy:
 
     Attributes:
         batch_seconds: Padded audio-seconds, count x longest.
-        max_padding_share: Of the padded seconds, when shorter buckets fill up a batch.
+        max_padding_share: Of the padded seconds, when other buckets than the leader's fill up a batch.
         max_passed_over: Batches led by later arrivals that an utterance may have to let pass.
         rtfx: Audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
-    batch_seconds: float = 120.0
-    max_padding_share: float = 0.25
+    batch_seconds: float = 360.0
+    max_padding_share: float = 0.2
     max_passed_over: int = 8
     rtfx: float = 1.0
 
@@ -107,12 +108,12 @@ class Batcher:
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = pick_bucket(leader.seconds, self._edges)
         batch, longest, audio = [leader], leader.seconds, leader.seconds
-        for index in range(own, -1, -1):
+        for index in sorted(range(len(self._buckets)), key=lambda index: (abs(index - own), index)):
             for utterance in self._buckets[index].values():
                 padded = max(longest, utterance.seconds) * (len(batch) + 1)
                 if utterance is leader or utterance.alone or padded > policy.batch_seconds:
                     continue
-                if index < own and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
+                if index != own and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
                     continue
                 batch.append(utterance)
                 longest, audio = max(longest, utterance.seconds), audio + utterance.seconds

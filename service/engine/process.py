@@ -13,9 +13,9 @@ from service.engine import loop
 from service.engine.protocol import FailureKind, Load, Transcript, Word
 from service.engine.staging import Samples
 
-# Padded audio-seconds per batch where the operator names none. On a CPU a batch only has to be long enough to hide
-# the search's fixed cost; a GPU is filled by far more.
-_BATCH_SECONDS = {"cpu": 120.0, "cuda": 1920.0}
+# Padded audio-seconds per batch where the operator names none: on a CPU six recordings of a minute, so that a batch is
+# over in seconds; a GPU is filled by far more.
+_BATCH_SECONDS = {"cpu": 360.0, "cuda": 1920.0}
 # A GPU gets its next batch while it computes; on a CPU there is nothing to overlap, and a batch formed later is fuller.
 _PLACES = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0

@@ -1,0 +1,184 @@
+"""`steno serve` as an operator runs it, with real checkpoints: what it answers is what the model says offline."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+import soundfile
+
+from models import load_model
+from tests.service.serving import ServerProcess, form, metric, steno_serve, wait_for, wav
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def checkpoint(golden):
+    return golden / "hybrid-tdt-ctc-bpe" / "model.nemo"
+
+
+@pytest.fixture(scope="module")
+def speech(golden):
+    """All golden clips in a row, about 30 s of synthetic speech."""
+    clips = [soundfile.read(path, dtype="float32")[0] for path in sorted((golden / "clips").glob("*.wav"))]
+    return np.concatenate(clips)
+
+
+def mixed_lengths(speech: np.ndarray, count: int) -> list[np.ndarray]:
+    """Recordings of 0.2 s to 60 s cut from speech, no two alike."""
+    random = np.random.default_rng(11)
+    long = np.concatenate([speech, speech[::-1], speech])
+    seconds = np.geomspace(0.2, 60, count)
+    random.shuffle(seconds)
+    starts = random.integers(0, len(speech) // 2, count)
+    return [long[start : start + int(length * RATE)] for start, length in zip(starts, seconds, strict=True)]
+
+
+def post(service: ServerProcess, samples: np.ndarray):
+    return service.client.post("/v1/audio/transcriptions", **form(wav(samples)))
+
+
+def waiting(service: ServerProcess) -> int:
+    """Recordings that the service has accepted and decoded: queued, or with the engine."""
+    text = service.client.get("/metrics").text
+    return int(metric(text, "steno_queue_depth") + metric(text, "steno_queue_wait_seconds_count"))
+
+
+def post_while_engine_is_held(service: ServerProcess, recordings, pool) -> list[concurrent.futures.Future]:
+    """Send every recording while the engine stands still; return when all have been accepted."""
+    before = waiting(service)
+    service.signal_engine(signal.SIGSTOP)
+    answers = [pool.submit(post, service, samples) for samples in recordings]
+    wait_for(lambda: waiting(service) - before == len(recordings))
+    return answers
+
+
+def test_mixed_uploads_at_once_are_answered_like_offline_in_full_batches(checkpoint, speech, tmp_path):
+    recordings = mixed_lengths(speech, 64)
+    offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
+
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service:
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            answers = post_while_engine_is_held(service, recordings, pool)
+            service.signal_engine(signal.SIGCONT)
+            served = [answer.result() for answer in answers]
+        exposition = service.client.get("/metrics").text
+
+    assert [answer.status_code for answer in served] == [200] * 64
+    assert [answer.json()["text"] for answer in served] == offline
+    assert metric(exposition, "steno_batch_items_sum") / metric(exposition, "steno_batch_items_count") > 4
+    padding = metric(exposition, "steno_batch_padding_seconds_total")
+    audio = metric(exposition, "steno_batch_audio_seconds_total")
+    assert audio == pytest.approx(sum(map(len, recordings)) / RATE)
+    assert padding / (padding + audio) < 0.25
+
+
+def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkpoint, speech, tmp_path):
+    recordings = [speech[index * 4000 : index * 4000 + RATE * 2] for index in range(50)]
+    offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
+
+    with (
+        steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service,
+        concurrent.futures.ThreadPoolExecutor(50) as pool,
+    ):
+        answers = post_while_engine_is_held(service, recordings, pool)
+        first = service.engine_pid()
+        os.kill(first, signal.SIGKILL)
+        served = [answer.result() for answer in answers]
+
+        assert [answer.status_code for answer in served] == [200] * 50
+        assert [answer.json()["text"] for answer in served] == offline
+        assert service.engine_pid() != first
+
+        (asked,) = post_while_engine_is_held(service, [np.tile(speech, 4)[: 115 * RATE]], pool)
+        ready = len(service.events("engine ready"))
+        service.signal_engine(signal.SIGKILL)
+        wait_for(lambda: len(service.events("engine ready")) > ready)
+        service.signal_engine(signal.SIGKILL)  # it has been given the recording, and takes a while over it
+        lost = asked.result()
+
+        assert lost.status_code == 503
+        assert lost.json()["error"]["code"] == "worker_lost"
+        service.wait_ready()
+        assert post(service, recordings[0]).json()["text"] == offline[0]
+
+
+def test_kubernetes_names_are_ignored_and_misspelt_ones_refused(checkpoint, tmp_path):
+    links = {
+        "STENO_PORT": "tcp://10.0.0.1:8000",
+        "STENO_SERVICE_HOST": "10.0.0.1",
+        "STENO_METRICS_SERVICE_HOST": "10.0.0.2",
+        "STENO_PORT_8000_TCP_ADDR": "10.0.0.1",
+    }
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint), **links) as service:
+        assert service.client.get("/readyz").status_code == 200
+
+    refused = subprocess.run(
+        [os.sys.executable, "-m", "cli", "serve", "--model", str(checkpoint)],
+        env=dict(os.environ) | {"STENO_MAX_UPLOAD_BYTE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2
+    assert refused.stderr == "STENO_MAX_UPLOAD_BYTE is not a setting; did you mean STENO_MAX_UPLOAD_BYTES?\n"
+
+
+def test_a_bad_checkpoint_ends_the_service_with_one_line(tmp_path):
+    broken = tmp_path / "broken.nemo"
+    broken.write_bytes(b"not an archive")
+
+    ended = subprocess.run(
+        [os.sys.executable, "-m", "cli", "serve", "--port", "0", "--log-format", "json", "--model", str(broken)],
+        capture_output=True,
+        text=True,
+    )
+
+    assert ended.returncode == 2
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+    assert len(said) == 1
+    assert "broken.nemo" in said[0]
+    assert "Traceback" not in ended.stderr
+
+
+def test_sigterm_answers_what_was_accepted_and_exits_with_success(checkpoint, speech, tmp_path):
+    with (
+        steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service,
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        answers = post_while_engine_is_held(service, [speech[: 3 * RATE]] * 8, pool)
+        service.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: bool(service.events("draining")))
+        service.signal_engine(signal.SIGCONT)
+
+        assert [answer.result().status_code for answer in answers] == [200] * 8
+        assert service.process.wait(30) == 0
+
+
+def test_logs_hold_no_words_and_no_file_names(checkpoint, speech, tmp_path):
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service:
+        answer = service.client.post(
+            "/v1/audio/transcriptions", **form(wav(speech[: 8 * RATE]), "secret-name.wav", prompt="secret-prompt")
+        )
+        text = answer.json()["text"]
+
+    logged = (tmp_path / "log").read_text()
+    assert len(text) > 10
+    assert text not in logged
+    assert "secret" not in logged
+
+
+@pytest.mark.teacher
+@pytest.mark.speech
+def test_recordings_of_human_voices_come_back_as_the_right_words(teacher, speech_dir, tmp_path):
+    manifest = map(json.loads, (speech_dir / "manifest.jsonl").read_text().splitlines())
+    clips = [clip for clip in manifest if clip["split"] == "dev" and clip["source"] == "kathleen"]
+
+    with steno_serve(tmp_path / "log", "--model", str(teacher), "--max-audio-seconds", "30") as service:
+        for clip in clips:
+            file = (speech_dir / clip["audio"]).read_bytes()
+            answer = service.client.post("/v1/audio/transcriptions", **form(file))
+            assert answer.json()["text"] == clip["text"]
