@@ -1,7 +1,7 @@
 """Words and their times from tokens and their frames, by NeMo's rules.
 
 Times of transducers equal NeMo's. Those of CTC do not: NeMo lets a token begin where the one before it began, and we
-say when it was said.
+say when it was said. A piece that stands for a space alone is a word to NeMo, and none to us.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,16 +26,13 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
     if row.durations is not None:
         starts, ends = _at_the_word_before(texts, vocabulary.punctuation, starts, ends)
     spans = _spans([vocabulary.pieces[token] for token in row.tokens], texts, vocabulary.punctuation)
-    return [
-        Word(
-            text=vocabulary.text(row.tokens[first:last]),
-            start=seconds(starts[first if index else 0]),  # the first word also has the spaces before it
-            end=seconds(ends[last - 1]),
-            confidence=min(row.confidence[first:last]),
-            token_span=(first, last),
-        )
-        for index, (first, last) in enumerate(spans)
-    ]
+    found = []
+    for index, (first, last) in enumerate(spans):
+        if text := vocabulary.text(row.tokens[first:last]).strip():
+            start = starts[first if index else 0]  # the first word also has the spaces before it
+            confidence = min(row.confidence[first:last])
+            found.append(Word(text, seconds(start), seconds(ends[last - 1]), confidence, (first, last)))
+    return found
 
 
 def _at_the_word_before(

@@ -1,0 +1,80 @@
+"""The encoder on its own: shapes of every kind, lengths, and that padding never matters."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from models.config import ConformerConfig
+from models.encoders.conformer import ConformerEncoder
+
+CONFIGS = st.builds(
+    ConformerConfig,
+    mels=st.sampled_from([5, 16, 17]),
+    layers=st.just(2),
+    width=st.sampled_from([8, 12]),
+    heads=st.sampled_from([1, 2, 4]),
+    feed_forward_width=st.just(16),
+    kernel_size=st.sampled_from([1, 3, 9, 31]),
+    subsampling=st.sampled_from(["striding", "dw_striding"]),
+    subsampling_factor=st.sampled_from([2, 4, 8]),
+    subsampling_channels=st.sampled_from([1, 6]),
+    bias=st.booleans(),
+    scale_input=st.booleans(),
+)
+
+
+def encoder(config):
+    """An encoder in float64, so that only a mistake can make two results differ, with every tensor random."""
+    torch.manual_seed(0)
+    module = ConformerEncoder(config).double().eval()
+    for name, tensor in module.named_buffers():
+        if name.endswith("running_var"):
+            nn.init.uniform_(tensor, 0.5, 1.5)
+        elif name.endswith("running_mean"):
+            nn.init.normal_(tensor)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return module
+
+
+@given(
+    config=CONFIGS,
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=4),
+    extra=st.integers(0, 10),
+    garbage=st.sampled_from([0.0, 3.0, 1e30, float("inf"), float("nan")]),
+)
+@settings(max_examples=60, deadline=None)
+@torch.no_grad()
+def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, garbage):
+    module = encoder(config)
+    columns = max(1, max(lengths) + extra)
+    batch = torch.full((len(lengths), config.mels, columns), garbage, dtype=torch.float64)
+    clips = [torch.randn(config.mels, length, dtype=torch.float64) for length in lengths]
+    for row, features in zip(batch, clips, strict=True):
+        row[:, : features.size(1)] = features
+
+    encoded, counts = module(batch, torch.tensor(lengths))
+
+    assert counts.tolist() == [-(-length // config.subsampling_factor) for length in lengths]
+    assert encoded.shape == (len(lengths), -(-columns // config.subsampling_factor), config.width)
+    for row, features, count in zip(encoded, clips, counts, strict=True):
+        assert (row[count:] == 0).all()
+        if features.size(1):
+            alone, _ = module(features[None], torch.tensor([features.size(1)]))
+            # The sinusoids of the positions are float32, and the same ones.
+            torch.testing.assert_close(row[:count], alone[0, :count], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("subsampling", ["striding", "dw_striding"])
+@torch.no_grad()
+def test_no_value_of_the_input_decides_what_is_computed(subsampling):
+    """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""
+    config = ConformerConfig(16, 2, 8, 2, 16, 9, subsampling, 4, 6, bias=True, scale_input=True)
+    with torch.device("meta"):
+        module = ConformerEncoder(config).eval()
+        encoded, lengths = module(torch.empty(3, 16, 50), torch.empty(3, dtype=torch.int64))
+
+    assert encoded.shape == (3, 13, 8)
+    assert lengths.shape == (3,)

@@ -1,0 +1,132 @@
+"""Log-mel features: the numbers, the lengths, and that padding never matters."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.config import FeatureConfig
+from models.features import LogMelFeatures, slaney_mel_bank
+from tests.models import golden_data as golden
+from tests.models.checkpoint.nemo_files import golden_tensors
+
+
+def config(**changes):
+    return FeatureConfig(
+        **{
+            "sample_rate": 16_000,
+            "window": 400,
+            "hop": 160,
+            "window_stride": 0.01,
+            "fft_size": 512,
+            "mels": 80,
+            "low_hz": 0.0,
+            "high_hz": 8000.0,
+            "preemphasis": 0.97,
+            "log_offset": 2**-24,
+        }
+        | changes
+    )
+
+
+def noise(samples, seed=0):
+    return torch.randn(samples, generator=torch.Generator().manual_seed(seed)) * 0.1
+
+
+def one_by_one(waveform, config):
+    """The features of one clip, frame after frame, in float64."""
+    emphasized = waveform.copy()
+    if config.preemphasis is not None:
+        emphasized[1:] -= config.preemphasis * waveform[:-1]
+    half = config.fft_size // 2
+    padded = np.pad(emphasized, half)
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(config.window) / (config.window - 1))
+    margin = (config.fft_size - config.window) // 2
+    frames = []
+    for frame in range(len(waveform) // config.hop):
+        piece = padded[frame * config.hop + margin :][: config.window]
+        power = np.abs(np.fft.rfft(piece * window, config.fft_size)) ** 2
+        frames.append(np.log(slaney_mel_bank(config) @ power + config.log_offset))
+    log_mel = np.array(frames).T
+    deviation = log_mel.std(axis=1, ddof=1, keepdims=True)
+    return (log_mel - log_mel.mean(axis=1, keepdims=True)) / (deviation + 1e-5)
+
+
+@pytest.mark.parametrize(("name", "mels"), [("fastconformer-ctc-bpe", 80), ("fastconformer-tdt-bpe", 128)])
+def test_the_mel_bank_and_the_window_equal_the_stored_ones(name, mels):
+    tensors = golden_tensors(name)
+    front_end = LogMelFeatures(config(mels=mels))
+
+    torch.testing.assert_close(front_end.mel_bank, tensors["preprocessor.featurizer.fb"][0], rtol=0, atol=1e-8)
+    torch.testing.assert_close(front_end.window, tensors["preprocessor.featurizer.window"], rtol=0, atol=1e-7)
+
+
+def test_mel_bands_stay_between_their_edges():
+    bank = slaney_mel_bank(config(low_hz=100.0, high_hz=4000.0, mels=20))
+
+    hz = np.linspace(0, 8000, 257)
+    assert (bank[:, (hz <= 100) | (hz >= 4000)] == 0).all()
+    assert (bank.sum(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"mels": 128}, {"window": 320, "mels": 64}, {"preemphasis": None}, {"hop": 128, "fft_size": 1024}],
+    ids=str,
+)
+def test_features_equal_those_computed_frame_by_frame(changes):
+    waveform = noise(8_123)
+
+    features, lengths = LogMelFeatures(config(**changes))(waveform[None], torch.tensor([8_123]))
+
+    expected = one_by_one(waveform.double().numpy(), config(**changes))
+    assert lengths.tolist() == [expected.shape[1]]
+    np.testing.assert_allclose(features[0].numpy(), expected, atol=2e-3)
+
+
+@given(
+    lengths=st.lists(st.integers(0, 2000) | st.sampled_from([0, 1, 159, 160, 161, 319, 320]), min_size=1, max_size=5),
+    extra=st.integers(0, 700),
+    garbage=st.sampled_from([0.0, 1.0, 1e30, float("inf"), float("nan")]),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_clip_gives_the_same_alone_and_in_any_padding(lengths, extra, garbage):
+    front_end = LogMelFeatures(config())
+    clips = [noise(length, seed) for seed, length in enumerate(lengths)]
+    waveforms = torch.full((len(clips), max(lengths) + extra), garbage)
+    for row, waveform in zip(waveforms, clips, strict=True):
+        row[: len(waveform)] = waveform
+
+    batch, frames = front_end(waveforms, torch.tensor(lengths))
+
+    assert frames.tolist() == [length // 160 for length in lengths]
+    for row, waveform, count in zip(batch, clips, frames, strict=True):
+        alone, _ = front_end(waveform[None], torch.tensor([len(waveform)]))
+        torch.testing.assert_close(row[:, :count], alone[0, :, :count], rtol=0, atol=1e-4)
+        assert (row[:, count:] == 0).all()
+
+
+def test_a_single_frame_gives_zeros():
+    features, lengths = LogMelFeatures(config())(noise(300)[None], torch.tensor([300]))
+
+    assert lengths.tolist() == [1]
+    assert (features == 0).all()
+
+
+def test_silence_gives_numbers():
+    features, _ = LogMelFeatures(config())(torch.zeros(1, 16_000), torch.tensor([16_000]))
+
+    assert features.isfinite().all()
+
+
+def test_autocast_changes_nothing():
+    front_end = LogMelFeatures(config())
+    waveform = torch.from_numpy(golden.clip("slt-1s").copy())[None]
+    lengths = torch.tensor([waveform.size(1)])
+
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed, _ = front_end(waveform, lengths)
+
+    assert mixed.dtype == torch.float32
+    assert mixed.equal(front_end(waveform, lengths)[0])

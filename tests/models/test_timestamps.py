@@ -1,0 +1,117 @@
+"""Words from tokens: where they begin and end, and which tokens they are made of."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.search.result import Row
+from models.timestamps import words
+from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary
+from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
+
+CHARACTERS = Vocabulary(CharacterTokenizer([" ", *"abcdefghijklmnopqrstuvwxyz", "'", "."]))
+SUBWORDS = Vocabulary(SentencePieceTokenizer(golden_members()[TOKENIZER]))
+
+
+def row(tokens, frames, ends, *, tdt=False):
+    durations = [end - frame for frame, end in zip(frames, ends, strict=True)] if tdt else None
+    confidence = [1 - index / 100 for index in range(len(tokens))]
+    return Row(tokens=tokens, frames=frames, ends=ends, durations=durations, confidence=confidence)
+
+
+def spelled(vocabulary, *pieces, frames=None, ends=None, tdt=False):
+    tokens = [vocabulary.pieces.index(piece) for piece in pieces]
+    frames = list(range(0, 2 * len(tokens), 2)) if frames is None else frames
+    ends = [frame + 1 for frame in frames] if ends is None else ends
+    return row(tokens, frames, ends, tdt=tdt)
+
+
+def told(vocabulary, utterance):
+    return [(word.text, word.start, word.end, word.token_span) for word in words(utterance, vocabulary, float)]
+
+
+def test_a_piece_with_a_word_start_begins_a_word():
+    utterance = spelled(SUBWORDS, "▁the", "re", "▁is", "▁so")
+
+    assert told(SUBWORDS, utterance) == [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]
+
+
+def test_a_space_separates_characters_and_belongs_to_no_word():
+    utterance = spelled(CHARACTERS, *"to be")
+
+    assert told(CHARACTERS, utterance) == [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]
+
+
+def test_spaces_at_the_start_count_to_the_first_word_and_at_the_end_to_none():
+    utterance = spelled(CHARACTERS, *"  a ")
+
+    assert told(CHARACTERS, utterance) == [("a", 0, 5, (2, 3))]
+
+
+def test_a_punctuation_mark_belongs_to_the_word_before_it_even_across_a_space():
+    utterance = spelled(CHARACTERS, *"a . b")
+
+    assert told(CHARACTERS, utterance) == [("a.", 0, 5, (0, 3)), ("b", 8, 9, (4, 5))]
+
+
+def test_a_leading_punctuation_mark_begins_the_first_word():
+    assert told(CHARACTERS, spelled(CHARACTERS, *".a")) == [(".a", 0, 3, (0, 2))]
+
+
+def test_an_rnnt_says_a_punctuation_mark_on_its_own_frame():
+    utterance = spelled(SUBWORDS, "▁so", "?", frames=[1, 9])
+
+    assert told(SUBWORDS, utterance) == [("so?", 1, 10, (0, 2))]
+
+
+def test_a_tdt_says_punctuation_marks_at_the_end_of_the_word_before():
+    utterance = spelled(SUBWORDS, "▁so", "?", "!", "▁is", frames=[1, 9, 12, 20], ends=[4, 12, 15, 22], tdt=True)
+
+    assert told(SUBWORDS, utterance) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
+
+
+def test_a_word_is_as_sure_as_its_least_sure_token():
+    (word,) = words(spelled(SUBWORDS, "▁the", "re"), SUBWORDS, float)
+
+    assert word.confidence == pytest.approx(0.99)
+
+
+def test_frames_become_seconds():
+    (word,) = words(spelled(SUBWORDS, "▁so", frames=[35]), SUBWORDS, lambda frames: frames * 0.01 * 8)
+
+    assert (word.start, word.end) == (2.8000000000000003, 2.88)
+
+
+def test_a_word_start_that_nothing_follows_is_no_word():
+    utterance = spelled(SUBWORDS, "▁so", "▁", "▁is")
+
+    assert told(SUBWORDS, utterance) == [("so", 0, 1, (0, 1)), ("is", 4, 5, (2, 3))]
+
+
+def test_an_unknown_piece_is_a_word_without_spaces_around_it():
+    assert told(SUBWORDS, spelled(SUBWORDS, "▁so", "<unk>")) == [("so", 0, 1, (0, 1)), ("⁇", 2, 3, (1, 2))]
+
+
+def test_no_tokens_are_no_words():
+    assert words(row([], [], []), SUBWORDS, float) == []
+
+
+@given(
+    vocabulary=st.sampled_from([CHARACTERS, SUBWORDS]),
+    data=st.data(),
+    tdt=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_words_are_the_text_in_order_and_never_overlap(vocabulary, data, tdt):
+    tokens = data.draw(st.lists(st.integers(0, len(vocabulary.pieces) - 1), max_size=20))
+    frames = sorted(data.draw(st.lists(st.integers(0, 50), min_size=len(tokens), max_size=len(tokens))))
+    utterance = row(tokens, frames, [frame + 1 for frame in frames], tdt=tdt)
+
+    found = words(utterance, vocabulary, float)
+
+    assert "".join(word.text for word in found).replace(" ", "") == vocabulary.text(tokens).replace(" ", "")
+    assert all(word.start <= word.end for word in found)
+    spans = [bound for word in found for bound in word.token_span]
+    assert spans == sorted(spans)
+    assert all(first < last for first, last in zip(spans[::2], spans[1::2], strict=True))
+    assert all(word.confidence == min(utterance.confidence[slice(*word.token_span)]) for word in found)

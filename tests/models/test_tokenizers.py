@@ -1,0 +1,88 @@
+"""From token ids to text, as SentencePiece and NeMo have it."""
+
+from io import BytesIO
+
+import pytest
+import sentencepiece
+
+from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary
+from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
+
+SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Bytes for what it has not seen, one piece printed as it stands, and marks of the start and the end."""
+    model = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        vocab_size=300,
+        model_type="bpe",
+        byte_fallback=True,
+        user_defined_symbols=["<|en|>"],
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return SentencePieceTokenizer(model.getvalue())
+
+
+@pytest.fixture(scope="module")
+def golden_vocabulary():
+    return Vocabulary(SentencePieceTokenizer(golden_members()[TOKENIZER]))
+
+
+def ids(tokenizer, *pieces):
+    return [tokenizer.pieces.index(piece) for piece in pieces]
+
+
+def test_word_starts_become_spaces_and_the_first_one_goes(golden_vocabulary):
+    assert golden_vocabulary.text(ids(golden_vocabulary, "▁the", "re", "▁is")) == "there is"
+
+
+def test_bytes_become_characters(tokenizer):
+    euro = [f"<0x{byte:02X}>" for byte in "€".encode()]
+
+    assert tokenizer.join(ids(tokenizer, "▁the", "▁", *euro)) == "the €"
+
+
+def test_control_pieces_vanish_and_defined_ones_stay(tokenizer):
+    assert tokenizer.join(ids(tokenizer, "<s>", "▁the", "<|en|>", "</s>")) == "the<|en|>"
+
+
+def test_an_unknown_piece_is_shown(golden_vocabulary):
+    assert golden_vocabulary.text(ids(golden_vocabulary, "▁is", "<unk>")) == "is ⁇ "
+
+
+def test_no_tokens_are_no_text(golden_vocabulary):
+    assert golden_vocabulary.text([]) == ""
+
+
+def test_a_space_before_a_punctuation_mark_is_removed(golden_vocabulary):
+    assert golden_vocabulary.text(ids(golden_vocabulary, "▁is", "▁", "?", "▁", "!", "▁so")) == "is?! so"
+
+
+def test_a_vocabulary_without_punctuation_keeps_its_spaces():
+    vocabulary = Vocabulary(CharacterTokenizer(["a", " ", "<!>", "▁."]))
+
+    assert vocabulary.punctuation == frozenset()
+    assert vocabulary.text([0, 1, 1, 0]) == "a  a"
+
+
+def test_punctuation_is_what_pieces_within_words_hold():
+    vocabulary = Vocabulary(CharacterTokenizer(["a", "b-", "'", "▁!", "<?>", "[.]", "##;", "€", "]", "^"]))
+
+    assert vocabulary.punctuation == {"-", "'", "]"}
+
+
+def test_punctuation_that_means_something_in_a_pattern_is_taken_literally():
+    vocabulary = Vocabulary(CharacterTokenizer(["a", " ", "]", "-", "\\", "z"]))
+
+    assert vocabulary.text([0, 1, 2, 1, 3, 1, 4, 1, 5, 1, 0]) == "a]-\\ z a"
+
+
+@pytest.mark.parametrize("model", [b"", b"no model"])
+def test_what_is_no_sentencepiece_model_is_refused(model):
+    with pytest.raises(ValueError, match="SentencePiece"):
+        SentencePieceTokenizer(model)
