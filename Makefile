@@ -7,9 +7,8 @@ TORCH_INDEX   ?=
 MODEL         ?=
 ARGS          ?=
 
-BIN     := $(VENV)/bin
-STAMP   := $(VENV)/.ready
-SOURCES := audio cli models service
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.ready
 
 .PHONY: setup serve test test-long test-gpu lint format bench clean
 

@@ -85,7 +85,9 @@ class Settings(BaseSettings):
     max_queued_audio_seconds: Seconds = Field(
         default=36_000.0, description="Decoded audio without a transcript; 64 kB of memory a second at 16 kHz."
     )
-    max_wait_seconds: Seconds = Field(default=60.0, description="Predicted wait above which requests are refused.")
+    max_wait_seconds: Seconds = Field(
+        default=300.0, description="Predicted wait above which requests are refused; clients give up after 600 s."
+    )
     request_timeout_seconds: Seconds = Field(default=600.0, description="Time from acceptance to transcript.")
     receive_timeout_seconds: Seconds = Field(default=30.0, description="Longest silence while a body arrives.")
     keep_alive_seconds: Count = Field(

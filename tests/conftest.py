@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+# The models here are tiny: one thread computes them as fast as two, and does not spin at barriers while a neighbour
+# has the other core. Engines that tests start inherit it. Set before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 SPEECH_DIR = Path(os.environ.get("SPEECH_DIR", SHARED / "speech"))

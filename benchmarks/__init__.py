@@ -1,0 +1,1 @@
+"""Programs that measure; each prints one table and, last, one line of JSON."""

@@ -1,0 +1,18 @@
+"""`python -m benchmarks` lists the benchmarks; `python -m benchmarks NAME ...` runs one."""
+
+import pkgutil
+import runpy
+import sys
+
+import benchmarks
+
+NOT_PROGRAMS = ("environment", "__main__")
+
+names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in NOT_PROGRAMS)
+if len(sys.argv) > 1 and sys.argv[1] in names:
+    name = sys.argv.pop(1)
+    sys.argv[0] = f"benchmarks {name}"
+    runpy.run_module(f"benchmarks.{name}", run_name="__main__")
+else:
+    print("usage: python -m benchmarks NAME [--help]; NAME is one of:", *names, sep="\n  ")
+    sys.exit(0 if len(sys.argv) == 1 else 2)

@@ -1,0 +1,38 @@
+"""What a figure was measured on: without it, the figure means nothing."""
+
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+
+def describe(device: torch.device) -> dict[str, str | int]:
+    """Return the device, its threads, and the versions of torch and of this repository."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    names = Path("/proc/cpuinfo")
+    if names.exists():
+        for line in names.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    root = Path(__file__).resolve().parent
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],  # noqa: S607
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return asked.stdout.strip() or "unknown"

@@ -1,0 +1,59 @@
+"""What the documentation lists is what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.http import errors
+from service.metrics import Metrics
+from service.settings import Settings
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+OPERATIONS = (DOCS / "operations.md").read_text(encoding="utf-8")
+API = (DOCS / "api.md").read_text(encoding="utf-8")
+
+
+def metric_rows() -> list[str]:
+    families = [family for family in Metrics().registry.collect() if family.name.startswith("steno_")]
+    suffix = {"counter": "_total"}
+    return [
+        f"| `{family.name}{suffix.get(family.type, '')}` | {family.type} | {family.documentation} |"
+        for family in families
+    ]
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_has_its_row(name):
+    row = re.search(rf"^\| `STENO_{name.upper()}` \| .* \| (.*) \|$", OPERATIONS, re.MULTILINE)
+
+    assert row is not None
+    assert row[1] == Settings.model_fields[name].description
+
+
+def test_no_setting_is_listed_that_is_gone():
+    listed = set(re.findall(r"^\| `STENO_([A-Z_]+)`", OPERATIONS, re.MULTILINE))
+
+    assert listed == {name.upper() for name in Settings.model_fields}
+
+
+@pytest.mark.parametrize("row", metric_rows())
+def test_every_metric_has_its_row(row):
+    assert row in OPERATIONS.splitlines()
+
+
+def test_no_metric_is_listed_that_is_gone():
+    listed = re.findall(r"^\| `steno_\w+`.*$", OPERATIONS, re.MULTILINE)
+
+    assert sorted(listed) == sorted(metric_rows())
+
+
+@pytest.mark.parametrize("row", [*errors._DISPATCH_ERRORS.values(), errors._INTERNAL])
+def test_every_error_of_the_dispatcher_is_in_the_table(row):
+    assert re.search(rf"^\| {row.status} \| .*`{row.code}`", API, re.MULTILINE)
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
