@@ -12,10 +12,11 @@ from models.heads.transducer import Joint, Predictor
 class Network(nn.Module):
     """An encoder and the heads that read its frames; a head that the model does not have is None."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
+        """Build a network with random weights; ``dropout`` is the encoder's in training."""
         super().__init__()
         width, labels, transducer = config.encoder.width, config.vocabulary_size, config.transducer
-        self.encoder = ConformerEncoder(config.encoder)
+        self.encoder = ConformerEncoder(config.encoder, dropout)
         self.ctc = CTCHead(width, labels) if config.ctc else None
         self.predictor: Predictor | None = None
         self.joint: Joint | None = None

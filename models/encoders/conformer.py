@@ -10,6 +10,7 @@ from torch.nn.functional import glu, silu
 
 from models.config import ConformerConfig
 from models.encoders.attention import RelativeAttention, relative_positions
+from models.encoders.batch_norm import FrameBatchNorm
 from models.encoders.subsampling import Subsampling
 from models.masking import valid_positions
 
@@ -17,11 +18,17 @@ from models.masking import valid_positions
 class ConformerEncoder(nn.Module):
     """Subsampling, then Conformer layers. Padding never matters."""
 
-    def __init__(self, config: ConformerConfig) -> None:
+    def __init__(self, config: ConformerConfig, dropout: float = 0.0) -> None:
+        """Build an encoder with random weights.
+
+        Args:
+            config: its shape.
+            dropout: share of each module's output that training drops before it is added to the frames.
+        """
         super().__init__()
         self.config = config
         self.subsampling = Subsampling(config)
-        self.layers = nn.ModuleList(ConformerLayer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(ConformerLayer(config, dropout) for _ in range(config.layers))
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode a batch.
@@ -47,20 +54,21 @@ class ConformerEncoder(nn.Module):
 class ConformerLayer(nn.Module):
     """Half a feed-forward step, attention, convolution, the other half, and a norm."""
 
-    def __init__(self, config: ConformerConfig) -> None:
+    def __init__(self, config: ConformerConfig, dropout: float) -> None:
         super().__init__()
         self.first_feed_forward = FeedForward(config)
         self.attention = RelativeAttention(config)
         self.convolution = ConvolutionModule(config)
         self.second_feed_forward = FeedForward(config)
         self.norm = nn.LayerNorm(config.width)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Apply the layer to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
-        frames = frames + 0.5 * self.first_feed_forward(frames)
-        frames = frames + self.attention(frames, positions, valid)
-        frames = frames + self.convolution(frames, valid)
-        frames = frames + 0.5 * self.second_feed_forward(frames)
+        frames = frames + 0.5 * self.dropout(self.first_feed_forward(frames))
+        frames = frames + self.dropout(self.attention(frames, positions, valid))
+        frames = frames + self.dropout(self.convolution(frames, valid))
+        frames = frames + 0.5 * self.dropout(self.second_feed_forward(frames))
         normed: Tensor = self.norm(frames)
         return normed
 
@@ -83,7 +91,8 @@ class FeedForward(nn.Module):
 class ConvolutionModule(nn.Module):
     """Norm, gated linear unit, depthwise convolution over time, batch norm, Swish, projection.
 
-    Padding is silenced before the convolution; everything else works frame by frame.
+    Padding is silenced before the convolution; everything else works frame by frame, but for the statistics of the
+    batch norm in training, which leave padding out.
     """
 
     def __init__(self, config: ConformerConfig) -> None:
@@ -98,12 +107,12 @@ class ConvolutionModule(nn.Module):
             groups=config.width,
             bias=config.bias,
         )
-        self.batch_norm = nn.BatchNorm1d(config.width)
+        self.batch_norm = FrameBatchNorm(config.width)
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
         """Apply to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
         gated = glu(self.gate(self.norm(frames)), dim=-1).masked_fill(~valid[:, :, None], 0.0)
-        convolved = silu(self.batch_norm(self.depthwise(gated.transpose(1, 2))))
+        convolved = silu(self.batch_norm(self.depthwise(gated.transpose(1, 2)), valid))
         projected: Tensor = self.projection(convolved.transpose(1, 2))
         return projected
