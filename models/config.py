@@ -7,9 +7,10 @@ publishers of checkpoints spell things.
 from dataclasses import dataclass
 from typing import Literal
 
+from models.heads.transducer import Activation
+
 Decoder = Literal["ctc", "rnnt", "tdt"]
 Subsampling = Literal["striding", "dw_striding"]
-Activation = Literal["relu", "tanh", "sigmoid"]
 
 
 @dataclass(frozen=True, slots=True)

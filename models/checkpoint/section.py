@@ -35,12 +35,16 @@ class Section:
             raise UnsupportedValueError(self.key(name), value, f"whole numbers from {low} to {high}")
         return value
 
-    def number(self, name: str, default: float, *, low: float, high: float) -> float:
+    def number(self, name: str, default: float | None, *, low: float, high: float) -> float:
         """Return a number within bounds."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        if type(value) not in (int, float) or not low <= value <= high:
             raise UnsupportedValueError(self.key(name), value, f"numbers from {low} to {high}")
         return float(value)
+
+    def optional_number(self, name: str, default: float | None, *, low: float, high: float) -> float | None:
+        """Return a number within bounds, or None where there is a null."""
+        return None if self.get(name, default) is None else self.number(name, default, low=low, high=high)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return a boolean."""
@@ -84,6 +88,11 @@ class Section:
         value = self.get(name, _ABSENT)
         if value is not _ABSENT and not any(type(value) is type(one) and value == one for one in supported):
             raise UnsupportedValueError(self.key(name), value, ", ".join(map(_as_yaml, supported)))
+
+    def require(self, name: str, met: bool, supported: str) -> None:
+        """Refuse the value at a key unless a condition on it is met."""
+        if not met:
+            raise UnsupportedValueError(self.key(name), self.get(name), supported)
 
     def ignore(self, *names: str) -> None:
         """Take note of keys that cannot change a result."""

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
+from models.checkpoint.pickles import shares_tuples
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 _ZIP_MAGIC = b"PK\x03\x04"
+# Before torch 1.6 a file began with a magic number, a version, facts about the machine, the tensors and their storages.
+_LEGACY_PICKLES = 5
 _MAX_TENSORS = 100_000
 
 
@@ -29,7 +32,7 @@ def read_tensors(stream: IO[bytes], size: int, source: str) -> dict[str, Tensor]
         UnsafeCheckpointError: if it asks for code, or describes far more than it holds.
     """
     try:
-        _refuse_compression(stream, size, source)
+        _refuse_bombs(stream, size, source)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old formats, which are torch's to read and not the user's to mend
             content = torch.load(stream, map_location="cpu", weights_only=True)
@@ -42,15 +45,23 @@ def read_tensors(stream: IO[bytes], size: int, source: str) -> dict[str, Tensor]
     return _checked(content, size, source)
 
 
-def _refuse_compression(stream: IO[bytes], size: int, source: str) -> None:
-    """Refuse a zip file whose records would grow while they are read; ``torch.save`` never compresses."""
+def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
+    """Look at the whole file, and leave the stream at its start."""
     zipped = stream.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
     stream.seek(0)
-    if not zipped:
-        return
-    with zipfile.ZipFile(stream) as archive:
-        records = archive.infolist()
+    if zipped:
+        with zipfile.ZipFile(stream) as archive:
+            _refuse_growth(archive.infolist(), size, source)
+            bomb = any(shares_tuples(archive.open(name)) for name in archive.namelist() if name.endswith(".pkl"))
+    else:
+        bomb = any(shares_tuples(stream) for _ in range(_LEGACY_PICKLES))
+    if bomb:
+        raise UnsafeCheckpointError(f"{source} refers back to what no honest file has twice")
     stream.seek(0)
+
+
+def _refuse_growth(records: list[zipfile.ZipInfo], size: int, source: str) -> None:
+    """Refuse records that would grow while they are read; ``torch.save`` never compresses."""
     if any(record.compress_type != zipfile.ZIP_STORED for record in records):
         raise UnsafeCheckpointError(f"{source} has compressed records")
     if sum(record.file_size for record in records) > size:

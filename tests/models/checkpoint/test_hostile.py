@@ -260,6 +260,33 @@ def test_weights_that_an_old_torch_saved_are_read(path):
     load_model(archive(path, golden_members() | {WEIGHTS: weights}))
 
 
+def hashing_bomb():
+    """A dict whose key is a tuple of two times the tuple before it, and so on: to hash it takes 2 ** 60 steps."""
+    doubled = b"".join(b"q" + bytes([level]) + b"h" + bytes([level]) + b"\x86" for level in range(60))
+    return b"\x80\x02}" + b")" + doubled + b"K\x01s."
+
+
+def as_zip(pickled):
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as weights:
+        weights.writestr("archive/data.pkl", pickled)
+        weights.writestr("archive/version", "3\n")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("weights", [as_zip(hashing_bomb()), hashing_bomb()], ids=["zip", "legacy"])
+def test_a_pickle_that_would_be_hashed_for_years_is_refused(path, weights):
+    assert isinstance(refusal(archive(path, golden_members() | {WEIGHTS: weights})), UnsafeCheckpointError)
+
+
+@pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "legacy"])
+def test_one_tensor_under_two_names_is_read(path, options):
+    tensors = golden_tensors()
+    tensors["encoder.layers.1.self_attn.pos_bias_u"] = tensors["encoder.layers.0.self_attn.pos_bias_u"]
+
+    load_model(archive(path, golden_members() | {WEIGHTS: saved(tensors, **options)}))
+
+
 @pytest.mark.parametrize(
     "content",
     [[1, 2], {"a": 1}, {1: torch.ones(1)}, torch.ones(2), {"a": torch.ones(2, dtype=torch.complex64)}],

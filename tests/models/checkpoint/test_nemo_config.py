@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from models import CheckpointError
 from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo_config import parse_nemo_config
 from models.config import ConformerConfig, FeatureConfig
-from tests.models.checkpoint.nemo_files import drop, golden_document, put
+from tests.models.checkpoint.nemo_files import CONFIGS, drop, golden_document, put
 
 REFUSED = [
     ("target", "nemo.collections.asr.models.aed_multitask_models.EncDecMultiTaskModel"),
@@ -238,6 +239,24 @@ def test_a_missing_section_is_refused_by_name(section):
     drop(document, section)
 
     with pytest.raises(CheckpointError, match=section):
+        parse_nemo_config(document)
+
+
+def characters():
+    return yaml.safe_load((CONFIGS / "conformer_ctc_characters.yaml").read_text(encoding="utf-8"))
+
+
+def test_a_model_of_characters_has_them_for_labels():
+    assert parse_nemo_config(characters()).labels == tuple(" abcdefghijklmnopqrstuvwxyz'")
+
+
+@pytest.mark.parametrize("labels", [None, [], ["a", "b"], ["a", 2]], ids=str)
+def test_a_model_of_characters_without_as_many_labels_as_outputs_is_refused(labels):
+    document = characters()
+    document["labels"] = None
+    put(document, "decoder.vocabulary", labels)
+
+    with pytest.raises(UnsupportedValueError, match="decoder"):
         parse_nemo_config(document)
 
 

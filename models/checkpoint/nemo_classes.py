@@ -1,0 +1,32 @@
+"""The classes of NeMo that a configuration names: which are supported, and what people call the others."""
+
+from collections.abc import Container, Iterable
+from typing import Protocol
+
+from models.checkpoint.errors import UnsupportedValueError
+from models.checkpoint.section import Section
+
+_KNOWN_FAMILIES = {
+    "EncDecMultiTaskModel": "Canary",
+    "ConvASREncoder": "Jasper, QuartzNet or Citrinet",
+    "SqueezeformerEncoder": "Squeezeformer",
+    "StatelessTransducerDecoder": "a stateless predictor",
+    "HATJoint": "a hybrid autoregressive transducer",
+}
+
+
+class Names(Container[str], Iterable[str], Protocol):
+    """Names that can be looked up and listed."""
+
+
+def class_name(section: Section, key: str, supported: Names) -> str:
+    """Return the name of the class whose path stands at a key.
+
+    Raises:
+        UnsupportedValueError: if it is not one of ``supported``.
+    """
+    name = section.text(key).rpartition(".")[2]
+    if name not in supported:
+        known = f"{name} ({_KNOWN_FAMILIES[name]})" if name in _KNOWN_FAMILIES else name
+        raise UnsupportedValueError(section.key(key), known, ", ".join(supported))
+    return name

@@ -1,0 +1,64 @@
+"""Translating the encoder of a NeMo configuration."""
+
+from typing import cast
+
+from models.checkpoint.nemo_classes import class_name
+from models.checkpoint.section import Section
+from models.config import ConformerConfig, Subsampling
+
+
+def parse_encoder(section: Section, mels: int) -> ConformerConfig:
+    """Translate the ``encoder`` section of a model whose features have ``mels`` bands.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    class_name(section, "_target_", ("ConformerEncoder",))
+    width = section.integer("d_model", high=2**14)
+    channels = section.get("subsampling_conv_channels", -1)
+    section.expect("subsampling", "striding", "dw_striding")
+    config = ConformerConfig(
+        mels=mels,
+        layers=section.integer("n_layers", high=512),
+        width=width,
+        heads=section.integer("n_heads", 4, high=256),
+        feed_forward_width=width * section.integer("ff_expansion_factor", 4, high=64),
+        kernel_size=section.integer("conv_kernel_size", 31, high=1023),
+        subsampling=cast("Subsampling", section.get("subsampling", "striding")),
+        subsampling_factor=section.integer("subsampling_factor", 4, low=2, high=64),
+        subsampling_channels=width if channels == -1 else section.integer("subsampling_conv_channels", high=2**14),
+        bias=section.flag("use_bias", default=True),
+        scale_input=section.flag("xscaling", default=True),
+    )
+    _check_sizes(section, config)
+    _expect_what_we_do(section, config)
+    section.refuse_the_rest()
+    return config
+
+
+def _check_sizes(section: Section, config: ConformerConfig) -> None:
+    fits = config.width % 2 == 0 and config.width % config.heads == 0
+    section.require("d_model", fits, f"even multiples of n_heads, {config.heads}")
+    section.require("conv_kernel_size", config.kernel_size % 2 == 1, "odd numbers")
+    section.require("subsampling_factor", config.subsampling_factor.bit_count() == 1, "powers of two")
+
+
+def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
+    section.expect("feat_in", config.mels)
+    section.expect("feat_out", -1, 0, None, config.width)
+    section.expect("causal_downsampling", False)
+    section.expect("reduction", None)
+    section.expect("self_attention_model", "rel_pos")
+    section.expect("att_context_size", None, [-1, -1])
+    section.expect("att_context_style", "regular")
+    section.expect("att_chunk_context_size", None)
+    section.expect("global_tokens", 0)
+    section.expect("conv_norm_type", "batch_norm")
+    section.expect("conv_context_size", None, [config.kernel_size // 2, config.kernel_size // 2])
+    section.expect("conv_context_style", None, "regular")
+    # For training; what shares tensors that the file holds apart; and how the same numbers are computed.
+    section.ignore("dropout", "dropout_pre_encoder", "dropout_emb", "dropout_att", "att_context_probs")
+    section.ignore("stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer")
+    section.ignore("untie_biases", "pos_emb_max_len", "reduction_position", "reduction_factor")
+    section.ignore("global_tokens_spacing", "global_attn_separate", "subsampling_conv_chunking_factor")
+    section.ignore("use_pytorch_sdpa", "use_pytorch_sdpa_backends", "sync_max_audio_length")

@@ -1,0 +1,89 @@
+"""Translating the heads of a NeMo configuration: CTC, and the predictor and joint of a transducer."""
+
+from typing import cast
+
+from models.checkpoint.errors import UnsupportedValueError
+from models.checkpoint.nemo_classes import class_name
+from models.checkpoint.nemo_decoding import MAX_DURATION, ctc_decoding, transducer_decoding
+from models.checkpoint.section import Section
+from models.config import TransducerConfig
+from models.heads.transducer import Activation
+
+
+def check_ctc(section: Section, width: int) -> None:
+    """Check the ``decoder`` and ``decoding`` of a CTC head, which say nothing that the rest of the model does not.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    decoder = section.section("decoder")
+    class_name(decoder, "_target_", ("ConvASRDecoder",))
+    decoder.expect("feat_in", None, width)
+    decoder.expect("add_blank", True)
+    decoder.ignore("num_classes", "vocabulary", "init_mode")
+    decoder.refuse_the_rest_unless_off()
+    ctc_decoding(section.section("decoding"))
+
+
+def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
+    """Translate the sections of a transducer over an encoder of ``encoder_width``.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    defaults = root.section("model_defaults")
+    width, layers = _predictor(root.section("decoder"), defaults)
+    section = root.section("joint")
+    joint_width, activation = _joint(section, defaults, encoder_width, width)
+    decoding = transducer_decoding(root.section("decoding"))
+    return TransducerConfig(
+        predictor_width=width,
+        predictor_layers=layers,
+        joint_width=joint_width,
+        activation=activation,
+        durations=_durations(section, defaults, decoding.durations),
+        max_symbols=decoding.max_symbols,
+    )
+
+
+def _predictor(section: Section, defaults: Section) -> tuple[int, int]:
+    """Return the width and the number of LSTM layers of the predictor."""
+    class_name(section, "_target_", ("RNNTDecoder",))
+    section.expect("normalization_mode", None)
+    section.expect("blank_as_pad", True)
+    section.ignore("prednet", "vocab_size", "vocabulary", "random_state_sampling")
+    section.refuse_the_rest_unless_off()
+    network = section.section("prednet")
+    width = network.integer("pred_hidden", defaults.get("pred_hidden"), high=2**14)
+    network.expect("rnn_hidden_size", None, -1, width)
+    network.ignore("dropout", "t_max", "forget_gate_bias", "weights_init_scale", "hidden_hidden_bias_scale")
+    layers = network.integer("pred_rnn_layers", 1, high=16)
+    network.refuse_the_rest_unless_off()
+    return width, layers
+
+
+def _joint(section: Section, defaults: Section, encoder_width: int, predictor_width: int) -> tuple[int, Activation]:
+    """Return the width and the activation of the joint."""
+    class_name(section, "_target_", ("RNNTJoint",))
+    section.ignore("jointnet", "num_classes", "vocabulary", "num_extra_outputs", "log_softmax", "preserve_memory")
+    section.ignore("fuse_loss_wer", "fused_batch_size", "experimental_fuse_loss_wer", "masking_prob")
+    section.refuse_the_rest_unless_off()
+    network = section.section("jointnet")
+    network.expect("encoder_hidden", None, encoder_width)
+    network.expect("pred_hidden", None, predictor_width)
+    network.expect("activation", "relu", "tanh", "sigmoid")
+    network.ignore("dropout")
+    width = network.integer("joint_hidden", defaults.get("joint_hidden"), high=2**14)
+    activation = cast("Activation", network.get("activation", "relu"))
+    network.refuse_the_rest_unless_off()
+    return width, activation
+
+
+def _durations(joint: Section, defaults: Section, decoding: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the durations of a TDT, one for each output of the joint beyond labels and blank."""
+    extra = joint.integer("num_extra_outputs", 0, low=0, high=MAX_DURATION)
+    durations = decoding or (defaults.integers("tdt_durations", low=0, high=MAX_DURATION) if extra else ())
+    if len(durations) != extra:
+        needed = f"as many as joint.num_extra_outputs, {extra}"
+        raise UnsupportedValueError("decoding.durations", list(durations), needed)
+    return durations
