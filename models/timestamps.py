@@ -72,4 +72,5 @@ def _spans(pieces: Sequence[str], texts: Sequence[str], punctuation: frozenset[s
 
 def _next_text(texts: Sequence[str], index: int) -> str | None:
     """Return the next text that is more than a space."""
-    return next((text for text in texts[index + 1 :] if text not in ("", _SPACE)), None)
+    later = (texts[position] for position in range(index + 1, len(texts)))
+    return next((text for text in later if text not in ("", _SPACE)), None)

@@ -9,6 +9,8 @@ from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError,
 MAX_DEPTH = 40
 # Vocabularies of some ten thousand pieces stand in configurations up to three times.
 MAX_NODES = 500_000
+# A list of manifests may be long; what PyYAML does with a long number takes the square of its length.
+MAX_SCALAR = 100_000
 
 # The loader written in C is ten times as fast; both build plain data only.
 _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -51,6 +53,8 @@ def _check_size(content: bytes, source: str) -> None:
             open_collections.append((event.anchor, nodes))
             nodes += 1
         elif isinstance(event, yaml.ScalarEvent):
+            if len(event.value) > MAX_SCALAR:
+                raise UnsafeCheckpointError(f"{source} has a value of {len(event.value)} characters")
             nodes += 1
             if event.anchor is not None:
                 anchored[event.anchor] = 1

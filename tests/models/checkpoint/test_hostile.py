@@ -202,8 +202,9 @@ def billion_laughs():
         "{a: " * 100_000,
         "labels: [" + "a," * MAX_NODES + "]",
         "a: " + "b" * 10_000_000,
+        "a: 1" + ":59" * 1_000_000,
     ],
-    ids=["billion laughs", "contains itself", "deep", "deeper", "long", "large"],
+    ids=["billion laughs", "contains itself", "deep", "deeper", "long", "large", "number to the base of 60"],
 )
 def test_a_configuration_built_to_exhaust_its_reader_is_refused(path, document):
     error = refusal(archive(path, golden_members() | {CONFIG: document.encode()}))
