@@ -1,0 +1,91 @@
+"""`steno train`: train a model as a recipe says."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.errors import CommandError
+from cli.model_options import Subparsers, positive
+
+if TYPE_CHECKING:
+    import torch
+
+    from training.evaluation import WordErrors
+    from training.recipe import Recipe
+    from training.run import Run
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train a model",
+        description="Train a model as a recipe says (docs/training.md). A run that was stopped or killed goes on with "
+        "--resume as if nothing had happened.",
+    )
+    parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where the run keeps its state and its log")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in DIR")
+    parser.add_argument("--minutes", type=positive, metavar="N", help="stop after N minutes, to be gone on with later")
+    parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, and export if asked to."""
+    from training.errors import TrainingError
+    from training.loop import train
+    from training.recipe_file import read_recipe
+
+    try:
+        recipe = read_recipe(Path(args.recipe))
+        word_errors = _word_errors() if recipe.dev else None
+        training = _run(args, recipe)
+        print(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
+        train(training, word_errors=word_errors, minutes=args.minutes)
+        if args.export:
+            training.export(Path(args.export))
+    except TrainingError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+    return 0
+
+
+def _run(args: argparse.Namespace, recipe: "Recipe") -> "Run":
+    """Return the run in the folder, or a new one there."""
+    from training.run import Run, has_state
+
+    folder = Path(args.out)
+    if has_state(folder) and not args.resume:
+        raise CommandError(f"{folder} holds a run; --resume goes on with it")
+    folder.mkdir(parents=True, exist_ok=True)
+    training = Run(recipe, folder, _device(args.device))
+    if args.resume:
+        training.resume()
+    return training
+
+
+def _device(name: str) -> "torch.device":
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _word_errors() -> "WordErrors":
+    """Return what counts the errors of a transcript, as `steno eval` does."""
+    from cli.scoring import Scorer
+
+    try:
+        scorer = Scorer()
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is not installed; it comes with: pip install 'steno[eval]'") from error
+
+    def count(reference: str, transcript: str) -> tuple[int, int]:
+        score = scorer.score(reference, transcript, seconds=0.0)
+        return score.errors, score.words
+
+    return count

@@ -1,0 +1,1 @@
+"""Training speech recognition models: data, distillation, the loop, export."""

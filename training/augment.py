@@ -1,0 +1,79 @@
+"""What a microphone in another room would have recorded: waveforms changed without moving a sound in time.
+
+So the posteriors that a teacher gave the clean clip are right for the changed one.
+"""
+
+import numpy as np
+
+from audio.resample import Samples
+from training.recipe import Augmentation, Level, Noise, Reverberation
+
+# The exponent of a noise's power over frequency: 0 is white, 1 pink, 2 brown.
+_COLOURS = (0.0, 2.0)
+# Sound is called gone when it has lost this much: 60 dB, as a natural logarithm of amplitude.
+_GONE = np.log(1e3)
+
+
+def augmented(samples: Samples, rate: int, config: Augmentation, random: np.random.Generator) -> Samples:
+    """Return a clip as another room, another background and another microphone might give it.
+
+    Args:
+        samples: mono, float32 [n].
+        rate: samples per second.
+        config: what may be done, and how often.
+        random: where the choices come from.
+
+    Returns:
+        As many samples, float32, within -1 to 1.
+    """
+    if config.reverberation and random.random() < config.reverberation.share:
+        samples = reverberated(samples, rate, config.reverberation, random)
+    if config.noise and random.random() < config.noise.share:
+        samples = with_noise(samples, config.noise, random)
+    if config.level:
+        samples = at_level(samples, config.level, random)
+    return np.clip(samples, -1.0, 1.0)
+
+
+def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.random.Generator) -> Samples:
+    """Return a clip in a room, as loud as before: the direct sound, and noise that dies away exponentially."""
+    seconds = random.uniform(*config.seconds)
+    direct_to_room = 10 ** (random.uniform(*config.direct_db) / 20)
+    time = np.arange(1, int(seconds * rate) + 1) / rate
+    room = random.standard_normal(len(time)) * np.exp(-_GONE * time / seconds)
+    response = np.concatenate([[1.0], room / (direct_to_room * np.sqrt(np.sum(room**2)))])
+    heard = _convolved(samples, response)
+    return (heard * _loudness(samples) / max(_loudness(heard), 1e-9)).astype(np.float32)
+
+
+def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> Samples:
+    """Return a clip with steady noise of a random colour and loudness."""
+    snr = 10 ** (random.uniform(*config.snr_db) / 20)
+    size = _fft_size(len(samples))
+    spectrum = np.fft.rfft(random.standard_normal(size))
+    colour = random.uniform(*_COLOURS)
+    spectrum[1:] *= np.arange(1, len(spectrum)) ** (-colour / 2)
+    spectrum[0] = 0.0
+    noise = np.fft.irfft(spectrum, size)[: len(samples)]
+    return (samples + noise * _loudness(samples) / (snr * max(_loudness(noise), 1e-9))).astype(np.float32)
+
+
+def at_level(samples: Samples, config: Level, random: np.random.Generator) -> Samples:
+    """Return a clip louder or softer."""
+    return (samples * 10 ** (random.uniform(*config.gain_db) / 20)).astype(np.float32)
+
+
+def _convolved(samples: Samples, response: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Samples:
+    """Return the response of a room to a clip, cut to the clip's length."""
+    size = _fft_size(len(samples) + len(response))
+    spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
+    return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32)
+
+
+def _fft_size(length: int) -> int:
+    return 1 << max(1, length - 1).bit_length()
+
+
+def _loudness(samples: np.ndarray[tuple[int], np.dtype[np.floating]]) -> float:
+    """Return the root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(samples, dtype=np.float64)))) if len(samples) else 0.0

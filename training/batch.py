@@ -1,0 +1,99 @@
+"""One batch of clips, padded, as the loop takes it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.examples import Example
+from training.sampler import Position
+
+# The blank's probability [batch, frames], labels [batch, frames, entries], their probabilities: FrameTargets, batched.
+BatchTargets = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Clips to learn from.
+
+    Attributes:
+        position: where in the run it stands.
+        waveforms: [batch, samples], float32, zero in the padding.
+        lengths: samples of each clip, [batch].
+        hidden_frames: features that SpecAugment hides, bool [batch, features]; never in the padding.
+        hidden_mels: bands that it hides, bool [batch, mels].
+        tokens: labels of the transcripts, [batch, longest].
+        token_lengths: labels of each transcript, [batch].
+        targets: what the teacher thinks of the student's frames, or None without one.
+        audio_seconds: audio in it, without padding.
+    """
+
+    position: Position
+    waveforms: Tensor
+    lengths: Tensor
+    hidden_frames: Tensor
+    hidden_mels: Tensor
+    tokens: Tensor
+    token_lengths: Tensor
+    targets: BatchTargets | None
+    audio_seconds: float
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return it on a device."""
+        return replace(
+            self,
+            waveforms=self.waveforms.to(device),
+            lengths=self.lengths.to(device),
+            hidden_frames=self.hidden_frames.to(device),
+            hidden_mels=self.hidden_mels.to(device),
+            tokens=self.tokens.to(device),
+            token_lengths=self.token_lengths.to(device),
+            targets=self.targets and tuple(target.to(device) for target in self.targets),  # type: ignore[arg-type]  # three stay three
+        )
+
+
+def collate(examples: Sequence[Example], position: Position, samples: int, hop: int, stride: int, rate: int) -> Batch:
+    """Pad clips to one length.
+
+    Args:
+        examples: the clips.
+        position: where in the run the batch stands.
+        samples: length to pad to; a longer clip, which a manifest that rounds may hold, makes it longer.
+        hop: samples of a feature.
+        stride: features of a student's frame.
+        rate: samples per second.
+    """
+    samples = max(samples, *(len(example.samples) for example in examples))
+    features = max(1, samples // hop)
+    return Batch(
+        position=position,
+        waveforms=_stacked([example.samples for example in examples], samples),
+        lengths=torch.tensor([len(example.samples) for example in examples]),
+        hidden_frames=_stacked([example.hidden_frames for example in examples], features),
+        hidden_mels=_stacked([example.hidden_mels for example in examples], len(examples[0].hidden_mels)),
+        tokens=_stacked([example.tokens for example in examples], max(len(one.tokens) for one in examples)),
+        token_lengths=torch.tensor([len(example.tokens) for example in examples]),
+        targets=_stacked_targets(examples, -(-features // stride)),
+        audio_seconds=sum(len(example.samples) for example in examples) / rate,
+    )
+
+
+def _stacked_targets(examples: Sequence[Example], frames: int) -> BatchTargets | None:
+    targets = [example.targets for example in examples if example.targets]
+    if not targets:
+        return None
+    return (
+        _stacked([one.blank for one in targets], frames),
+        _stacked([one.labels for one in targets], frames),
+        _stacked([one.masses for one in targets], frames),
+    )
+
+
+def _stacked(arrays: "Sequence[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]", length: int) -> Tensor:
+    """Return arrays as one tensor [batch, length, ...], zero where they end early."""
+    stacked = np.zeros((len(arrays), length, *arrays[0].shape[1:]), dtype=arrays[0].dtype)
+    for row, array in zip(stacked, arrays, strict=True):
+        row[: len(array)] = array
+    return torch.from_numpy(stacked)

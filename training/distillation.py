@@ -1,0 +1,84 @@
+"""Learning from a teacher's posteriors, frame by frame (Hinton et al., 2015).
+
+CTC posteriors are blank nearly everywhere, and a student that says blank is nearly always right. Frames in which the
+teacher hears a label weigh more, which takes the student off that plateau at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.posteriors import Frames
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTargets:
+    """What a student should think of its frames: the blank's probability and those of a few labels, 1 together.
+
+    Of one clip as arrays, or of a batch as tensors, with [batch] in front. A label may stand there more than once; its
+    probabilities then add up.
+
+    Attributes:
+        blank: [frames], float32.
+        labels: [frames, entries], int64.
+        masses: their probabilities, [frames, entries], float32.
+    """
+
+    blank: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    masses: NDArray[np.float32]
+
+
+def merged(frames: Frames, ratio: int) -> FrameTargets:
+    """Merge every ``ratio`` frames of a teacher into one frame of a slower student.
+
+    A merged frame is blank only if all of its frames are, so its blank's probability is the product of theirs. The
+    rest goes to the labels in proportion to their summed probabilities. A last frame may stand for fewer.
+    """
+    count = -(-len(frames) // ratio)
+    entries = frames["labels"].shape[1]
+    blank = np.ones((count * ratio,), dtype=np.float32)
+    masses = np.zeros((count * ratio, entries), dtype=np.float32)
+    labels = np.zeros((count * ratio, entries), dtype=np.int64)
+    total = frames["blank"].astype(np.float32) + frames["masses"].astype(np.float32).sum(axis=1)
+    blank[: len(frames)] = frames["blank"] / total
+    masses[: len(frames)] = frames["masses"] / total[:, None]
+    labels[: len(frames)] = frames["labels"]
+
+    all_blank = blank.reshape(count, ratio).prod(axis=1)
+    masses = masses.reshape(count, ratio * entries)
+    summed = masses.sum(axis=1)
+    silent = summed == 0
+    all_blank[silent] = 1.0
+    share = (1 - all_blank) / np.where(silent, 1.0, summed)
+    return FrameTargets(all_blank, labels.reshape(count, ratio * entries), masses * share[:, None])
+
+
+def greedy_labels(frames: Frames) -> list[int]:
+    """Return a teacher's own transcript: the best label of every frame, repeats merged, blanks dropped."""
+    best = np.where(frames["blank"] >= frames["masses"][:, 0], -1, frames["labels"][:, 0].astype(np.int64))
+    changed = np.diff(best, prepend=-1) != 0
+    tokens: list[int] = best[changed & (best >= 0)].tolist()
+    return tokens
+
+
+def distillation_loss(
+    log_probabilities: Tensor, blank: Tensor, labels: Tensor, masses: Tensor, valid: Tensor, label_emphasis: float
+) -> Tensor:
+    """Return the weighted mean cross-entropy between a teacher's posteriors and a student's.
+
+    Args:
+        log_probabilities: the student's, [batch, frames, labels + 1], the blank last.
+        blank: the teacher's probability of the blank, [batch, frames].
+        labels: its most probable labels, [batch, frames, entries], int64.
+        masses: their probabilities, [batch, frames, entries].
+        valid: which frames are real, bool [batch, frames].
+        label_emphasis: a frame weighs 1 + this x the probability that it is no blank.
+    """
+    of_labels = (masses * log_probabilities.gather(2, labels)).sum(dim=2)
+    cross_entropy = -(of_labels + blank * log_probabilities[:, :, -1])
+    weights = (1 + label_emphasis * (1 - blank)) * valid
+    return torch.sum(cross_entropy * weights) / weights.sum().clamp(min=1)

@@ -1,0 +1,36 @@
+"""The running mean of a network's weights, which is better than the weights of any one step (Polyak averaging)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+
+class WeightAverage:
+    """An exponential moving average of everything in a network's state that is a real number.
+
+    Attributes:
+        state: the averaged state, under the network's names. Counters are the network's own.
+    """
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.state: dict[str, Tensor] = {name: value.clone() for name, value in network.state_dict().items()}
+        self._decay = decay
+
+    @torch.no_grad()
+    def update(self, network: nn.Module, step: int) -> None:
+        """Take in the state after a step, counted from 0.
+
+        The first steps weigh more, so that the random weights of the beginning are soon forgotten.
+        """
+        decay = min(self._decay, (1 + step) / (10 + step))
+        for name, value in network.state_dict().items():
+            if value.is_floating_point():
+                self.state[name].lerp_(value, 1 - decay)
+            else:
+                self.state[name].copy_(value)
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from the state of another average of the same network."""
+        for name, value in self.state.items():
+            value.copy_(state[name])

@@ -1,0 +1,46 @@
+"""Word error rate of a model in training, through the same code that transcribes for users."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from models import Model
+from models.checkpoint import Checkpoint
+from models.config import ModelConfig
+from training.ahead import ahead
+from training.takes import Take
+from training.vocabulary import TrainingVocabulary
+
+# Returns the errors and the words of a reference, given it and a transcript. What counts as an error is the caller's.
+WordErrors = Callable[[str, str], tuple[int, int]]
+
+_CLIPS_AT_A_TIME = 64
+
+
+def transcribing(
+    config: ModelConfig, vocabulary: TrainingVocabulary, state: Mapping[str, Tensor], device: torch.device
+) -> Model:
+    """Return a model that transcribes with a copy of these weights."""
+    copied = {name: value.clone() for name, value in state.items()}
+    checkpoint = Checkpoint(config, vocabulary.tokenizer, copied, window=None, mel_bank=None)
+    return Model(checkpoint, device, torch.float32)
+
+
+def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordErrors) -> dict[str, float]:
+    """Return errors per word of the clips' transcripts, by source and over ``all``; sources without words are left out.
+
+    Raises:
+        ManifestError: if a clip cannot be read.
+    """
+    groups = [clips[start : start + _CLIPS_AT_A_TIME] for start in range(0, len(clips), _CLIPS_AT_A_TIME)]
+    errors: dict[str, int] = {}
+    words: dict[str, int] = {}
+    decoded = ahead(lambda group: [take.samples(model.sample_rate) for take in group], groups, held=1)
+    for group, samples in zip(groups, decoded, strict=True):
+        for take, hypothesis in zip(group, model.transcribe(samples), strict=True):
+            wrong, spoken = word_errors(take.clip.text or "", hypothesis.text)
+            for name in (take.clip.source, "all"):
+                errors[name] = errors.get(name, 0) + wrong
+                words[name] = words.get(name, 0) + spoken
+    return {name: errors[name] / words[name] for name in errors if words[name]}

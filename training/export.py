@@ -1,0 +1,147 @@
+"""Writing a trained model as a ``.nemo`` archive, which ``load_model`` reads, and NeMo too: the loader, backwards."""
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from models.checkpoint.nemo import CONFIG_FILE, WEIGHTS_FILE
+from models.checkpoint.nemo_names import MEL_BANK, WINDOW, nemo_names
+from models.config import ModelConfig
+from models.features import LogMelFeatures
+from training.vocabulary import TrainingVocabulary
+
+_TOKENIZER_FILE = "tokenizer.model"
+_PIECES_FILE = "vocab.txt"
+_SCORES_FILE = "tokenizer.vocab"
+_NEMO = "nemo.collections.asr"
+# Linear layers of ours that NeMo writes as convolutions over one point.
+_POINTWISE = ("convolution.gate.weight", "convolution.projection.weight", "ctc.projection.weight")
+
+
+def export_nemo(
+    path: Path, config: ModelConfig, vocabulary: TrainingVocabulary, state: Mapping[str, Tensor], dropout: float
+) -> None:
+    """Write a CTC model.
+
+    Args:
+        path: where to; what is there is replaced in one stroke.
+        config: what the model is.
+        vocabulary: its labels.
+        state: its weights, under the names of ``Network``.
+        dropout: what it was trained with, for whoever trains it on.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    weights = io.BytesIO()
+    torch.save(_tensors(config, state), weights)
+    document = yaml.safe_dump(_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
+    pieces = "".join(piece + "\n" for piece in vocabulary.tokenizer.pieces)
+    fresh = path.with_name(path.name + ".new")
+    with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
+        for name, content in (
+            (CONFIG_FILE, document.encode()),
+            (WEIGHTS_FILE, weights.getvalue()),
+            (_TOKENIZER_FILE, vocabulary.model),
+            (_PIECES_FILE, pieces.encode()),
+            (_SCORES_FILE, vocabulary.scores.encode()),
+        ):
+            member = tarfile.TarInfo(f"./{name}")
+            member.size = len(content)
+            member.mode = 0o644
+            tar.addfile(member, io.BytesIO(content))
+    fresh.replace(path)
+
+
+def _tensors(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights under NeMo's names and in its shapes, float32, with the buffers of its front end."""
+    front_end = LogMelFeatures(config.features)
+    tensors = {WINDOW: front_end.window, MEL_BANK: front_end.mel_bank[None]}
+    for name, value in state.items():
+        tensor = value.detach().cpu().contiguous()
+        if tensor.is_floating_point():
+            tensor = tensor.float()
+        tensors[nemo_names(name)[0]] = tensor[..., None] if name.endswith(_POINTWISE) else tensor
+    return tensors
+
+
+def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
+    """Return NeMo's configuration of the model."""
+    return {
+        "target": f"{_NEMO}.models.ctc_bpe_models.{config.name}",
+        "sample_rate": config.features.sample_rate,
+        "log_prediction": False,
+        "ctc_reduction": "mean_batch",
+        "preprocessor": _preprocessor(config),
+        "encoder": _encoder(config, dropout),
+        "decoder": {
+            "_target_": f"{_NEMO}.modules.ConvASRDecoder",
+            "feat_in": config.encoder.width,
+            "num_classes": config.vocabulary_size,
+            "vocabulary": list(vocabulary.tokenizer.pieces),
+        },
+        "tokenizer": {
+            "dir": None,
+            "type": "bpe",
+            "model_path": f"nemo:{_TOKENIZER_FILE}",
+            "vocab_path": f"nemo:{_PIECES_FILE}",
+            "spe_tokenizer_vocab": f"nemo:{_SCORES_FILE}",
+        },
+        "decoding": {"strategy": "greedy_batch"},
+    }
+
+
+def _preprocessor(config: ModelConfig) -> dict[str, Any]:
+    features = config.features
+    return {
+        "_target_": f"{_NEMO}.modules.AudioToMelSpectrogramPreprocessor",
+        "sample_rate": features.sample_rate,
+        "normalize": "per_feature",
+        "window_size": features.window / features.sample_rate,
+        "window_stride": features.window_stride,
+        "window": "hann",
+        "features": features.mels,
+        "n_fft": features.fft_size,
+        "lowfreq": features.low_hz,
+        "highfreq": features.high_hz,
+        "preemph": features.preemphasis,
+        "log": True,
+        "log_zero_guard_value": features.log_offset,
+        "frame_splicing": 1,
+        "dither": 0.0,
+        "pad_to": 0,
+    }
+
+
+def _encoder(config: ModelConfig, dropout: float) -> dict[str, Any]:
+    encoder = config.encoder
+    return {
+        "_target_": f"{_NEMO}.modules.ConformerEncoder",
+        "feat_in": encoder.mels,
+        "feat_out": -1,
+        "n_layers": encoder.layers,
+        "d_model": encoder.width,
+        "use_bias": encoder.bias,
+        "subsampling": encoder.subsampling,
+        "subsampling_factor": encoder.subsampling_factor,
+        "subsampling_conv_channels": encoder.subsampling_channels,
+        "causal_downsampling": False,
+        "ff_expansion_factor": encoder.feed_forward_width // encoder.width,
+        "self_attention_model": "rel_pos",
+        "n_heads": encoder.heads,
+        "att_context_size": [-1, -1],
+        "xscaling": encoder.scale_input,
+        "untie_biases": True,
+        "conv_kernel_size": encoder.kernel_size,
+        "conv_norm_type": "batch_norm",
+        "dropout": dropout,
+        "dropout_pre_encoder": dropout,
+        "dropout_emb": 0.0,
+        "dropout_att": dropout,
+    }

@@ -1,0 +1,114 @@
+"""What a teacher thinks of every take, computed once and kept on disk."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from training.ahead import ahead
+from training.errors import ManifestError, RecipeError
+from training.posteriors import Frames, PosteriorStore
+from training.recipe import Precision, Teacher
+from training.student import FRONT_END
+from training.takes import Take
+from training.teacher import TeacherModel
+
+# Audio and padding of a batch that the teacher hears; how a clip is batched changes the last digits of its posteriors.
+_BATCH_SECONDS = 120.0
+# Clips are told apart by their length in bytes and by what they begin with.
+_HEAD_BYTES = 2**18
+
+
+class TeacherLabels:
+    """A teacher's posteriors of takes.
+
+    Attributes:
+        ratio: frames of the teacher in one frame of the student.
+    """
+
+    def __init__(self, store: PosteriorStore, names: dict[Path, str], ratio: int, stride: int) -> None:
+        self.ratio = ratio
+        self._store = store
+        self._names = names
+        self._stride = stride
+
+    def of(self, take: Take) -> Frames:
+        """Return the teacher's frames of a take."""
+        return self._store.read(_entry(self._names, take))
+
+    def frames_of(self, features: int) -> int:
+        """Return how many frames the student makes of so many features."""
+        return -(-features // self._stride)
+
+
+def labelled(
+    takes: Sequence[Take], teacher: Teacher, student_stride: int, device: torch.device, precision: Precision
+) -> TeacherLabels:
+    """Return a teacher's posteriors of every take; what is not on disk yet is computed, with a progress bar.
+
+    Args:
+        takes: what to label.
+        teacher: the model, and where its posteriors are kept.
+        student_stride: features of a frame of the student, a multiple of the teacher's.
+        device: where the teacher computes.
+        precision: of its matrix products.
+
+    Raises:
+        RecipeError: if the teacher cannot be used.
+        ManifestError: if a clip cannot be read.
+        TrainingError: if the store is damaged, or written by another run.
+    """
+    model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision)
+    if student_stride % model.stride:
+        raise RecipeError(f"a student's frame of {student_stride} features holds no whole frames of {model.stride}")
+    folder = f"{_digest(teacher.checkpoint, whole=True)[:16]}-{teacher.labels}-{precision}"
+    store = PosteriorStore(teacher.cache / folder, teacher.labels)
+    paths = {take.clip.audio for take in takes}
+    names = {path: _digest(path, whole=False) for path in sorted(paths)}
+    missing = [take for take in takes if _entry(names, take) not in store]
+    if missing:
+        _label(missing, model, store, names)
+    return TeacherLabels(store, names, student_stride // model.stride, student_stride)
+
+
+def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> None:
+    rate = FRONT_END.sample_rate
+    decoded = ahead(lambda batch: [take.samples(rate) for take in batch], _batches(takes))
+    bar = tqdm(total=round(sum(take.seconds for take in takes)), desc="labelling", unit="s", disable=None)
+    with bar, store.writing() as writer:
+        for batch, clips in zip(_batches(takes), decoded, strict=True):
+            # The same file may stand in two manifests, and another run may have been faster.
+            fresh = {_entry(names, take): samples for take, samples in zip(batch, clips, strict=True)}
+            fresh = {name: samples for name, samples in fresh.items() if name not in store}
+            if fresh:
+                writer.add(list(fresh), model.posteriors(list(fresh.values())))
+            bar.update(round(sum(take.seconds for take in batch)))
+
+
+def _batches(takes: Sequence[Take]) -> Iterator[list[Take]]:
+    """Yield takes of similar length in batches, the longest first."""
+    batch: list[Take] = []
+    for take in sorted(takes, key=lambda take: take.seconds, reverse=True):
+        if batch and (len(batch) + 1) * batch[0].seconds > _BATCH_SECONDS:
+            yield batch
+            batch = []
+        batch.append(take)
+    if batch:
+        yield batch
+
+
+def _entry(names: dict[Path, str], take: Take) -> str:
+    return f"{names[take.clip.audio]}@{take.speed:g}"
+
+
+def _digest(path: Path, *, whole: bool) -> str:
+    """Return what tells a file from others."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.sha256(file.read(-1 if whole else _HEAD_BYTES))
+        digest.update(str(path.stat().st_size).encode())
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror or error}") from error
+    return digest.hexdigest()[:32]

@@ -1,0 +1,156 @@
+"""The loop: a batch, a loss, a step, and now and then a line, a measurement, a state on disk."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+from tqdm import tqdm
+
+from training.batch import Batch
+from training.errors import TrainingError
+from training.evaluation import WordErrors, transcribing, word_error_rates
+from training.journal import Journal
+from training.loader import load
+from training.objective import Losses, losses
+from training.precision import autocast
+from training.progress import Progress
+from training.run import Run
+from training.sampler import Position
+from training.schedule import learning_rate
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a step did.
+
+    Attributes:
+        loss: what was minimised.
+        ctc: its part from transcripts, or None.
+        distillation: its part from the teacher, or None.
+        gradient_norm: before it was cut.
+        learning_rate: of the step.
+    """
+
+    loss: float
+    ctc: float | None
+    distillation: float | None
+    gradient_norm: float
+    learning_rate: float
+
+
+def train(
+    run: Run,
+    *,
+    word_errors: WordErrors | None,
+    minutes: float | None = None,
+    report: Callable[[str], None] = tqdm.write,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Train until the recipe's last step, or for so many minutes; then the state is on the disk.
+
+    Args:
+        run: the run, at any step.
+        word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
+        minutes: time after which to stop and save, to be gone on with later; None takes as long as it takes.
+        report: takes lines of progress.
+        clock: seconds, of which only differences count.
+
+    Raises:
+        TrainingError: if audio cannot be read, or the loss is not a finite number any more.
+    """
+    progress = Progress(run, clock)
+    deadline = None if minutes is None else clock() + 60 * minutes
+    journal = Journal(run.folder / "log.jsonl", run.step)
+    batches = load(run.sampler, run.examples, run.position, run.recipe.student.subsampling_factor)
+    try:
+        with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
+            while not run.finished and (deadline is None or clock() < deadline):
+                batch = next(batches)
+                result = take_step(run, batch)
+                _journal_step(journal, run, result)
+                progress.after_step(batch.audio_seconds, result.loss)
+                bar.update()
+                if run.step % run.recipe.report_every == 0:
+                    report(progress.line(result.learning_rate))
+                if word_errors and run.recipe.dev and _due(run, run.recipe.dev.every):
+                    report(measure(run, journal, word_errors))
+                if _due(run, run.recipe.save_every):
+                    run.save()
+        run.save()
+    finally:
+        batches.close()
+        journal.close()
+
+
+def take_step(run: Run, batch: Batch) -> StepResult:
+    """Change the weights once, and move the run on by a step and a batch.
+
+    Raises:
+        TrainingError: if the loss or its gradient is not a finite number; nothing is changed then.
+    """
+    recipe = run.recipe.optimizer
+    rate = learning_rate(run.step, steps=run.recipe.steps, peak=recipe.peak, warmup=recipe.warmup, final=recipe.final)
+    # Dropout is a function of the step, so a resumed run draws what the run itself would have drawn.
+    torch.manual_seed(int(np.random.SeedSequence([run.recipe.seed, run.step]).generate_state(1)[0]))
+    run.network.train()
+    costs = batch_losses(run, batch.to(run.device))
+    run.optimizer.zero_grad(set_to_none=True)
+    costs.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+    norm = clip_grad_norm_(run.network.parameters(), recipe.max_norm)
+    if not torch.isfinite(costs.total + norm):
+        raise TrainingError(f"the loss of step {run.step + 1} is {costs.total.item()}, its gradient {norm.item()}")
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    run.optimizer.step()
+    run.average.update(run.network, run.step)
+
+    run.step += 1
+    run.position = Position(batch.position.epoch, batch.position.batch + 1)
+    run.audio_seconds += batch.audio_seconds
+    return StepResult(costs.total.item(), _number(costs.ctc), _number(costs.distillation), norm.item(), rate)
+
+
+def batch_losses(run: Run, batch: Batch) -> Losses:
+    """Return what a batch, which is on the run's device, costs."""
+    assert run.network.ctc, "students have a CTC head"
+    with torch.no_grad():
+        features, frames = run.front_end(batch.waveforms, batch.lengths)
+        hidden = batch.hidden_frames[:, None] | batch.hidden_mels[:, :, None]
+        features = features.masked_fill(hidden, 0.0)
+    with autocast(run.device, run.recipe.precision):
+        encoded, frames = run.network.encoder(features, frames)
+        logits = run.network.ctc(encoded)
+    return losses(logits, frames, batch, run.recipe.objective)
+
+
+def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
+    """Measure the averaged weights on the dev set, log it, and return a line that says so."""
+    model = transcribing(run.config, run.vocabulary, run.average.state, run.device)
+    rates = word_error_rates(model, run.dev, word_errors)
+    journal.write(step=run.step, wer={name: round(rate, 5) for name, rate in rates.items()})
+    return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
+
+
+def _due(run: Run, every: int) -> bool:
+    return run.step % every == 0 or run.finished
+
+
+def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
+    journal.write(
+        step=run.step,
+        epoch=run.position.epoch,
+        loss=result.loss,
+        ctc=result.ctc,
+        distillation=result.distillation,
+        gradient_norm=result.gradient_norm,
+        learning_rate=result.learning_rate,
+        audio_seconds=round(run.audio_seconds, 3),
+    )
+
+
+def _number(loss: Tensor | None) -> float | None:
+    return None if loss is None else loss.item()

@@ -1,0 +1,96 @@
+"""Recordings to learn from: a JSON Lines manifest."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.errors import ManifestError
+
+_LONGEST_LINE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A recording of one utterance.
+
+    Attributes:
+        audio: the file.
+        name: what the manifest calls it; of two manifests beside each other, or copied elsewhere, the same.
+        seconds: its length, as the manifest has it.
+        text: its transcript, or None.
+        source: the collection that it is from.
+        speaker: whose voice it is; the source itself when that is not known.
+    """
+
+    audio: Path
+    name: str
+    seconds: float
+    text: str | None
+    source: str
+    speaker: str
+
+
+def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
+    """Return the clips of a manifest, in its order.
+
+    Args:
+        path: a file with one JSON object a line: ``audio`` (relative to the manifest) and ``duration`` in seconds;
+            ``text``, ``source``, ``speaker`` and ``split`` where they are known.
+        split: only clips of this split; None takes all.
+
+    Raises:
+        ManifestError: if it cannot be read, or holds no such clip; the message names the line.
+    """
+    try:
+        clips = list(_clips(path, split))
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path}: not a text file") from error
+    if not clips:
+        raise ManifestError(f"{path} has no clips" + (f" of split {split!r}" if split is not None else ""))
+    return clips
+
+
+def _clips(path: Path, split: str | None) -> Iterator[Clip]:
+    with path.open(encoding="utf-8") as file:
+        number = 0
+        while line := file.readline(_LONGEST_LINE):
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                fields = _fields(line)
+            except (ValueError, RecursionError) as error:
+                raise ManifestError(f"{path}, line {number}: {error}") from error
+            if split in (None, fields.get("split")):
+                yield _clip(path, fields)
+
+
+def _fields(line: str) -> Mapping[str, object]:
+    """Return what a line says, its types checked."""
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+    for name in ("audio", "text", "source", "speaker", "split"):
+        value = fields.get(name)
+        if not isinstance(value, str) and (name == "audio" or value is not None):
+            raise ValueError(f"{name!r} must be a string")
+    seconds = fields.get("duration")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        raise ValueError("'duration' must be a number of seconds above 0")
+    return fields
+
+
+def _clip(manifest: Path, fields: Mapping[str, object]) -> Clip:
+    source = str(fields.get("source") or manifest.stem)
+    text = fields.get("text")
+    return Clip(
+        audio=manifest.parent / str(fields["audio"]),
+        name=str(fields["audio"]),
+        seconds=float(str(fields["duration"])),
+        text=None if text is None else str(text),
+        source=source,
+        speaker=str(fields.get("speaker") or source),
+    )

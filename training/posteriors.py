@@ -1,0 +1,137 @@
+"""What a teacher thinks of every frame, on disk: its most probable labels and their probabilities.
+
+A store is a folder with two files. ``frames.bin`` is memory-mapped and holds one record a frame, clip after clip.
+``index.jsonl`` says which clip lies where. A clip is entered in the index after its frames are on the disk, and what
+lies behind the last clip entered is cut off when writing begins, so a store that was killed goes on where it stopped.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.errors import TrainingError
+
+# Records with the fields of ``record_type``.
+Frames = NDArray[np.void]
+
+MAX_LABEL = np.iinfo(np.uint16).max
+
+
+def record_type(labels: int) -> np.dtype[np.void]:
+    """Return the record of a frame.
+
+    Its fields are ``blank``, the blank's probability; ``labels``, the numbers of the most probable others, the best
+    first; and ``masses``, their probabilities. All of them add up to 1, within half precision.
+    """
+    return np.dtype([("blank", "<f2"), ("labels", "<u2", (labels,)), ("masses", "<f2", (labels,))])
+
+
+class PosteriorStore:
+    """Posteriors by the name of what they are of."""
+
+    def __init__(self, folder: Path, labels: int) -> None:
+        """Open a store, or begin one.
+
+        Args:
+            folder: where it is.
+            labels: labels of each frame, besides the blank.
+
+        Raises:
+            TrainingError: if it is damaged.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self._type = record_type(labels)
+        self._frames_path = folder / "frames.bin"
+        self._index_path = folder / "index.jsonl"
+        self._frames_path.touch()
+        self._index_path.touch()
+        self._places: dict[str, tuple[int, int]] = {}
+        self._map: Frames = np.empty(0, self._type)
+        self._read_index()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def read(self, name: str) -> Frames:
+        """Return the frames of something in the store, a view of the disk.
+
+        Raises:
+            KeyError: if it is not there.
+        """
+        start, count = self._places[name]
+        if start + count > len(self._map):
+            self._map = np.memmap(self._frames_path, dtype=self._type, mode="r")
+        return self._map[start : start + count]
+
+    @contextmanager
+    def writing(self) -> Iterator["StoreWriter"]:
+        """Add to the store.
+
+        Raises:
+            TrainingError: if another process does.
+        """
+        with self._frames_path.open("r+b") as frames, self._index_path.open("r+b") as index:
+            try:
+                fcntl.flock(frames, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise TrainingError(f"{self._frames_path} is being written by another run") from error
+            self._read_index()
+            frames.truncate(self._end() * self._type.itemsize)
+            index.truncate(self._index_end)
+            frames.seek(0, os.SEEK_END)
+            index.seek(0, os.SEEK_END)
+            yield StoreWriter(self._places, self._end(), frames.fileno(), index.fileno())
+
+    def _end(self) -> int:
+        return max((start + count for start, count in self._places.values()), default=0)
+
+    def _read_index(self) -> None:
+        """Read which clips are whole; a last line that was cut short is not."""
+        self._places.clear()
+        self._index_end = 0
+        size = self._frames_path.stat().st_size // self._type.itemsize
+        for line in self._index_path.read_bytes().splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                entry = json.loads(line)
+                start, count = int(entry["start"]), int(entry["frames"])
+                self._places[str(entry["name"])] = (start, count)
+            except (ValueError, KeyError, TypeError) as error:
+                raise TrainingError(f"{self._index_path} is damaged; remove its folder to label again") from error
+            if not 0 <= start <= start + count <= size:
+                raise TrainingError(f"{self._frames_path} is cut short; remove its folder to label again")
+            self._index_end += len(line)
+
+
+class StoreWriter:
+    """Adds frames to a store that nobody else writes."""
+
+    def __init__(self, places: dict[str, tuple[int, int]], end: int, frames: int, index: int) -> None:
+        self._places = places
+        self._end = end
+        self._frames = frames
+        self._index = index
+
+    def add(self, names: Sequence[str], frames: Sequence[Frames]) -> None:
+        """Add the frames of some clips; when this returns, they are there to stay."""
+        _write(self._frames, b"".join(one.tobytes() for one in frames))
+        lines = []
+        for name, one in zip(names, frames, strict=True):
+            lines.append(json.dumps({"name": name, "start": self._end, "frames": len(one)}) + "\n")
+            self._places[name] = (self._end, len(one))
+            self._end += len(one)
+        _write(self._index, "".join(lines).encode())
+
+
+def _write(file: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(file, view) :]
+    os.fsync(file)

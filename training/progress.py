@@ -1,0 +1,41 @@
+"""How fast a run goes, and when it will be done."""
+
+from collections.abc import Callable
+
+from training.run import Run
+
+
+class Progress:
+    """Sums up the steps between two lines."""
+
+    def __init__(self, run: Run, clock: Callable[[], float]) -> None:
+        self._run = run
+        self._clock = clock
+        self._since = clock()
+        self._steps = 0
+        self._audio = 0.0
+        self._loss = 0.0
+
+    def after_step(self, audio_seconds: float, loss: float) -> None:
+        """Take note of a step."""
+        self._steps += 1
+        self._audio += audio_seconds
+        self._loss += loss
+
+    def line(self, learning_rate: float) -> str:
+        """Return what happened since the last line: the mean loss, the speed, and the time left at that speed."""
+        now = self._clock()
+        elapsed = max(now - self._since, 1e-9)
+        left = (self._run.recipe.steps - self._run.step) * elapsed / self._steps
+        line = (
+            f"step {self._run.step}/{self._run.recipe.steps}: loss {self._loss / self._steps:.3f}, "
+            f"learning rate {learning_rate:.2e}, {self._audio / elapsed:.0f}x real time, "
+            f"{self._run.audio_seconds / 3600:.2f} h of audio, {_duration(left)} left"
+        )
+        self._since, self._steps, self._audio, self._loss = now, 0, 0.0, 0.0
+        return line
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"

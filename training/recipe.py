@@ -1,0 +1,260 @@
+"""Everything about a training run that decides its result, in one frozen record.
+
+Sizes are bounded here, so that nothing else has to ask whether a recipe makes sense.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Precision = Literal["float32", "bfloat16"]
+
+
+def _within(low: float, high: float, **options: Any) -> Any:  # noqa: ANN401  # a field of any type
+    """Return a field whose numbers, or each of them, lie within bounds."""
+    return field(metadata={"low": low, "high": high}, **options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingData:
+    """What is trained on.
+
+    Attributes:
+        manifests: JSON Lines files (training/manifest.py).
+        split: only clips of this split, or None for all.
+        min_seconds: shorter clips are left out.
+        max_seconds: longer clips are left out.
+        speeds: factors at which every clip is heard, each once an epoch; 1 is the clip itself.
+        source_balance: power of a source's audio that its share in an epoch is proportional to: 1 takes what there
+            is, 0 gives every source the same.
+        speaker_balance: the same for the speakers of a source.
+    """
+
+    manifests: tuple[Path, ...]
+    split: str | None = None
+    min_seconds: float = _within(0.1, 60, default=0.5)
+    max_seconds: float = _within(0.1, 60, default=20.0)
+    speeds: tuple[float, ...] = _within(0.5, 2, default=(1.0,))
+    source_balance: float = _within(0, 1, default=1.0)
+    speaker_balance: float = _within(0, 1, default=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """How clips are put together.
+
+    Attributes:
+        seconds: audio and padding in one batch.
+        buckets: lengths that batches may have; each holds about the same audio.
+    """
+
+    seconds: float = _within(1, 10_000)
+    buckets: int = _within(1, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dev:
+    """What progress is measured on.
+
+    Attributes:
+        manifest: a JSON Lines file whose clips have transcripts.
+        split: only clips of this split, or None for all.
+        every: steps from one measurement to the next.
+    """
+
+    manifest: Path
+    split: str | None = None
+    every: int = _within(1, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teacher:
+    """The model that is learned from.
+
+    Attributes:
+        checkpoint: a model with a CTC head, whose vocabulary becomes the student's.
+        cache: folder of its posteriors, which any number of runs may share.
+        labels: how many of its most probable labels are kept of each frame, besides the blank.
+    """
+
+    checkpoint: Path
+    cache: Path
+    labels: int = _within(1, 64, default=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Student:
+    """Shape of the FastConformer that is trained (Rekesh et al., 2023).
+
+    Attributes:
+        layers: Conformer layers.
+        width: width of a frame.
+        heads: attention heads; they divide ``width``.
+        feed_forward_factor: inner width of the feed-forward modules in widths.
+        kernel_size: frames that the convolution modules see, odd.
+        subsampling_factor: features per encoder frame, a power of two.
+        subsampling_channels: channels of the convolutions that shorten the features.
+        dropout: share of each module's output that is dropped.
+    """
+
+    layers: int = _within(1, 100)
+    width: int = _within(2, 4096)
+    heads: int = _within(1, 256)
+    feed_forward_factor: int = _within(1, 16, default=4)
+    kernel_size: int = _within(1, 255, default=9)
+    subsampling_factor: int = _within(2, 16, default=8)
+    subsampling_channels: int = _within(1, 4096, default=128)
+    dropout: float = _within(0, 0.9, default=0.1)
+
+    def __post_init__(self) -> None:
+        if self.width % 2 or self.width % self.heads:
+            raise ValueError(f"width {self.width} must be an even multiple of heads, {self.heads}")
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size {self.kernel_size} must be odd")
+        if self.subsampling_factor & (self.subsampling_factor - 1):
+            raise ValueError(f"subsampling_factor {self.subsampling_factor} must be a power of two")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What is minimised: distillation when there is a teacher, and CTC on transcripts.
+
+    Attributes:
+        ctc: weight of CTC; without a teacher it changes the scale of the loss only.
+        label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is no blank.
+    """
+
+    ctc: float = _within(0, 100, default=1.0)
+    label_emphasis: float = _within(0, 100, default=4.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019) with warm-up and a cosine to the end of the run.
+
+    Attributes:
+        peak: highest learning rate.
+        warmup: steps on the way there.
+        final: learning rate at the end, as a share of the highest.
+        weight_decay: of matrices; norms and biases are not decayed.
+        betas: decay of the two moments.
+        max_norm: the gradient's norm is cut to this.
+        ema: decay of the running mean of the weights, which is what is evaluated and exported.
+    """
+
+    peak: float = _within(1e-8, 1)
+    warmup: int = _within(0, 1_000_000)
+    final: float = _within(0, 1, default=0.01)
+    weight_decay: float = _within(0, 1, default=1e-3)
+    betas: tuple[float, float] = _within(0, 0.99999, default=(0.9, 0.98))
+    max_norm: float = _within(1e-3, 1e6, default=1.0)
+    ema: float = _within(0, 0.999999, default=0.999)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecAugment:
+    """Masks over the features (Park et al., 2019).
+
+    Attributes:
+        mel_masks: masks over mel bands of a clip.
+        mel_width: bands that such a mask may have at most.
+        time_masks: masks over frames of a clip.
+        time_share: share of a clip's frames that such a mask may have at most.
+    """
+
+    mel_masks: int = _within(0, 10, default=2)
+    mel_width: int = _within(0, 100, default=27)
+    time_masks: int = _within(0, 50, default=5)
+    time_share: float = _within(0, 1, default=0.05)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Noise that is added to a share of the clips, of a colour between white and brown.
+
+    Attributes:
+        share: share of the clips.
+        snr_db: lowest and highest ratio of speech to noise, in dB.
+    """
+
+    share: float = _within(0, 1)
+    snr_db: tuple[float, float] = _within(-20, 80)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reverberation:
+    """Rooms that a share of the clips is heard in.
+
+    Attributes:
+        share: share of the clips.
+        seconds: shortest and longest time in which the sound of a room falls by 60 dB.
+        direct_db: lowest and highest ratio of the direct sound to the room's, in dB.
+    """
+
+    share: float = _within(0, 1)
+    seconds: tuple[float, float] = _within(0.05, 3)
+    direct_db: tuple[float, float] = _within(-20, 40, default=(-3.0, 12.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Loudness of the clips.
+
+    Attributes:
+        gain_db: lowest and highest gain, in dB.
+    """
+
+    gain_db: tuple[float, float] = _within(-60, 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Augmentation:
+    """What is done to clips before they are learned from; None leaves them as they are."""
+
+    spec_augment: SpecAugment | None = None
+    noise: Noise | None = None
+    reverberation: Reverberation | None = None
+    level: Level | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A training run.
+
+    Attributes:
+        seed: of weights, order, augmentation and dropout.
+        steps: updates of the weights until the run is done.
+        data: what is trained on.
+        batches: how clips are put together.
+        student: shape of the model.
+        optimizer: how its weights are changed.
+        objective: what is minimised.
+        augmentation: what is done to clips.
+        teacher: the model that is learned from, if any.
+        vocabulary: a SentencePiece model or a ``.nemo`` checkpoint whose pieces are the labels; without a teacher only.
+        dev: what progress is measured on, if anything.
+        precision: of matrix products; weights and their updates are float32 always.
+        report_every: steps from one line of progress to the next.
+        save_every: steps from one state on disk to the next.
+    """
+
+    seed: int = _within(0, 2**31, default=0)
+    steps: int = _within(1, 10_000_000)
+    data: TrainingData
+    batches: Batches
+    student: Student
+    optimizer: Optimizer
+    objective: Objective = Objective()
+    augmentation: Augmentation = Augmentation()
+    teacher: Teacher | None = None
+    vocabulary: Path | None = None
+    dev: Dev | None = None
+    precision: Precision = "float32"
+    report_every: int = _within(1, 1_000_000, default=50)
+    save_every: int = _within(1, 1_000_000, default=200)
+
+    def __post_init__(self) -> None:
+        if (self.teacher is None) == (self.vocabulary is None):
+            raise ValueError("either teacher or vocabulary must be there: they say what the labels are")
+        if self.teacher is None and not self.objective.ctc:
+            raise ValueError("objective.ctc must be above 0 without a teacher")

@@ -1,0 +1,112 @@
+"""Reading a recipe: YAML in which every key is known and every value has its type.
+
+What a recipe may say is what the dataclasses of training/recipe.py have as fields.
+"""
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from models.checkpoint.document import parse_document
+from models.checkpoint.errors import CheckpointError
+from training.errors import RecipeError
+from training.recipe import Recipe
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read the recipe at ``path``; paths in it are relative to its folder.
+
+    Raises:
+        RecipeError: if it cannot be read, or a key or a value in it is wrong; the message names the key.
+    """
+    try:
+        document = parse_document(path.read_bytes(), str(path))
+    except OSError as error:
+        raise RecipeError(f"{path}: {error.strerror or error}") from error
+    except CheckpointError as error:
+        raise RecipeError(str(error)) from error
+    try:
+        return cast("Recipe", _record(Recipe, document, "", path.parent))
+    except ValueError as error:
+        raise RecipeError(f"{path}: {error}") from error
+
+
+def _record(kind: type, values: object, key: str, folder: Path) -> object:
+    """Build a dataclass from a mapping."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{key or 'a recipe'} must have keys and values")  # noqa: TRY004  # bad data, not bad code
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    types_of = get_type_hints(kind)
+    known: dict[str, object] = {}
+    for name, value in values.items():
+        full = f"{key}.{name}" if key else str(name)
+        if name not in fields:
+            raise ValueError(f"unknown key {full}; known: {', '.join(fields)}")
+        known[name] = _value(types_of[name], value, full, folder)
+        _check_bounds(known[name], fields[name].metadata, full)
+    missing = [name for name, field in fields.items() if name not in known and _is_required(field)]
+    if missing:
+        raise ValueError(f"{key + '.' if key else ''}{missing[0]} is missing")
+    try:
+        return kind(**known)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}" if key else str(error)) from error
+
+
+def _value(kind: Any, value: object, key: str, folder: Path) -> object:  # noqa: ANN401  # a type, as typing spells it
+    """Return ``value`` as what the type asks for."""
+    if get_origin(kind) in {Union, types.UnionType}:
+        inner = next(option for option in get_args(kind) if option is not types.NoneType)
+        return None if value is None else _value(inner, value, key, folder)
+    if dataclasses.is_dataclass(kind):
+        return _record(cast("type", kind), value, key, folder)
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError(f"{key} is {value!r}; it may be {', '.join(get_args(kind))}")
+        return value
+    if get_origin(kind) is tuple:
+        return _items(get_args(kind), value, key, folder)
+    return _plain(kind, value, key, folder)
+
+
+def _items(kinds: tuple[Any, ...], value: object, key: str, folder: Path) -> tuple[object, ...]:
+    """Return a list as a tuple: of any length but 0 when the type ends in an ellipsis, else a pair that ascends."""
+    open_ended = kinds[-1] is Ellipsis
+    if not isinstance(value, list) or not value or not (open_ended or len(value) == len(kinds)):
+        raise ValueError(f"{key} must be a list of {'at least 1' if open_ended else len(kinds)}")
+    items = [_value(kinds[0], item, key, folder) for item in value]
+    if not open_ended and items != sorted(items, key=float):  # type: ignore[arg-type]  # pairs are of numbers
+        raise ValueError(f"{key} must go from low to high")
+    return tuple(items)
+
+
+def _plain(kind: type, value: object, key: str, folder: Path) -> object:
+    if kind is Path and isinstance(value, str):
+        return folder / value
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is int and type(value) is int:
+        return value
+    if kind is float and not isinstance(value, bool) and isinstance(value, int | float | str):
+        # YAML takes 1e-3 for text: its numbers need a point before the exponent.
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            pass
+    names = {Path: "a path", str: "text", int: "a whole number", float: "a number"}
+    raise ValueError(f"{key} is {value!r}; it must be {names[kind]}")
+
+
+def _check_bounds(value: object, bounds: Mapping[str, float], key: str) -> None:
+    numbers = value if isinstance(value, tuple) else (value,)
+    for number in numbers:
+        inside = not bounds or (isinstance(number, int | float) and bounds["low"] <= number <= bounds["high"])
+        if not inside or (isinstance(number, float) and math.isnan(number)):
+            raise ValueError(f"{key} is {number}; it must be within {bounds['low']:g} and {bounds['high']:g}")
+
+
+def _is_required(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -1,0 +1,154 @@
+"""A training run: what its recipe names, built, and how far it has come."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from models.features import LogMelFeatures
+from training.balance import sampling_weights
+from training.buckets import buckets_of_equal_audio
+from training.ema import WeightAverage
+from training.examples import Examples
+from training.export import export_nemo
+from training.labelling import labelled
+from training.manifest import read_manifest
+from training.optimizer import new_optimizer
+from training.recipe import Recipe
+from training.sampler import BucketSampler, Position
+from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
+from training.student import FRONT_END, new_network, student_config
+from training.takes import Take, read_takes
+from training.vocabulary import read_vocabulary
+
+
+class Run:
+    """Everything that the loop works with.
+
+    Attributes:
+        recipe: what was asked for.
+        folder: where the run keeps its state and its log.
+        device: where it computes.
+        vocabulary: the labels.
+        config: what the student is.
+        network: the student.
+        front_end: what turns waveforms into its features.
+        optimizer: what changes its weights.
+        average: the running mean of its weights.
+        sampler: what is in which batch.
+        examples: what makes examples of it.
+        dev: the clips that progress is measured on.
+        step: steps done.
+        position: the batch that comes next.
+        audio_seconds: audio trained on.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device) -> None:
+        """Prepare a run at its first step; labels that the teacher has not given yet are computed now.
+
+        Raises:
+            TrainingError: if the recipe names something that cannot be used.
+        """
+        self.recipe = recipe
+        self.folder = folder
+        self.device = device
+        takes = read_takes(recipe.data)
+        self.dev = [Take(clip) for clip in read_manifest(recipe.dev.manifest, recipe.dev.split)] if recipe.dev else []
+        self.vocabulary = read_vocabulary(_vocabulary_path(recipe))
+        self.config = student_config(recipe.student, self.vocabulary.size)
+        self.network = new_network(self.config, recipe.student.dropout, recipe.seed).to(device)
+        self.front_end = LogMelFeatures(FRONT_END).to(device)
+        self.optimizer = new_optimizer(self.network, recipe.optimizer)
+        self.average = WeightAverage(self.network, recipe.optimizer.ema)
+        self.sampler = _sampler(takes, recipe)
+        labels = None
+        if recipe.teacher:
+            labels = labelled(takes, recipe.teacher, recipe.student.subsampling_factor, device, recipe.precision)
+        self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels)
+        self.step = 0
+        self.position = Position()
+        self.audio_seconds = 0.0
+        self._identity = _identity(recipe, takes)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every step of the recipe is done."""
+        return self.step >= self.recipe.steps
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the student."""
+        return sum(parameter.numel() for parameter in self.network.parameters())
+
+    def save(self) -> None:
+        """Put the state on the disk."""
+        snapshot = Snapshot(
+            identity=self._identity,
+            step=self.step,
+            position=self.position,
+            audio_seconds=self.audio_seconds,
+            network=dict(self.network.state_dict()),
+            average=self.average.state,
+            optimizer=self.optimizer.state_dict(),
+        )
+        write_snapshot(_state_path(self.folder), snapshot)
+
+    def resume(self) -> None:
+        """Go on from the state on the disk.
+
+        Raises:
+            ResumeError: if there is none, or it is that of another recipe or of other clips.
+        """
+        snapshot = read_snapshot(_state_path(self.folder), self.device)
+        check_identity(snapshot.identity, self._identity)
+        self.network.load_state_dict(snapshot.network)
+        self.average.restore(snapshot.average)
+        self.optimizer.load_state_dict(snapshot.optimizer)
+        self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
+
+    def export(self, path: Path) -> None:
+        """Write the average of the weights as a ``.nemo`` archive.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        export_nemo(path, self.config, self.vocabulary, self.average.state, self.recipe.student.dropout)
+
+
+def has_state(folder: Path) -> bool:
+    """Tell whether a run was begun in ``folder``."""
+    return _state_path(folder).exists()
+
+
+def _state_path(folder: Path) -> Path:
+    return folder / "state.pt"
+
+
+def _vocabulary_path(recipe: Recipe) -> Path:
+    path = recipe.teacher.checkpoint if recipe.teacher else recipe.vocabulary
+    assert path, "a recipe has one of them"
+    return path
+
+
+def _sampler(takes: Sequence[Take], recipe: Recipe) -> BucketSampler:
+    seconds = [take.seconds for take in takes]
+    weights = sampling_weights(takes, recipe.data.source_balance, recipe.data.speaker_balance)
+    buckets = buckets_of_equal_audio(seconds, recipe.batches.buckets, recipe.batches.seconds)
+    return BucketSampler(seconds, weights, buckets, recipe.seed)
+
+
+def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
+    """Return what makes a run this run: its recipe, without where things lie, and what it trains on."""
+    digest = hashlib.sha256("\n".join(f"{take.name} {take.seconds} {take.clip.text}" for take in takes).encode())
+    return {**_without_folders(dataclasses.asdict(recipe)), "clips": digest.hexdigest()}
+
+
+def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds
+    if isinstance(values, dict):
+        return {key: _without_folders(value) for key, value in values.items()}
+    if isinstance(values, tuple):
+        return [_without_folders(value) for value in values]
+    return values.name if isinstance(values, Path) else values

@@ -1,0 +1,77 @@
+"""A take is a clip at one speed: what is labelled by the teacher, drawn by the sampler and learned from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from audio.decode import decode
+from audio.errors import AudioError
+from audio.limits import AudioLimits
+from audio.resample import Samples, resampled
+from training.errors import ManifestError, RecipeError
+from training.manifest import Clip, read_manifest
+from training.recipe import TrainingData
+
+# What a manifest says and what decodes may differ by this: codecs pad, and writers round.
+_TOLERATED_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """A clip, faster or slower by a factor; pitch changes with it (Ko et al., 2015)."""
+
+    clip: Clip
+    speed: float = 1.0
+
+    @property
+    def seconds(self) -> float:
+        """Its length, as the manifest has it."""
+        return self.clip.seconds / self.speed
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other takes of its manifest."""
+        return f"{self.clip.name}@{self.speed:g}"
+
+    def samples(self, rate: int) -> Samples:
+        """Decode it to mono samples at ``rate``.
+
+        Raises:
+            ManifestError: if it does not decode, or is not as long as the manifest says.
+        """
+        limits = AudioLimits(max_seconds=self.clip.seconds + _TOLERATED_SECONDS)
+        try:
+            with self.clip.audio.open("rb") as file:
+                audio = decode(file, rate=rate, limits=limits)
+        except AudioError as error:
+            raise ManifestError(f"{self.clip.audio}: {error}") from error
+        except OSError as error:
+            raise ManifestError(f"{self.clip.audio}: {error.strerror or error}") from error
+        if audio.seconds < self.clip.seconds - _TOLERATED_SECONDS:
+            raise ManifestError(f"{self.clip.audio} lasts {audio.seconds:.2f} s, and not {self.clip.seconds:.2f} s")
+        if self.speed == 1:
+            return audio.samples
+        return np.concatenate(list(resampled([audio.samples], round(rate * self.speed), rate)))
+
+
+def read_takes(data: TrainingData) -> list[Take]:
+    """Return what a recipe trains on: every clip that is neither too short nor too long, at every speed.
+
+    Raises:
+        ManifestError: if a manifest cannot be read.
+        RecipeError: if no clip is left.
+    """
+    clips = [clip for manifest in data.manifests for clip in read_manifest(manifest, data.split)]
+    takes = list(_fitting(clips, data))
+    if not takes:
+        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s")
+    return takes
+
+
+def _fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:
+    for clip in clips:
+        for speed in data.speeds:
+            take = Take(clip, speed)
+            if data.min_seconds <= take.seconds <= data.max_seconds:
+                yield take

@@ -1,0 +1,83 @@
+"""The model that is learned from, and what it thinks of every frame."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from audio.resample import Samples
+from models.checkpoint import CheckpointError, read_checkpoint
+from models.features import LogMelFeatures
+from models.network import Network
+from training.errors import RecipeError
+from training.posteriors import MAX_LABEL, Frames, record_type
+from training.precision import autocast
+from training.recipe import Precision
+from training.student import FRONT_END
+
+
+class TeacherModel:
+    """A CTC model, its search left out.
+
+    Attributes:
+        stride: features of a frame.
+    """
+
+    def __init__(self, path: Path, labels: int, device: torch.device, precision: Precision) -> None:
+        """Load a teacher.
+
+        Args:
+            path: a checkpoint that ``load_model`` reads.
+            labels: labels to keep of each frame, besides the blank.
+            device: where it computes.
+            precision: of its matrix products.
+
+        Raises:
+            RecipeError: if it cannot be loaded, has no CTC head, or does not hear what the student hears.
+        """
+        try:
+            checkpoint = read_checkpoint(path)
+        except CheckpointError as error:
+            raise RecipeError(str(error)) from error
+        config = checkpoint.config
+        if not config.ctc:
+            raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames")
+        if (config.features.sample_rate, config.features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
+            raise RecipeError(f"{path} hears {config.features.sample_rate} Hz by {config.features.hop} samples")
+        if not labels < config.vocabulary_size <= MAX_LABEL:
+            raise RecipeError(f"{path} has {config.vocabulary_size} labels; {labels + 1} to {MAX_LABEL} are supported")
+        self.stride = config.encoder.subsampling_factor
+        self._labels = labels
+        self._device = device
+        self._precision = precision
+        self._front_end = LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank).to(device)
+        self._network = Network.without_weights(config)
+        self._network.load_state_dict(checkpoint.state, assign=True)
+        self._network.to(device, torch.float32).eval().requires_grad_(requires_grad=False)
+
+    @torch.no_grad()
+    def posteriors(self, clips: Sequence[Samples]) -> list[Frames]:
+        """Return what it thinks of each frame of each clip, the clips heard in one batch."""
+        lengths = torch.tensor([len(samples) for samples in clips])
+        waveforms = torch.zeros(len(clips), int(lengths.max()))
+        for row, samples in zip(waveforms, clips, strict=True):
+            row[: len(samples)] = torch.from_numpy(samples)
+        features, frames = self._front_end(waveforms.to(self._device), lengths.to(self._device))
+        with autocast(self._device, self._precision):
+            encoded, frames = self._network.encoder(features, frames)
+            assert self._network.ctc, "checked when it was loaded"
+            logits = self._network.ctc(encoded)
+        probabilities = log_softmax(logits.float(), dim=-1).exp()
+        return self._records(probabilities, frames.tolist())
+
+    def _records(self, probabilities: Tensor, counts: Sequence[int]) -> list[Frames]:
+        """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last."""
+        masses, labels = probabilities[:, :, :-1].topk(self._labels, dim=-1)
+        records = np.empty(probabilities.shape[:2], dtype=record_type(self._labels))
+        records["blank"] = probabilities[:, :, -1].cpu().numpy()
+        records["labels"] = labels.cpu().numpy()
+        records["masses"] = masses.cpu().numpy()
+        return [row[:count] for row, count in zip(records, counts, strict=True)]
