@@ -1,14 +1,17 @@
 """Self-attention with relative positions (Dai et al., 2019, Transformer-XL), as the Conformer uses it."""
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
 from models.config import ConformerConfig
 
 _LONGEST_WAVELENGTH = 10_000.0
+_SCORES_PER_BLOCK = 2**20
+_LEAST_BLOCK = 16
 
 
 def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
@@ -56,15 +59,18 @@ class RelativeAttention(nn.Module):
         query = torch.unflatten(self.query(normed), 2, (self.heads, -1))
         key = self._by_head(self.key(normed))
         value = self._by_head(self.value(normed))
-        position = self._by_head(self.position(positions)[None])
+        position = self._by_head(self.position(positions)[None]).transpose(2, 3)
 
         with_content = (query + self.content_bias).transpose(1, 2)
         with_position = (query + self.position_bias).transpose(1, 2) / math.sqrt(query.size(-1))
-        bias = _by_key(with_position @ position.transpose(2, 3))
-        # Finite, so that a row without any valid frame gives numbers; its weight is 0 wherever a valid key is left.
-        bias = bias.masked_fill(~valid[:, None, None], torch.finfo(bias.dtype).min)
-        attended = scaled_dot_product_attention(with_content, key, value, attn_mask=bias)
-        projected: Tensor = self.output(attended.transpose(1, 2).flatten(2))
+        time, blocks = frames.size(1), []
+        for first, last in _blocks(time, frames.size(0) * self.heads, frames.device):
+            # Only the distances between these queries and any key.
+            by_distance = with_position[:, :, first:last] @ position[..., time - last : 2 * time - 1 - first]
+            # Finite, so that a row without any valid frame gives numbers; its weight is 0 where a valid key is left.
+            bias = _by_key(by_distance, time).masked_fill(~valid[:, None, None], torch.finfo(by_distance.dtype).min)
+            blocks.append(scaled_dot_product_attention(with_content[:, :, first:last], key, value, attn_mask=bias))
+        projected: Tensor = self.output(torch.cat(blocks, dim=2).transpose(1, 2).flatten(2))
         return projected
 
     def _by_head(self, projected: Tensor) -> Tensor:
@@ -72,12 +78,24 @@ class RelativeAttention(nn.Module):
         return torch.unflatten(projected, 2, (self.heads, -1)).transpose(1, 2)
 
 
-def _by_key(by_distance: Tensor) -> Tensor:
-    """Turn scores by distance [batch, heads, time, 2 * time - 1] into scores by key [batch, heads, time, time].
+def _blocks(time: int, rows_per_query: int, device: torch.device) -> Iterator[tuple[int, int]]:
+    """Yield the queries in blocks, first and last + 1, whose scores a CPU keeps in its caches.
 
-    Query i finds key j at column time - 1 - i + j: each row starts one column earlier than the row above it. One
-    column more than the rows have, and the same memory read in rows one shorter, does that without an index.
+    Scores of a whole minute are gigabytes, which a CPU spends its time on fetching from the system and giving back. A
+    GPU takes all queries at once: there, every block would cost kernel launches.
     """
-    time = by_distance.size(2)
-    widened = pad(by_distance, (1, 0)).flatten(2)[:, :, time:]
-    return torch.unflatten(widened, 2, (time, 2 * time - 1))[..., :time]
+    size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // (rows_per_query * time))
+    for first in range(0, time, size):
+        yield first, min(first + size, time)
+
+
+def _by_key(by_distance: Tensor, keys: int) -> Tensor:
+    """Turn scores by distance [batch, heads, n, keys + n - 1] into scores by key [batch, heads, n, keys], a view.
+
+    Query i of n finds key j at column n - 1 - i + j: each row starts one column earlier than the row above it, so the
+    same memory read in rows that are one shorter has every key in its own column.
+    """
+    by_distance = by_distance.contiguous()
+    batch, heads, queries, columns = by_distance.shape
+    strides = (*by_distance.stride()[:2], columns - 1, 1)
+    return by_distance.as_strided((batch, heads, queries, keys), strides, by_distance.storage_offset() + queries - 1)

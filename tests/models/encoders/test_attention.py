@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,3 +66,21 @@ def test_a_row_without_a_valid_frame_gives_numbers():
     attended = module(torch.randn(1, 3, 8, dtype=torch.float64), positions, torch.zeros(1, 3, dtype=torch.bool))
 
     assert attended.isfinite().all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 3), st.integers(1, 40))
+def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
+    module = attention(heads=2, width=8)
+    frames = torch.randn(batch, time, 8, dtype=torch.float64)
+    positions = relative_positions(time, 8, frames.device).double()
+    valid = torch.arange(time) < torch.randint(0, time + 1, (batch, 1))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.attention._SCORES_PER_BLOCK", 0)
+        patch.setattr("models.encoders.attention._LEAST_BLOCK", least)
+        blocks = module(frames, positions, valid)
+        patch.setattr("models.encoders.attention._LEAST_BLOCK", time)
+        whole = module(frames, positions, valid)
+
+    torch.testing.assert_close(blocks, whole)
