@@ -1,6 +1,7 @@
 """`steno train`: train a model as a recipe says."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
     parser.add_argument("--out", required=True, metavar="DIR", help="where the run keeps its state and its log")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in DIR")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in DIR, if one was begun there")
     parser.add_argument("--minutes", type=positive, metavar="N", help="stop after N minutes, to be gone on with later")
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -42,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
         recipe = read_recipe(Path(args.recipe))
         word_errors = _word_errors() if recipe.dev else None
         training = _run(args, recipe)
-        print(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
-        train(training, word_errors=word_errors, minutes=args.minutes)
+        _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
+        train(training, word_errors=word_errors, report=_report, minutes=args.minutes)
         if args.export:
             training.export(Path(args.export))
     except TrainingError as error:
@@ -58,11 +59,12 @@ def _run(args: argparse.Namespace, recipe: "Recipe") -> "Run":
     from training.run import Run, has_state
 
     folder = Path(args.out)
-    if has_state(folder) and not args.resume:
+    begun = has_state(folder)
+    if begun and not args.resume:
         raise CommandError(f"{folder} holds a run; --resume goes on with it")
     folder.mkdir(parents=True, exist_ok=True)
     training = Run(recipe, folder, _device(args.device))
-    if args.resume:
+    if begun:
         training.resume()
     return training
 
@@ -73,6 +75,14 @@ def _device(name: str) -> "torch.device":
     if name == "cuda" and not torch.cuda.is_available():
         raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _report(line: str) -> None:
+    """Print a line at once, above the progress bar: whoever follows a log of hours should not wait for a buffer."""
+    from tqdm import tqdm
+
+    tqdm.write(line, file=sys.stdout)
+    sys.stdout.flush()
 
 
 def _word_errors() -> "WordErrors":

@@ -39,7 +39,11 @@ class Example:
 
 
 class Examples:
-    """Makes examples out of takes. Threads may share it."""
+    """Makes examples out of takes. Threads may share it.
+
+    Attributes:
+        takes: what it makes them of.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class Examples:
         without = next((take for take in takes if take.clip.text is None), None)
         if without is not None and labels is None:
             raise ManifestError(f"{without.clip.audio} has no transcript, and there is no teacher")
-        self._takes = takes
+        self.takes = takes
         self._vocabulary = vocabulary
         self._augmentation = augmentation
         self._seed = seed
@@ -76,7 +80,7 @@ class Examples:
         Raises:
             ManifestError: if its audio cannot be read, or is not what the teacher heard.
         """
-        take = self._takes[draw.take]
+        take = self.takes[draw.take]
         random = np.random.default_rng([self._seed, epoch, draw.take, draw.copy])
         samples = augmented(take.samples(FRONT_END.sample_rate), FRONT_END.sample_rate, self._augmentation, random)
         features = len(samples) // FRONT_END.hop

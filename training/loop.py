@@ -46,8 +46,8 @@ def train(
     run: Run,
     *,
     word_errors: WordErrors | None,
+    report: Callable[[str], None],
     minutes: float | None = None,
-    report: Callable[[str], None] = tqdm.write,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Train until the recipe's last step, or for so many minutes; then the state is on the disk.
@@ -55,8 +55,8 @@ def train(
     Args:
         run: the run, at any step.
         word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
-        minutes: time after which to stop and save, to be gone on with later; None takes as long as it takes.
         report: takes lines of progress.
+        minutes: time after which to stop and save, to be gone on with later; None takes as long as it takes.
         clock: seconds, of which only differences count.
 
     Raises:

@@ -24,6 +24,9 @@ from training.student import FRONT_END, new_network, student_config
 from training.takes import Take, read_takes
 from training.vocabulary import read_vocabulary
 
+# Parts of a recipe that watch a run and change nothing about it.
+_OBSERVING = ("dev", "report_every", "save_every")
+
 
 class Run:
     """Everything that the loop works with.
@@ -141,9 +144,10 @@ def _sampler(takes: Sequence[Take], recipe: Recipe) -> BucketSampler:
 
 
 def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
-    """Return what makes a run this run: its recipe, without where things lie, and what it trains on."""
+    """Return what decides how a run goes: its recipe, without where things lie, and what it trains on."""
     digest = hashlib.sha256("\n".join(f"{take.name} {take.seconds} {take.clip.text}" for take in takes).encode())
-    return {**_without_folders(dataclasses.asdict(recipe)), "clips": digest.hexdigest()}
+    values = _without_folders(dataclasses.asdict(recipe))
+    return {key: value for key, value in values.items() if key not in _OBSERVING} | {"clips": digest.hexdigest()}
 
 
 def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds

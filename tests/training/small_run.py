@@ -1,0 +1,53 @@
+"""A run so small that a step takes milliseconds: a few synthetic clips, and a student of two thin layers."""
+
+import json
+
+import soundfile
+import yaml
+
+from tests.conftest import GOLDEN
+
+CHECKPOINT = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
+# Only clips with something to hear, and what is said to be heard in them.
+TEXTS = {
+    "espeak-2s": "the water was",
+    "slt-1s": "and then",
+    "awb-4s": "it is not in the house",
+    "rms-6s": "you would be on the other side of it",
+}
+
+
+def manifest(folder, texts=None, copies=1):
+    """Write a manifest of golden clips; returns its path."""
+    path = folder / "manifest.jsonl"
+    rows = []
+    for _ in range(copies):
+        for name, text in (TEXTS if texts is None else texts).items():
+            audio = GOLDEN / "clips" / f"{name}.wav"
+            rows.append({"audio": str(audio), "duration": soundfile.info(audio).duration, "text": text})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def document(folder, **changes):
+    """A recipe as YAML holds it, to be changed at will; needs ``manifest(folder)``."""
+    recipe = {
+        "seed": 3,
+        "steps": 12,
+        "data": {"manifests": ["manifest.jsonl"]},
+        "batches": {"seconds": 8, "buckets": 2},
+        "student": {"layers": 2, "width": 16, "heads": 2, "subsampling_channels": 8},
+        "optimizer": {"peak": 0.003, "warmup": 2},
+        "augmentation": {"spec_augment": {}, "noise": {"share": 0.5, "snr_db": [5, 30]}},
+        "vocabulary": str(CHECKPOINT),
+        "report_every": 4,
+        "save_every": 5,
+    }
+    return recipe | changes
+
+
+def recipe_file(folder, **changes):
+    """Write a recipe; returns its path."""
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document(folder, **changes)), encoding="utf-8")
+    return path

@@ -1,0 +1,111 @@
+"""A draw gives the same example whenever it is asked for, and a batch holds its examples and nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.small_run import CHECKPOINT, manifest
+from training.batch import collate
+from training.errors import ManifestError
+from training.examples import Examples
+from training.labelling import labelled
+from training.manifest import read_manifest
+from training.recipe import Augmentation, Noise, SpecAugment, Teacher
+from training.sampler import Draw, Position
+from training.takes import Take
+from training.vocabulary import read_vocabulary
+
+VOCABULARY = read_vocabulary(CHECKPOINT)
+AUGMENTATION = Augmentation(spec_augment=SpecAugment(), noise=Noise(share=1.0, snr_db=(5, 5)))
+
+
+def takes(folder, texts=True):
+    clips = read_manifest(manifest(folder))
+    return [Take(clip if texts else replace(clip, text=None)) for clip in clips]
+
+
+def teacher_labels(folder, some):
+    teacher = Teacher(checkpoint=CHECKPOINT, cache=folder / "cache")
+    return labelled(some, teacher, 16, torch.device("cpu"), "float32")
+
+
+def examples(folder, some=None, augmentation=AUGMENTATION, labels=None, seed=0):
+    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, labels)
+
+
+def test_the_same_draw_gives_the_same_and_another_another(tmp_path):
+    make = examples(tmp_path).make
+    first, again = make(1, Draw(0, 0)), examples(tmp_path).make(1, Draw(0, 0))
+    others = [make(2, Draw(0, 0)), make(1, Draw(0, 1)), examples(tmp_path, seed=1).make(1, Draw(0, 0))]
+
+    assert np.array_equal(first.samples, again.samples)
+    assert np.array_equal(first.hidden_frames, again.hidden_frames)
+    assert all(not np.array_equal(first.samples, other.samples) for other in others)
+
+
+def test_without_augmentation_a_clip_is_what_it_is(tmp_path):
+    one = examples(tmp_path, augmentation=Augmentation()).make(0, Draw(0, 0))
+
+    assert np.array_equal(one.samples, takes(tmp_path)[0].samples(16_000))
+    assert not one.hidden_frames.any()
+    assert not one.hidden_mels.any()
+    assert VOCABULARY.tokenizer.join(one.tokens.tolist()) == "the water was"
+
+
+def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
+    some = takes(tmp_path, texts=False)
+    make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some)).make
+
+    assert all(len(make(0, Draw(index, 0)).tokens) > 0 for index in range(len(some)))
+    with pytest.raises(ManifestError, match="no transcript, and there is no teacher"):
+        examples(tmp_path, some)
+
+
+def test_what_the_teacher_did_not_hear_is_refused(tmp_path):
+    some = takes(tmp_path)
+    labels = teacher_labels(tmp_path, some)
+    labels.of = lambda take: labels._store.read(labels._names[some[0].clip.audio] + "@1")
+
+    with pytest.raises(ManifestError, match="not what the teacher heard"):
+        examples(tmp_path, some, labels=labels).make(0, Draw(1, 0))
+
+
+def test_a_batch_holds_its_clips_and_zeros(tmp_path):
+    some = takes(tmp_path)
+    make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some)).make
+    made = [make(0, Draw(index, 0)) for index in range(len(some))]
+
+    batch = collate(made, Position(3, 4), samples=16_000, hop=160, stride=16, rate=16_000)
+
+    longest = max(len(one.samples) for one in made)
+    assert batch.position == Position(3, 4)
+    assert batch.waveforms.shape == (len(made), longest)
+    assert batch.hidden_frames.shape == (len(made), longest // 160)
+    assert batch.targets[0].shape == (len(made), -(-(longest // 160) // 16))
+    assert batch.audio_seconds == pytest.approx(sum(len(one.samples) for one in made) / 16_000)
+    for row, one in enumerate(made):
+        parts = (
+            (batch.waveforms, one.samples),
+            (batch.hidden_frames, one.hidden_frames),
+            (batch.tokens, one.tokens),
+            (batch.targets[0], one.targets.blank),
+            (batch.targets[1], one.targets.labels),
+            (batch.targets[2], one.targets.masses),
+        )
+        for padded, part in parts:
+            assert np.array_equal(padded[row, : len(part)].numpy(), part)
+            assert not padded[row, len(part) :].any()
+        assert batch.lengths[row] == len(one.samples)
+        assert batch.token_lengths[row] == len(one.tokens)
+
+
+def test_clips_shorter_than_their_bucket_are_padded_to_it(tmp_path):
+    make = examples(tmp_path).make
+
+    batch = collate([make(0, Draw(1, 0))], Position(), samples=64_000, hop=160, stride=8, rate=16_000)
+
+    assert batch.waveforms.shape == (1, 64_000)
+    assert batch.hidden_frames.shape == (1, 400)
+    assert batch.targets is None

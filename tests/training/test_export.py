@@ -1,0 +1,134 @@
+"""What is exported is what was trained: load_model gives the same, and the names and shapes are NeMo's."""
+
+import io
+import tarfile
+
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import load_model
+from models.checkpoint import read_checkpoint
+from tests.training.small_run import CHECKPOINT
+from training.export import export_nemo
+from training.recipe import Student
+from training.student import new_network, student_config
+from training.vocabulary import read_vocabulary
+
+
+def trained(student):
+    """A network whose every tensor differs from its initial value, and its configuration."""
+    config = student_config(student, read_vocabulary(CHECKPOINT).size)
+    network = new_network(config, dropout=0.1, seed=1)
+    with torch.no_grad():
+        for name, tensor in network.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.add_(0.1 * torch.rand(tensor.shape, generator=torch.Generator().manual_seed(len(name))))
+    return config, network.eval()
+
+
+def exported(path, student):
+    config, network = trained(student)
+    export_nemo(path, config, read_vocabulary(CHECKPOINT), network.state_dict(), dropout=0.1)
+    return config, network
+
+
+STUDENTS = st.builds(
+    Student,
+    layers=st.integers(1, 3),
+    width=st.sampled_from([8, 12]),
+    heads=st.sampled_from([1, 2]),
+    feed_forward_factor=st.integers(1, 4),
+    kernel_size=st.sampled_from([1, 5]),
+    subsampling_factor=st.sampled_from([4, 8]),
+    subsampling_channels=st.integers(1, 6),
+)
+
+
+@given(STUDENTS)
+@settings(max_examples=8, deadline=None)
+def test_load_model_gives_the_network_back(tmp_path_factory, student):
+    path = tmp_path_factory.mktemp("export") / "model.nemo"
+    config, network = exported(path, student)
+    features, lengths = torch.randn(2, 80, 50), torch.tensor([50, 31])
+
+    checkpoint = read_checkpoint(path)
+    encoded, frames = load_model(path).encode(features, lengths)
+
+    with torch.no_grad():
+        expected, expected_frames = network.encoder(features, lengths)
+    assert checkpoint.config == config
+    for name, value in network.state_dict().items():
+        if value.is_floating_point():  # the loader leaves batch norm's count of steps at 0
+            assert torch.equal(checkpoint.state[name], value), name
+    torch.testing.assert_close(encoded, expected)
+    assert torch.equal(frames, expected_frames)
+
+
+def members(path):
+    with tarfile.open(path) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
+
+
+def weights(path):
+    content = next(content for name, content in members(path).items() if name.endswith("model_weights.ckpt"))
+    return torch.load(io.BytesIO(content), weights_only=True)
+
+
+def test_tensors_have_the_names_and_shapes_that_nemo_itself_writes(tmp_path):
+    path = tmp_path / "model.nemo"
+    same_shape = Student(layers=2, width=64, heads=4, subsampling_channels=32)
+    exported(path, same_shape)
+
+    ours, nemos = weights(path), weights(CHECKPOINT)
+
+    assert {name: (value.shape, value.dtype) for name, value in ours.items()} == {
+        name: (value.shape, value.dtype) for name, value in nemos.items()
+    }
+    for name in ("preprocessor.featurizer.window", "preprocessor.featurizer.fb"):
+        torch.testing.assert_close(ours[name], nemos[name], rtol=1e-5, atol=1e-7)
+
+
+def test_the_configuration_says_what_nemos_own_says(tmp_path):
+    path = tmp_path / "model.nemo"
+    exported(path, Student(layers=2, width=64, heads=4, subsampling_channels=32))
+    ours, nemos = (
+        yaml.safe_load(next(content for name, content in members(file).items() if name.endswith(".yaml")))
+        for file in (path, CHECKPOINT)
+    )
+
+    for section in ("encoder", "decoder", "preprocessor"):
+        common = ours[section].keys() & nemos[section].keys()
+        different = {key for key in common if ours[section][key] != nemos[section][key]}
+        # A student does not scale its input and is not dithered; everything else is as NeMo made it.
+        assert different <= {"xscaling", "dither"}
+    assert nemos["encoder"].keys() - ours["encoder"].keys() <= {"conv_context_size", "pos_emb_max_len"}
+    assert ours["target"] == nemos["target"]
+    for key in ("model_path", "vocab_path", "spe_tokenizer_vocab"):
+        assert "./" + ours["tokenizer"][key].removeprefix("nemo:") in members(path)
+
+
+def test_an_export_that_fails_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "model.nemo"
+    path.write_bytes(b"old")
+    config, network = trained(Student(layers=1, width=8, heads=2))
+
+    with pytest.raises(KeyError):
+        export_nemo(
+            path, config, read_vocabulary(CHECKPOINT), {"head.of.something.else": network.ctc.projection.weight}, 0.0
+        )
+
+    assert path.read_bytes() == b"old"
+
+
+def test_a_new_network_depends_on_its_seed_only():
+    config = student_config(Student(layers=1, width=8, heads=2), 5)
+    state = torch.get_rng_state()
+
+    first, same, other = (new_network(config, 0.0, seed) for seed in (1, 1, 2))
+
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), same.parameters(), strict=True))
+    assert not torch.equal(first.ctc.projection.weight, other.ctc.projection.weight)

@@ -1,0 +1,42 @@
+"""A log tells the run as if it had never stopped."""
+
+import json
+
+import pytest
+
+from training.errors import ResumeError
+from training.journal import Journal
+
+
+def steps(path):
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_steps_that_will_be_done_again_are_struck_out(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 2, "wer": 1}\n{"step": 3}\n{"step"')
+
+    journal = Journal(path, steps=2)
+    journal.write(step=3, loss=0.5)
+    journal.close()
+
+    assert steps(path) == [1, 2, 2, 3]
+    assert json.loads(path.read_text().splitlines()[-1]) == {"step": 3, "loss": 0.5}
+
+
+def test_a_line_is_on_its_way_as_soon_as_it_is_written(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl", steps=0)
+
+    journal.write(step=1)
+
+    assert steps(tmp_path / "log.jsonl") == [1]
+    journal.close()
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[1]", '{"loss": 1}'])
+def test_a_damaged_log_is_refused(tmp_path, line):
+    path = tmp_path / "log.jsonl"
+    path.write_text(line + "\n")
+
+    with pytest.raises(ResumeError, match="damaged"):
+        Journal(path, steps=5)

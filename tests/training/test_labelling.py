@@ -1,0 +1,114 @@
+"""A teacher hears every take once, and what it thinks of it is what its model computes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from models import load_model
+from models.checkpoint import read_checkpoint
+from models.network import Network
+from tests.conftest import GOLDEN
+from tests.training.small_run import CHECKPOINT, TEXTS, manifest
+from training import labelling
+from training.distillation import greedy_labels
+from training.errors import RecipeError
+from training.labelling import labelled
+from training.manifest import Clip, read_manifest
+from training.recipe import Teacher
+from training.takes import Take
+from training.teacher import TeacherModel
+
+CPU = torch.device("cpu")
+
+
+def takes(folder, speeds=(1.0,)):
+    return [Take(clip, speed) for clip in read_manifest(manifest(folder)) for speed in speeds]
+
+
+def label(folder, some, checkpoint=CHECKPOINT, stride=16):
+    teacher = Teacher(checkpoint=checkpoint, cache=folder / "cache", labels=4)
+    return labelled(some, teacher, stride, CPU, "float32")
+
+
+def test_posteriors_are_those_of_the_checkpoint(tmp_path):
+    some = takes(tmp_path, speeds=(0.9, 1.0))
+    teacher = label(tmp_path, some)
+    model, checkpoint = load_model(CHECKPOINT), read_checkpoint(CHECKPOINT)
+    network = Network(checkpoint.config)
+    network.load_state_dict(checkpoint.state)
+
+    for take in some:
+        encoded, _ = model.encode(*model.features([take.samples(16_000)]))
+        with torch.no_grad():
+            expected = network.ctc(encoded)[0].softmax(-1).numpy()
+        frames = teacher.of(take)
+        assert len(frames) == len(expected)
+        np.testing.assert_allclose(frames["blank"], expected[:, -1], atol=1e-3)
+        for record, row in zip(frames, expected, strict=True):
+            np.testing.assert_allclose(record["masses"], np.sort(row[:-1])[::-1][:4], atol=1e-3)
+            np.testing.assert_allclose(row[record["labels"]], record["masses"], atol=1e-3)
+
+
+def test_its_transcript_is_the_models(tmp_path):
+    some = takes(tmp_path)
+    teacher = label(tmp_path, some)
+    hypotheses = load_model(CHECKPOINT).transcribe([take.samples(16_000) for take in some])
+
+    assert [greedy_labels(teacher.of(take)) for take in some] == [list(one.tokens) for one in hypotheses]
+
+
+def test_what_is_on_disk_is_not_computed_again(tmp_path, monkeypatch):
+    some = takes(tmp_path)
+    label(tmp_path, some[:2])
+    heard = counting(monkeypatch)
+
+    label(tmp_path, some)
+    label(tmp_path, some)
+
+    assert len(heard) == len(TEXTS) - 2
+
+
+def counting(monkeypatch):
+    """Collect every clip that a teacher hears from now on."""
+    heard = []
+    real = TeacherModel.posteriors
+    monkeypatch.setattr(TeacherModel, "posteriors", lambda self, clips: heard.extend(clips) or real(self, clips))
+    return heard
+
+
+def test_a_clip_that_stands_twice_is_heard_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(labelling, "_BATCH_SECONDS", 1.0)  # a batch a clip
+    heard = counting(monkeypatch)
+    some = takes(tmp_path)
+
+    label(tmp_path, some + some)
+
+    assert len(heard) == len(TEXTS)
+
+
+def test_a_file_that_changed_is_heard_again(tmp_path, monkeypatch):
+    heard = counting(monkeypatch)
+    audio = tmp_path / "clip.wav"
+    take = Take(Clip(audio, "clip.wav", 2.0, None, "some", "one"))
+
+    for name in ("noise-2s", "noise-2s", "espeak-2s"):
+        audio.write_bytes((GOLDEN / "clips" / f"{name}.wav").read_bytes())
+        label(tmp_path, [Take(replace(take.clip, seconds=soundfile.info(audio).duration))])
+
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "stride", "message"),
+    [
+        ("fastconformer-rnnt-bpe", 16, "no CTC head"),
+        ("fastconformer-ctc-bpe", 4, "holds no whole frames"),
+        ("there-is-none", 16, "no checkpoint"),
+    ],
+)
+def test_a_teacher_that_cannot_be_used_is_refused(tmp_path, name, stride, message):
+    with pytest.raises(RecipeError, match=message):
+        label(tmp_path, takes(tmp_path), GOLDEN / name / "model.nemo", stride)

@@ -1,0 +1,202 @@
+"""A run learns, says so, stops and goes on with the very same losses, even after kill -9."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.conftest import ROOT
+from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
+from training.errors import ResumeError, TrainingError
+from training.loader import load
+from training.loop import batch_losses, take_step, train
+from training.recipe_file import read_recipe
+from training.run import Run
+from training.sampler import Position
+
+CPU = torch.device("cpu")
+TEACHER = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
+
+
+def new_run(folder, out="out", **changes):
+    manifest(folder)
+    (folder / out).mkdir(exist_ok=True)
+    return Run(read_recipe(recipe_file(folder, **changes)), folder / out, CPU)
+
+
+def finish(run, **options):
+    """Train without measuring word errors; returns the lines that were reported."""
+    lines = []
+    train(run, **{"word_errors": None, "report": lines.append} | options)
+    return lines
+
+
+def log(folder, out="out"):
+    return [json.loads(line) for line in (folder / out / "log.jsonl").read_text().splitlines()]
+
+
+def losses_of(folder, out="out"):
+    return [(line["step"], line["loss"], line["gradient_norm"]) for line in log(folder, out) if "loss" in line]
+
+
+@pytest.mark.parametrize("changes", [{}, {"teacher": TEACHER, "vocabulary": None}, {"precision": "bfloat16"}])
+def test_the_loss_falls(tmp_path, changes):
+    run = new_run(tmp_path, steps=40, augmentation={}, **changes)
+
+    lines = finish(run)
+
+    losses = [loss for _, loss, _ in losses_of(tmp_path)]
+    assert len(losses) == 40
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+    assert len(lines) == 10
+    assert lines[0].startswith("step 4/40: loss ")
+    assert all((line["distillation"] is not None) == ("teacher" in changes) for line in log(tmp_path))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("stop", [5, 7])
+def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, stop):
+    student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 4, "dropout": 0.2}
+    changes = {"precision": precision, "student": student, "teacher": TEACHER, "vocabulary": None}
+    finish(new_run(tmp_path, "whole", **changes))
+
+    ticks = iter(range(1000))
+    finish(new_run(tmp_path, "parts", **changes), minutes=(stop * 1.5) / 60, clock=lambda: next(ticks))
+    done = losses_of(tmp_path, "parts")[-1][0]
+    assert 0 < done < 12
+    run = new_run(tmp_path, "parts", **changes)
+    run.resume()
+    assert run.step == done
+    finish(run)
+
+    assert losses_of(tmp_path, "parts") == losses_of(tmp_path, "whole")
+
+
+def command(folder, out, *more):
+    arguments = ["train", str(folder / "recipe.yaml"), "--out", str(folder / out), "--device", "cpu", *more]
+    return [sys.executable, "-m", "cli", *arguments]
+
+
+def test_a_killed_run_resumes_with_the_same_losses(tmp_path):
+    manifest(tmp_path)
+    recipe_file(tmp_path, steps=40, save_every=8, report_every=1)
+    options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stdout": subprocess.PIPE, "text": True}
+    subprocess.run(command(tmp_path, "whole"), check=True, **options)
+
+    with subprocess.Popen(command(tmp_path, "killed"), **options) as process:
+        assert any(line.startswith("step 21/40: ") for line in process.stdout)
+        process.send_signal(signal.SIGKILL)
+    killed_at = losses_of(tmp_path, "killed")[-1][0]
+    subprocess.run(command(tmp_path, "killed", "--resume"), check=True, **options)
+
+    assert process.returncode == -signal.SIGKILL
+    assert 21 <= killed_at < 40
+    assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
+
+
+def test_another_recipe_does_not_go_on_with_a_run(tmp_path):
+    finish(new_run(tmp_path, steps=2))
+
+    with pytest.raises(ResumeError, match="other values of steps"):
+        new_run(tmp_path, steps=3).resume()
+
+
+def test_a_run_may_be_watched_in_another_way_when_it_goes_on(tmp_path):
+    finish(new_run(tmp_path, steps=2))
+
+    run = new_run(tmp_path, steps=2, report_every=1, save_every=1)
+    run.resume()
+
+    assert run.finished
+
+
+def test_other_clips_do_not_go_on_with_a_run(tmp_path):
+    finish(new_run(tmp_path, steps=2))
+    recipe = read_recipe(recipe_file(tmp_path, steps=2))
+    manifest(tmp_path, dict(list(TEXTS.items())[:3]))
+
+    with pytest.raises(ResumeError, match="other values of clips"):
+        Run(recipe, tmp_path / "out", CPU).resume()
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_the_weights(tmp_path):
+    run = new_run(tmp_path)
+    with torch.no_grad():
+        run.network.ctc.projection.bias[3] = float("nan")
+    before = run.network.ctc.projection.weight.clone()
+
+    with pytest.raises(TrainingError, match="the loss of step 1 is nan"):
+        finish(run)
+
+    assert torch.equal(run.network.ctc.projection.weight, before)
+    assert not (tmp_path / "out" / "state.pt").exists()
+
+
+def test_hidden_features_do_not_reach_the_student(tmp_path):
+    run = new_run(tmp_path, augmentation={})
+    run.network.eval()
+    batch = next(load(run.sampler, run.examples, Position(), 8))
+    seen = []
+    run.network.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+
+    batch.hidden_frames[0, 3:9] = True
+    batch.hidden_mels[0, 70:] = True
+    batch_losses(run, batch)
+
+    assert not seen[0][0, :, 3:9].any()
+    assert not seen[0][0, 70:].any()
+    assert seen[0][0, :70, 10:20].all()
+
+
+def test_padding_changes_neither_loss_nor_gradient(tmp_path):
+    run = new_run(tmp_path, augmentation={}, student={"layers": 1, "width": 16, "heads": 2, "dropout": 0.0})
+    batch = next(load(run.sampler, run.examples, Position(), 8))
+    widened = batch.to(CPU)
+    wider = {
+        "waveforms": torch.nn.functional.pad(batch.waveforms, (0, 8000), value=0.3),
+        "hidden_frames": torch.nn.functional.pad(batch.hidden_frames, (0, 50)),
+    }
+    widened = type(batch)(**{name: wider.get(name, getattr(batch, name)) for name in batch.__slots__})
+
+    norms = []
+    for one in (batch, widened):
+        run.network.zero_grad()
+        costs = batch_losses(run, one)
+        costs.total.backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in run.network.parameters()])
+        norms.append((costs.total.item(), gradient))
+
+    assert norms[0][0] == pytest.approx(norms[1][0], rel=1e-4)
+    assert (norms[0][1] - norms[1][1]).norm() < 1e-3 * norms[0][1].norm()
+
+
+def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
+    run = new_run(tmp_path)
+    batch = next(load(run.sampler, run.examples, Position(), 8))
+
+    result = take_step(run, batch)
+
+    assert (run.step, run.position) == (1, Position(0, 1))
+    assert run.audio_seconds == batch.audio_seconds
+    assert result.learning_rate == pytest.approx(0.001)
+    assert run.optimizer.param_groups[0]["lr"] == result.learning_rate
+    total = torch.stack([parameter.grad.norm() for parameter in run.network.parameters()]).norm()
+    assert total.item() <= run.recipe.optimizer.max_norm * 1.01
+
+
+def test_word_errors_are_measured_logged_and_reported(tmp_path):
+    run = new_run(tmp_path, steps=4, dev={"manifest": "manifest.jsonl", "every": 2})
+    heard = []
+
+    lines = finish(run, word_errors=lambda text, transcript: (heard.append((text, transcript)) or 1, len(text.split())))
+
+    words = sum(len(text.split()) for text in TEXTS.values())
+    measured = [line for line in log(tmp_path) if "wer" in line]
+    assert [line["step"] for line in measured] == [2, 4]
+    assert measured[0]["wer"] == {"manifest": round(4 / words, 5), "all": round(4 / words, 5)}
+    assert sorted(text for text, _ in heard[:4]) == sorted(TEXTS.values())
+    assert lines[0].startswith("step 2: dev WER % ")

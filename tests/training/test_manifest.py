@@ -1,0 +1,72 @@
+"""A manifest gives its clips, or names the line that is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training.errors import ManifestError
+from training.manifest import Clip, read_manifest
+
+
+def written(folder, *lines):
+    path = folder / "set.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
+
+
+def test_clips_have_what_their_lines_say(tmp_path):
+    path = written(
+        tmp_path,
+        {"audio": "a/1.wav", "duration": 2.5, "text": "hello", "source": "books", "speaker": "anna", "other": 1},
+        "",
+        {"audio": "a/2.wav", "duration": 3},
+    )
+
+    assert read_manifest(path) == [
+        Clip(tmp_path / "a/1.wav", "a/1.wav", 2.5, "hello", "books", "anna"),
+        Clip(tmp_path / "a/2.wav", "a/2.wav", 3.0, None, "set", "set"),
+    ]
+
+
+def test_a_split_leaves_the_others_out(tmp_path):
+    path = written(
+        tmp_path, {"audio": "1", "duration": 1, "split": "train"}, {"audio": "2", "duration": 1, "split": "dev"}
+    )
+
+    assert [clip.name for clip in read_manifest(path, "dev")] == ["2"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not json",
+        "[1]",
+        "[" * 100_000,
+        {"duration": 1},
+        {"audio": 5, "duration": 1},
+        {"audio": "1", "duration": "1"},
+        {"audio": "1", "duration": 0},
+        {"audio": "1", "duration": True},
+        '{"audio": "1", "duration": NaN}',
+        {"audio": "1", "duration": 1, "text": 7},
+    ],
+)
+def test_a_line_that_is_wrong_is_named(tmp_path, line):
+    with pytest.raises(ManifestError, match="line 2"):
+        read_manifest(written(tmp_path, {"audio": "1", "duration": 1}, line))
+
+
+def test_a_manifest_without_clips_is_refused(tmp_path):
+    with pytest.raises(ManifestError, match="no clips of split 'dev'"):
+        read_manifest(written(tmp_path, {"audio": "1", "duration": 1}), "dev")
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xff"])
+def test_a_manifest_that_cannot_be_read_is_refused(tmp_path, content):
+    path = Path(tmp_path / "set.jsonl")
+    if content:
+        path.write_bytes(content)
+
+    with pytest.raises(ManifestError):
+        read_manifest(path)

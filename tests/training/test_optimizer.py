@@ -1,0 +1,20 @@
+"""Matrices decay; norms, biases and the attention's two biases do not; every weight is in one group."""
+
+from training.optimizer import new_optimizer
+from training.recipe import Optimizer, Student
+from training.student import new_network, student_config
+
+
+def test_matrices_only_are_decayed():
+    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
+
+    groups = new_optimizer(network, Optimizer(peak=1e-3, warmup=1, weight_decay=0.5)).param_groups
+
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    decayed = {names[id(parameter)] for parameter in groups[0]["params"]}
+    kept = {names[id(parameter)] for parameter in groups[1]["params"]}
+    assert (groups[0]["weight_decay"], groups[1]["weight_decay"]) == (0.5, 0.0)
+    assert len(groups[0]["params"]) + len(groups[1]["params"]) == len(decayed | kept) == len(names)
+    assert all(name.endswith("weight") and "norm" not in name for name in decayed)
+    assert "encoder.layers.0.attention.content_bias" in kept
+    assert "ctc.projection.weight" in decayed

@@ -1,0 +1,71 @@
+"""The whole way from recordings to transcripts: a student learns a few clips by heart."""
+
+import json
+from itertools import islice
+
+import pytest
+import torch
+import yaml
+
+from cli.scoring import Score, Scorer
+from models import load_model
+from tests.training.small_run import document, manifest
+from training.loop import train
+from training.recipe_file import read_recipe
+from training.run import Run
+
+
+def trained(folder, recipe):
+    """Train as a recipe says, export, and return the model and the clips."""
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    run = Run(read_recipe(path), folder, torch.device("cpu"))
+    train(run, word_errors=None, report=print)
+    run.export(folder / "model.nemo")
+    return load_model(folder / "model.nemo"), run.examples.takes
+
+
+def score(model, takes):
+    hypotheses = model.transcribe([take.samples(model.sample_rate) for take in takes])
+    scorer = Scorer()
+    scores = [scorer.score(take.clip.text, one.text, 0) for take, one in zip(takes, hypotheses, strict=True)]
+    return sum(scores, Score())
+
+
+@pytest.mark.long
+def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path):
+    manifest(tmp_path)
+    recipe = document(
+        tmp_path,
+        steps=400,
+        student={"layers": 2, "width": 48, "heads": 4, "subsampling_channels": 16, "dropout": 0.0},
+        optimizer={"peak": 0.003, "warmup": 40, "ema": 0.95},
+        augmentation={},
+    )
+
+    assert score(*trained(tmp_path, recipe)).errors == 0
+
+
+@pytest.mark.long
+@pytest.mark.speech
+@pytest.mark.teacher
+def test_fifty_recordings_are_learned_from_a_teacher_and_transcripts(tmp_path, speech_dir, teacher):
+    lines = (json.loads(line) for line in (speech_dir / "manifest.jsonl").open(encoding="utf-8"))
+    rows = list(islice((line for line in lines if line["source"] == "arctic" and line["duration"] < 3.5), 50))
+    rows = [row | {"audio": str(speech_dir / row["audio"])} for row in rows]
+    (tmp_path / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe = document(
+        tmp_path,
+        steps=500,
+        batches={"seconds": 40, "buckets": 3},
+        student={"layers": 4, "width": 128, "heads": 4, "subsampling_channels": 32, "dropout": 0.0},
+        optimizer={"peak": 0.002, "warmup": 50, "ema": 0.98},
+        objective={"ctc": 0.3},
+        augmentation={},
+        precision="bfloat16",
+        report_every=50,
+    )
+    del recipe["vocabulary"]
+    recipe["teacher"] = {"checkpoint": str(teacher), "cache": "cache"}
+
+    assert score(*trained(tmp_path, recipe)).wer < 0.05

@@ -1,0 +1,101 @@
+"""A recipe says what it means, or is refused with the key that is wrong."""
+
+import pytest
+import yaml
+
+from tests.training.small_run import document, recipe_file
+from training.errors import RecipeError
+from training.recipe_file import read_recipe
+
+
+def put(recipe, key, value):
+    *sections, name = key.split(".")
+    for section in sections:
+        recipe = recipe.setdefault(section, {})
+    recipe[name] = value
+
+
+def test_values_are_read_and_defaults_filled_in(tmp_path):
+    recipe = read_recipe(recipe_file(tmp_path))
+
+    assert recipe.steps == 12
+    assert recipe.student.layers == 2
+    assert recipe.student.kernel_size == 9
+    assert recipe.augmentation.noise.snr_db == (5.0, 30.0)
+    assert recipe.augmentation.level is None
+
+
+def test_paths_are_relative_to_the_recipe(tmp_path):
+    recipe = read_recipe(recipe_file(tmp_path))
+
+    assert recipe.data.manifests == (tmp_path / "manifest.jsonl",)
+
+
+def test_numbers_may_be_written_as_people_write_them(tmp_path):
+    path = recipe_file(tmp_path)
+    path.write_text(path.read_text().replace("0.003", "3e-3"))
+
+    assert read_recipe(path).optimizer.peak == 0.003
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("colour", 1, "unknown key colour"),
+        ("student.depth", 3, "unknown key student.depth"),
+        ("augmentation.noise.snr", [1, 2], "unknown key augmentation.noise.snr"),
+        ("steps", 0, "steps is 0"),
+        ("steps", 1.5, "steps is 1.5; it must be a whole number"),
+        ("steps", True, "steps is True"),
+        ("optimizer.peak", "fast", "optimizer.peak is 'fast'"),
+        ("optimizer.peak", float("nan"), "optimizer.peak is nan"),
+        ("optimizer.peak", 10**400, "optimizer.peak is 1000"),
+        ("data.manifests", [], "data.manifests must be a list of at least 1"),
+        ("data.manifests", "one.jsonl", "data.manifests must be a list"),
+        ("data.speeds", [0.9, 9.0], "data.speeds is 9.0; it must be within 0.5 and 2"),
+        ("augmentation.noise.snr_db", [30, 5], "augmentation.noise.snr_db must go from low to high"),
+        ("augmentation.noise.snr_db", [30], "augmentation.noise.snr_db must be a list of 2"),
+        ("student", 3, "student must have keys and values"),
+        ("student.heads", 3, "student: width 16 must be an even multiple of heads, 3"),
+        ("student.kernel_size", 4, "student: kernel_size 4 must be odd"),
+        ("student.subsampling_factor", 6, "student: subsampling_factor 6 must be a power of two"),
+        ("precision", "float16", "precision is 'float16'; it may be float32, bfloat16"),
+        ("vocabulary", None, "either teacher or vocabulary"),
+        ("objective.ctc", 0, "objective.ctc must be above 0 without a teacher"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, key, value, message):
+    path = tmp_path / "recipe.yaml"
+    recipe = document(tmp_path)
+    put(recipe, key, value)
+    path.write_text(yaml.safe_dump(recipe))
+
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(path)
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_that_must_be_there_is_named(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    recipe = document(tmp_path)
+    del recipe["student"]["width"]
+    path.write_text(yaml.safe_dump(recipe))
+
+    with pytest.raises(RecipeError, match=r"student\.width is missing"):
+        read_recipe(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"[1, 2]", b"a: [", b"a: &a [*a]", b"\xff\xfe\x00", b"? [a]\n: b"])
+def test_what_is_no_recipe_at_all_is_refused(tmp_path, content):
+    path = tmp_path / "recipe.yaml"
+    path.write_bytes(content)
+
+    with pytest.raises(RecipeError):
+        read_recipe(path)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(RecipeError, match="No such file"):
+        read_recipe(tmp_path / "recipe.yaml")

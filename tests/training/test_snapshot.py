@@ -1,0 +1,75 @@
+"""A state comes back as it was, is replaced in one stroke, and belongs to one run."""
+
+import pytest
+import torch
+
+from training import snapshot as module
+from training.errors import ResumeError
+from training.sampler import Position
+from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
+
+CPU = torch.device("cpu")
+
+
+def state(step=7):
+    weights = {"weight": torch.randn(2, 3), "count": torch.tensor(4)}
+    optimizer = {"state": {0: {"step": torch.tensor(7.0)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+    return Snapshot({"seed": 1, "clips": "abc"}, step, Position(2, 5), 12.5, weights, weights, optimizer)
+
+
+def test_it_comes_back_as_it_was(tmp_path):
+    written = state()
+
+    write_snapshot(tmp_path / "state.pt", written)
+    read = read_snapshot(tmp_path / "state.pt", CPU)
+
+    assert (read.identity, read.step, read.position, read.audio_seconds) == (
+        {"seed": 1, "clips": "abc"},
+        7,
+        Position(2, 5),
+        12.5,
+    )
+    assert torch.equal(read.network["weight"], written.network["weight"])
+    assert read.optimizer == written.optimizer
+
+
+def test_whoever_dies_while_writing_leaves_the_old_state(tmp_path, monkeypatch):
+    path = tmp_path / "state.pt"
+    write_snapshot(path, state(step=1))
+
+    def dies(content, file):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module.torch, "save", dies)
+    with pytest.raises(KeyboardInterrupt):
+        write_snapshot(path, state(step=2))
+
+    assert read_snapshot(path, CPU).step == 1
+
+
+@pytest.mark.parametrize("content", [None, b"", b"nonsense", "half"])
+def test_what_is_no_state_is_refused(tmp_path, content):
+    path = tmp_path / "state.pt"
+    if content == "half":
+        write_snapshot(path, state())
+        content = path.read_bytes()[: path.stat().st_size // 2]
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(ResumeError):
+        read_snapshot(path, CPU)
+
+
+def test_a_state_without_a_part_is_refused(tmp_path):
+    torch.save({"step": 3}, tmp_path / "state.pt")
+
+    with pytest.raises(ResumeError, match="damaged"):
+        read_snapshot(tmp_path / "state.pt", CPU)
+
+
+def test_another_run_is_refused_by_what_differs():
+    check_identity({"seed": 1, "speeds": [1.0]}, {"seed": 1, "speeds": (1.0,)})
+
+    with pytest.raises(ResumeError, match="other values of seed, ema"):
+        check_identity({"seed": 1, "steps": 5}, {"seed": 2, "steps": 5, "ema": 0.9})

@@ -1,0 +1,55 @@
+"""Text is cut into the pieces of a checkpoint or of a SentencePiece model."""
+
+import tarfile
+
+import pytest
+
+from tests.training.small_run import CHECKPOINT
+from training.errors import RecipeError
+from training.vocabulary import read_vocabulary
+
+
+def tokenizer_model():
+    with tarfile.open(CHECKPOINT) as tar:
+        return next(tar.extractfile(member).read() for member in tar if member.name.endswith("_tokenizer.model"))
+
+
+def test_a_checkpoint_and_its_tokenizer_give_the_same_vocabulary(tmp_path):
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(tokenizer_model())
+
+    of_checkpoint, of_model = read_vocabulary(CHECKPOINT), read_vocabulary(path)
+
+    assert of_checkpoint.model == of_model.model
+    assert of_checkpoint.size == 128
+
+
+def test_encoding_is_undone_by_the_tokenizer():
+    vocabulary = read_vocabulary(CHECKPOINT)
+
+    labels = vocabulary.encode("the water was")
+
+    assert vocabulary.tokenizer.join(labels) == "the water was"
+    assert all(0 <= label < vocabulary.size for label in labels)
+    assert vocabulary.encode("") == []
+
+
+def test_scores_stand_beside_their_pieces():
+    vocabulary = read_vocabulary(CHECKPOINT)
+
+    lines = vocabulary.scores.splitlines()
+
+    assert [line.split("\t")[0] for line in lines] == list(vocabulary.tokenizer.pieces)
+    assert all(float(line.split("\t")[1]) <= 0 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "name", ["there_is_no.model", "there_is_no.nemo", "empty.model", "nonsense.model", "nonsense.nemo"]
+)
+def test_what_is_no_vocabulary_is_named(tmp_path, name):
+    path = tmp_path / name
+    if not name.startswith("there"):
+        path.write_bytes(b"" if name.startswith("empty") else b"nonsense" * 100)
+
+    with pytest.raises(RecipeError, match=name):
+        read_vocabulary(path)
