@@ -5,12 +5,13 @@ TORCH_VERSION ?= 2.13.0
 # The address of a wheel index that holds the torch build you want (CPU or CUDA); empty: pip's own index.
 TORCH_INDEX   ?=
 MODEL         ?=
+RECIPE        ?= training/recipes/english.yaml
 ARGS          ?=
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup serve test test-long test-gpu lint format bench clean
+.PHONY: setup serve train test test-long test-gpu lint format bench clean
 
 setup: $(STAMP)
 
@@ -23,6 +24,10 @@ $(STAMP): pyproject.toml constraints.txt
 serve: setup
 	$(if $(MODEL),,$(error name a checkpoint: make serve MODEL=FILE.nemo))
 	$(BIN)/steno serve --model $(MODEL) $(ARGS)
+
+# Stopped or killed, a run goes on where it was: run this again. ARGS='--minutes 60 --export model.nemo' and the like.
+train: setup
+	$(BIN)/steno train $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
 
 test: setup
 	$(BIN)/python -m pytest -m "not long and not gpu" $(ARGS)

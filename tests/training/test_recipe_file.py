@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from tests.conftest import ROOT
 from tests.training.small_run import document, recipe_file
 from training.errors import RecipeError
 from training.recipe_file import read_recipe
@@ -99,3 +100,9 @@ def test_what_is_no_recipe_at_all_is_refused(tmp_path, content):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(RecipeError, match="No such file"):
         read_recipe(tmp_path / "recipe.yaml")
+
+
+def test_the_recipe_of_the_bundled_model_is_one():
+    recipe = read_recipe(ROOT / "training" / "recipes" / "english.yaml")
+
+    assert recipe.teacher.cache.resolve() == ROOT / "runs" / "posteriors"
