@@ -29,6 +29,8 @@ class _JsonLines(JsonFormatter):
     ) -> None:
         log_data["time"] = _moment(record)
         super().add_fields(log_data, record, message_dict)
+        if log_data.get("error") is None:
+            log_data.pop("error", None)
 
 
 class _TextLines(logging.Formatter):

@@ -277,6 +277,15 @@ async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
         await process.wait()
 
 
+# What an engine's environment has unless the operator set it.
+_DEFAULT_ENVIRONMENT = {
+    # Buckets have different shapes; an allocator with fixed segments would fragment.
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    # OpenMP's threads spin at barriers for milliseconds before they sleep. The front and its decoding threads share
+    # the cores, and every thread that spins keeps the one it waits for from running (docs/performance.md).
+    "GOMP_SPINCOUNT": "10000",
+}
+
+
 def _environment() -> dict[str, str]:
-    """Return the environment of an engine: ours, with an allocator that does not fragment unless told otherwise."""
-    return {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} | dict(os.environ)
+    return _DEFAULT_ENVIRONMENT | dict(os.environ)
