@@ -11,8 +11,6 @@ from pathlib import Path
 
 import torch
 
-from audio.decode import decode
-from audio.limits import AudioLimits
 from benchmarks.environment import describe
 from models import Model, load_model
 
@@ -49,6 +47,10 @@ def _speech(path: str | None, rate: int, seconds: float) -> torch.Tensor:
     samples = int(seconds * rate)
     if path is None:
         return 0.1 * torch.randn(samples, generator=torch.Generator().manual_seed(0))
+    # Here, not above: a GPU machine may have neither soundfile nor soxr.
+    from audio.decode import decode
+    from audio.limits import AudioLimits
+
     with Path(path).open("rb") as file:
         recording = torch.from_numpy(decode(file, rate=rate, limits=AudioLimits()).samples)
     return recording.repeat(-(-samples // len(recording)))[:samples]

@@ -26,6 +26,7 @@ class SpeechRecognizer:
 
     def __init__(self, load: Load) -> None:
         device = _device(load.device)
+        torch.backends.cudnn.allow_tf32 = False  # float32 is asked for by those who want NeMo's tokens
         if load.threads is not None:
             torch.set_num_threads(load.threads)
         self._model: Model = load_model(load.model, device=device, dtype=_dtype(load.dtype, device))

@@ -1,0 +1,66 @@
+"""The golden models on a device say what NeMo says on a CPU; rehearsed on a CPU, run on a GPU by `make test-gpu`."""
+
+import pytest
+import torch
+
+from models import load_model
+from tests.models import golden_data as golden
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+# Of the largest value: bfloat16 keeps 8 bits, and a layer's errors add up over two layers.
+BFLOAT16_ENCODER = 5e-2
+
+
+@pytest.fixture(autouse=True)
+def exact_float32():
+    """TF32 rounds like bfloat16; parity is measured without it."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
+def test_float32_transcripts_are_nemos_alone_and_in_a_batch(name, decoder, device):
+    model = load_model(golden.GOLDEN / name / "model.nemo", device=device)
+
+    batch = model.transcribe(golden.clips(), decoder=decoder)
+
+    for clip_name, in_batch in zip(golden.CLIPS, batch, strict=True):
+        recorded = golden.transcript(name, clip_name, decoder)
+        (alone,) = model.transcribe([golden.clip(clip_name)], decoder=decoder)
+        for hypothesis in (alone, in_batch):
+            assert hypothesis.tokens == recorded["tokens"]
+            assert hypothesis.frames == recorded.get("first_frames", recorded["timestep"])
+            assert hypothesis.durations == recorded.get("durations")
+            assert hypothesis.text == recorded["text"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", golden.MODELS)
+def test_bfloat16_encodes_close_to_float32(name, device):
+    exact = golden.model(name)
+    rounded = load_model(golden.GOLDEN / name / "model.nemo", device=device, dtype=torch.bfloat16)
+
+    features, lengths = exact.features(golden.clips())
+    wanted, frames = exact.encode(features, lengths)
+    encoded, device_frames = rounded.encode(features, lengths)
+
+    assert encoded.dtype == torch.bfloat16
+    assert device_frames.tolist() == frames.tolist()
+    assert (encoded.float().cpu() - wanted).abs().max() < BFLOAT16_ENCODER * wanted.abs().max()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_garbage_in_the_padding_changes_nothing(device):
+    model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo", device=device)
+    clips = [torch.from_numpy(golden.clip(name).copy()) for name in golden.CLIPS]
+    lengths = torch.tensor([len(clip) for clip in clips])
+    waveforms = torch.full((len(clips), int(lengths.max()) + 5000), float("nan"))
+    for row, clip in zip(waveforms, clips, strict=True):
+        row[: len(clip)] = clip
+
+    texts = [hypothesis.text for hypothesis in model.transcribe_batch(waveforms, lengths)]
+
+    assert texts == [golden.transcript("hybrid-tdt-ctc-bpe", name, "tdt")["text"] for name in golden.CLIPS]
