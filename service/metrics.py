@@ -5,7 +5,6 @@ counters. The front process owns the only registry; engines report their figures
 """
 
 import platform
-from collections.abc import Callable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -162,10 +161,6 @@ class Metrics:
     def describe_build(self, version: str) -> None:
         """Export what runs."""
         self.build_info.labels(version, platform.python_version()).set(1)
-
-    def follow(self, metric: Gauge, read: Callable[[], float]) -> None:
-        """Let a gauge read its value when it is scraped."""
-        metric.set_function(read)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

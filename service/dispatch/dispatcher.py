@@ -90,7 +90,6 @@ class Dispatcher:
         self._accepted = 0
         self._abandoned: str | None = None
         self._sending: set[asyncio.Task[None]] = set()
-        self._export_gauges()
 
     @property
     def is_ready(self) -> bool:
@@ -141,6 +140,16 @@ class Dispatcher:
             self._batcher.remove(utterance)
             self.admission.backlog_seconds -= seconds
             self._metrics.audio_seconds.labels(outcome).inc(seconds)
+
+    def update_gauges(self) -> None:
+        """Set the gauges of the queue to what is now; they change too often to be kept up to date all the time."""
+        batcher, metrics = self._batcher, self._metrics
+        oldest = batcher.oldest_arrival
+        metrics.queue_depth.set(len(batcher))
+        metrics.queue_audio_seconds.set(batcher.audio_seconds)
+        metrics.queue_oldest_age.set(0.0 if oldest is None else self._clock() - oldest)
+        metrics.queue_predicted_wait.set(self.admission.predicted_wait)
+        metrics.queue_passed_over.set(max((utterance.passed_over for utterance in batcher), default=0))
 
     def abandon(self, reason: str) -> None:
         """No engine will come any more: answer what waits with an error, and what engines hold when they end."""
@@ -273,15 +282,3 @@ class Dispatcher:
         """While no engine is ready, the last known speed still tells how long the backlog will take."""
         if self._engines:
             self.admission.rtfx = sum(self._engines.values())
-
-    def _export_gauges(self) -> None:
-        batcher, metrics = self._batcher, self._metrics
-
-        def oldest_age() -> float:
-            return 0.0 if batcher.oldest_arrival is None else self._clock() - batcher.oldest_arrival
-
-        metrics.follow(metrics.queue_depth, lambda: len(batcher))
-        metrics.follow(metrics.queue_audio_seconds, lambda: batcher.audio_seconds)
-        metrics.follow(metrics.queue_oldest_age, oldest_age)
-        metrics.follow(metrics.queue_predicted_wait, lambda: self.admission.predicted_wait)
-        metrics.follow(metrics.queue_passed_over, lambda: max((u.passed_over for u in batcher), default=0))

@@ -248,4 +248,6 @@ async def readyz(request: Request) -> JSONResponse:
 async def metrics(request: Request) -> Response:
     """Export everything that is measured, for Prometheus."""
     front: Front = request.app.state.front
-    return Response(front.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    front.dispatcher.update_gauges()
+    exposition = await asyncio.to_thread(front.metrics.exposition)  # some milliseconds, too long for the event loop
+    return Response(exposition, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.http.errors import RequestError
@@ -20,7 +20,11 @@ class TranscriptionForm(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    file: Annotated[Any, Field(description="The recording: wav, flac, mp3 or ogg, recognised by its content.")]
+    file: Annotated[
+        Any,
+        Field(description="The recording: wav, flac, mp3 or ogg, recognised by its content."),
+        WithJsonSchema({"type": "string", "format": "binary"}),
+    ]
     model: Annotated[str, Field(description="Id or alias of the model, as GET /v1/models lists it.")]
     response_format: Annotated[ResponseFormat, Field(description="Shape of the answer.")] = "json"
     timestamp_granularities: Annotated[
