@@ -90,6 +90,7 @@ class Settings(BaseSettings):
     )
     request_timeout_seconds: Seconds = Field(default=600.0, description="Time from acceptance to transcript.")
     receive_timeout_seconds: Seconds = Field(default=30.0, description="Longest silence while a body arrives.")
+    max_receive_seconds: Seconds = Field(default=600.0, description="Longest time that a body may take to arrive.")
     keep_alive_seconds: Count = Field(
         default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
     )

@@ -207,11 +207,10 @@ class Dispatcher:
             self._metrics.batches.labels("lost").inc()
             for utterance in batch:
                 utterance.engines_lost += 1
-                utterance.alone = True
                 if self._abandoned or utterance.engines_lost > 1:
                     self._give_up(utterance, self._abandoned or "The engine was lost twice with this request.")
                 else:
-                    self._batcher.add(utterance)
+                    self._run_alone(utterance)
         self._feed_engines()
 
     def _feed_engines(self) -> None:
@@ -260,8 +259,7 @@ class Dispatcher:
             self._metrics.out_of_memory.inc()
         if len(utterances) > 1:
             for utterance in utterances:
-                utterance.alone = True
-                self._batcher.add(utterance)
+                self._run_alone(utterance)
             return
         error: Exception = (
             DeviceMemoryError("This audio does not fit the device, even alone.")
@@ -271,6 +269,12 @@ class Dispatcher:
         for utterance in utterances:
             if not utterance.answer.done():
                 utterance.answer.set_exception(error)
+
+    def _run_alone(self, utterance: Utterance) -> None:
+        """Let a suspect run again by itself, if anybody still waits for it."""
+        utterance.alone = True
+        if not utterance.answer.done():
+            self._batcher.add(utterance)
 
     def _give_up(self, utterance: Utterance, message: str) -> None:
         self._metrics.queue_dropped.labels("worker_lost").inc()

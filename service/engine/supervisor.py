@@ -101,7 +101,7 @@ class Engine:
         if self.ready is None:
             return now - self.started > _LOAD_SECONDS
         expected = self._slot_seconds / self.ready.rtfx * len(self._outstanding)
-        return now - min(self._outstanding.values(), default=now) > timeout + 5 * expected
+        return now - min(self._outstanding.values(), default=now) > timeout + 10 * expected
 
     def release(self) -> None:
         """Close what the front holds of it."""

@@ -107,6 +107,7 @@ async def transcribe(request: Request) -> Response:
             permit,
             limit=settings.max_upload_bytes,
             silence_seconds=settings.receive_timeout_seconds,
+            total_seconds=settings.max_receive_seconds,
         )
         try:
             form = await upload.form(request.headers)

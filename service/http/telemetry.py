@@ -81,7 +81,6 @@ class Telemetry:
 
         in_flight = self._metrics.http_in_flight.labels(endpoint)
         in_flight.inc()
-        answered_from = record.began
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:

@@ -1,6 +1,7 @@
 """Receives a multipart form within bounds: bytes, silence between them, number of parts, and a proper end."""
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncGenerator
 
@@ -39,13 +40,18 @@ class Upload:
         permit: Told of every byte.
         limit: Bytes the body may have.
         silence_seconds: Longest wait for the next piece.
+        total_seconds: Longest time for the whole body: a client that drips must not hold its place for ever.
     """
 
-    def __init__(self, receive: Receive, permit: Permit, *, limit: int, silence_seconds: float) -> None:
+    def __init__(
+        self, receive: Receive, permit: Permit, *, limit: int, silence_seconds: float, total_seconds: float
+    ) -> None:
         self._receive = receive
         self._permit = permit
         self._limit = limit
         self._silence_seconds = silence_seconds
+        self._total_seconds = total_seconds
+        self._ends = math.inf
         self._tail = b""
 
     async def form(self, headers: Headers) -> FormData:
@@ -58,6 +64,7 @@ class Upload:
         boundary = _BOUNDARY.search(headers.get("content-type", ""))
         if not headers.get("content-type", "").lower().startswith("multipart/form-data") or boundary is None:
             raise RequestError("The body must be multipart/form-data with a boundary.", code="malformed_body")
+        self._ends = asyncio.get_running_loop().time() + self._total_seconds
         parser = MultiPartParser(
             headers, self._pieces(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES
         )
@@ -87,11 +94,13 @@ class Upload:
                 return
 
     async def _next(self) -> Message:
+        silence_ends = asyncio.get_running_loop().time() + self._silence_seconds
         try:
-            async with asyncio.timeout(self._silence_seconds):
+            async with asyncio.timeout_at(min(silence_ends, self._ends)):
                 return await self._receive()
         except TimeoutError:
-            message = f"No data for {self._silence_seconds:g} s while the body was received."
+            total, silence = self._total_seconds, self._silence_seconds
+            message = f"The body must arrive within {total:g} s, and never pause for {silence:g} s."
             raise RequestError(message, code="request_timeout", param="file", status=408) from None
 
 

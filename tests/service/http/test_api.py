@@ -357,9 +357,10 @@ def test_nothing_is_accepted_before_the_model_is_loaded():
     assert (ready.status_code, ready.json()) == (503, {"status": "loading"})
 
 
-def test_a_body_that_stalls_is_ended():
+@pytest.mark.parametrize("limit", ["receive_timeout_seconds", "max_receive_seconds"])
+def test_a_body_that_stalls_or_drips_is_ended(limit):
     with (
-        serving(receive_timeout_seconds=0.2) as service,
+        serving(**{limit: 0.2}) as service,
         socket.create_connection(("127.0.0.1", service.server.port)) as connection,
     ):
         connection.sendall(
