@@ -48,6 +48,21 @@ def test_no_metric_is_listed_that_is_gone():
     assert sorted(listed) == sorted(metric_rows())
 
 
+@pytest.mark.parametrize("name", sorted(set(vars(Metrics())) - {"registry"}))
+def test_no_metric_is_exported_that_nothing_sets(name):
+    code = [path for path in (DOCS.parent / "service").rglob("*.py") if path.name != "metrics.py"]
+    described = name == "build_info"  # by Metrics itself
+
+    assert described or any(f"metrics.{name}." in path.read_text(encoding="utf-8") for path in code)
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_no_setting_is_read_by_nobody(name):
+    code = [path for path in (DOCS.parent / "service").rglob("*.py")]
+
+    assert any(f"settings.{name}" in text or f"self.{name}" in text for text in (p.read_text() for p in code))
+
+
 @pytest.mark.parametrize("row", [*errors._DISPATCH_ERRORS.values(), errors._INTERNAL])
 def test_every_error_of_the_dispatcher_is_in_the_table(row):
     assert re.search(rf"^\| {row.status} \| .*`{row.code}`", API, re.MULTILINE)

@@ -128,7 +128,7 @@ async def _answer(front: Front, record: Record, fields: schemas.TranscriptionFor
     answer = await front.dispatcher.transcribe(audio.samples, audio.seconds)
     record.stages["queue"] = answer.queue_seconds
     record.stages["infer"] = answer.infer_seconds
-    _count(front.metrics, audio, len(answer.transcript.words))
+    _count(front.metrics, audio, fields.file.size or 0, len(answer.transcript.words))
     response = render(
         answer.transcript,
         seconds=audio.seconds,
@@ -197,8 +197,9 @@ async def _closing(form: FormData) -> AsyncIterator[None]:
         await form.close()
 
 
-def _count(metrics: Metrics, audio: Audio, words: int) -> None:
+def _count(metrics: Metrics, audio: Audio, size: int, words: int) -> None:
     metrics.audio_duration.observe(audio.seconds)
+    metrics.audio_bytes.labels(audio.container).inc(size)
     metrics.audio_decode.labels(audio.container, "truncated" if audio.truncated else "ok").inc()
     metrics.words.inc(words)
     if not words:
