@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from service.engine.protocol import Transcript, Word
 from service.http.schemas import Granularity, ResponseFormat
+from service.http.subtitles import cues, srt, vtt
 
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 # Models without punctuation would make one segment of a whole recording: a pause this long ends one too.
@@ -29,12 +30,16 @@ def render(
     Args:
         transcript: What was heard.
         seconds: Length of the recording.
-        response_format: json, text or verbose_json.
+        response_format: One of the formats.
         granularities: What verbose_json lists with times.
         language: ISO code, None where the model does not say.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
+    if response_format == "srt":
+        return Response(srt(cues(transcript.words)), media_type="application/x-subrip; charset=utf-8")
+    if response_format == "vtt":
+        return Response(vtt(cues(transcript.words)), media_type="text/vtt; charset=utf-8")
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         return _json({"text": transcript.text, "usage": usage})

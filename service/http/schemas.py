@@ -7,11 +7,11 @@ from starlette.datastructures import FormData, UploadFile
 
 from service.http.errors import RequestError
 
-ResponseFormat = Literal["json", "text", "verbose_json"]
+ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
 
 # Values of the OpenAI API that this service knows and does not offer.
-_UNSUPPORTED = {"response_format": {"srt", "vtt", "diarized_json"}}
+_UNSUPPORTED = {"response_format": {"diarized_json"}}
 _LISTS = ("timestamp_granularities",)
 
 

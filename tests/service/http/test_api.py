@@ -45,6 +45,17 @@ def test_text_is_plain(service):
     assert answer.text == transcript(SECOND).text + "\n"
 
 
+@pytest.mark.parametrize(
+    ("response_format", "kind", "begins"),
+    [("srt", "application/x-subrip", "1\n00:00:00,000 --> "), ("vtt", "text/vtt", "WEBVTT\n\n00:00:00.000 --> ")],
+)
+def test_subtitles_are_text_with_times(service, response_format, kind, begins):
+    answer = service.post(**form(wav(SECOND), response_format=response_format))
+
+    assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
+    assert answer.text.startswith(begins)
+
+
 @pytest.mark.parametrize("name", ["timestamp_granularities[]", "timestamp_granularities"])
 def test_verbose_json_has_words_and_segments(service, name):
     answer = service.client.post(
@@ -367,7 +378,9 @@ def test_a_body_that_stalls_or_drips_is_ended(limit):
             b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n"
             b"content-type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
         )
-        answer = connection.recv(65536)
+        answer = b""
+        while b"}}" not in answer and (piece := connection.recv(65536)):
+            answer += piece
 
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert json.loads(answer[answer.index(b"{") :])["error"]["code"] == "request_timeout"

@@ -28,6 +28,8 @@ def test_the_text_is_the_same_in_every_format():
         json.loads(answer(TWO, "json").body)["text"],
         json.loads(answer(TWO).body)["text"],
         answer(TWO, "text").body.decode().removesuffix("\n"),
+        answer(TWO, "srt").body.decode().splitlines()[2],
+        answer(TWO, "vtt").body.decode().splitlines()[3],
     }
 
     assert texts == {"hi. there"}
