@@ -23,6 +23,8 @@ from models.tokenizers import Vocabulary
 Samples = npt.NDArray[np.float32]
 
 _DTYPES = (torch.float32, torch.bfloat16)
+# An apostrophe or a hyphen is spelling; a model that writes these divides its text.
+_SENTENCE_MARKS = ".,?!。、，？！।؟"
 _FAMILIES = {"striding": "conformer", "dw_striding": "fastconformer"}
 
 
@@ -169,7 +171,7 @@ class Model:
                 "transcription": True,
                 "translation": False,
                 "word_timestamps": True,
-                "punctuation": bool(self._vocabulary.punctuation),
+                "punctuation": not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS),
             },
         }
 

@@ -148,3 +148,9 @@ def test_a_hypothesis_is_ready_for_json(model):
 
     assert json.loads(json.dumps(fields))["text"] == hypothesis.text
     assert {"text", "tokens", "frames", "durations", "token_confidence", "words"} == set(fields)
+
+
+@pytest.mark.teacher
+def test_apostrophes_are_no_punctuation(teacher):
+    assert load_model(teacher).info()["capabilities"]["punctuation"] is False
+    assert golden.model("hybrid-tdt-ctc-bpe").info()["capabilities"]["punctuation"] is True
