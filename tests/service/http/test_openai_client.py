@@ -1,0 +1,109 @@
+"""OpenAI's own Python client against the running server: what its users see."""
+
+import io
+
+import openai
+import pytest
+
+from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE, transcript
+from tests.service.serving import ThreadedServer, serving, tone, wav
+
+SECOND = tone(SAMPLE_RATE)
+HEARD = transcript(SECOND)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as served:
+        yield served
+
+
+def client_of(service: ThreadedServer, **options) -> openai.OpenAI:
+    url = f"http://127.0.0.1:{service.server.port}/v1"
+    return openai.OpenAI(
+        api_key="unused", base_url=url, http_client=openai.DefaultHttpxClient(trust_env=False), **options
+    )
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    with client_of(service) as made:
+        yield made
+
+
+def recording(samples=SECOND) -> io.BytesIO:
+    file = io.BytesIO(wav(samples))
+    file.name = "speech.wav"
+    return file
+
+
+def test_json_is_an_object_with_text_and_usage(client):
+    answer = client.audio.transcriptions.create(model="whisper-1", file=recording())
+
+    assert answer.text == HEARD.text
+    assert answer.usage.seconds == 1.0
+
+
+def test_raw_bytes_are_a_file_too(client):
+    assert client.audio.transcriptions.create(model="whisper-1", file=wav(SECOND)).text == HEARD.text
+
+
+@pytest.mark.parametrize(("response_format", "begins"), [("text", HEARD.text), ("srt", "1\n"), ("vtt", "WEBVTT")])
+def test_text_formats_are_strings(client, response_format, begins):
+    answer = client.audio.transcriptions.create(model="whisper-1", file=recording(), response_format=response_format)
+
+    assert isinstance(answer, str)
+    assert answer.startswith(begins)
+
+
+def test_verbose_json_has_typed_words_and_segments(client):
+    answer = client.audio.transcriptions.create(
+        model="whisper-1",
+        file=recording(),
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )
+
+    assert answer.duration == 1.0
+    assert [(word.word, word.start, word.end) for word in answer.words] == [
+        (word.text, word.start, word.end) for word in HEARD.words
+    ]
+    assert [segment.text for segment in answer.segments] == [HEARD.text]
+    assert answer.segments[0].tokens == HEARD.tokens
+
+
+def test_models_are_listed_and_found(client):
+    assert [model.id for model in client.models.list()] == ["stub"]
+    assert client.models.retrieve("stub").object == "model"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "code", "param"),
+    [
+        ({"file": b"not audio"}, openai.BadRequestError, "unsupported_format", "file"),
+        ({"model": "gpt-5"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"response_format": "diarized_json"}, openai.BadRequestError, "unsupported_value", "response_format"),
+    ],
+)
+def test_errors_have_their_types(client, arguments, kind, code, param):
+    with pytest.raises(kind) as refusal:
+        client.audio.transcriptions.create(**({"model": "whisper-1", "file": recording()} | arguments))
+
+    assert (refusal.value.code, refusal.value.param) == (code, param)
+    assert refusal.value.type == "invalid_request_error"
+    assert refusal.value.request_id
+
+
+def test_what_can_succeed_is_retried_and_what_cannot_is_not():
+    with serving() as service, client_of(service, max_retries=1) as client:
+        retries = 'steno_http_client_retries_total{lang="python"}'
+        with pytest.raises(openai.InternalServerError) as lost:
+            client.audio.transcriptions.create(model="whisper-1", file=recording(tone(CRASH_SAMPLES)))
+        assert (lost.value.status_code, lost.value.code) == (503, "worker_lost")
+        assert retries not in service.client.get("/metrics").text
+
+        service.server.dispatcher.admission.is_draining = True
+        with pytest.raises(openai.InternalServerError) as refused:
+            client.audio.transcriptions.create(model="whisper-1", file=recording())
+        assert refused.value.code == "draining"
+        assert service.metric(retries) == 1
