@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     except TrainingError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}") from error
+        raise CommandError(str(error)) from error
     return 0
 
 

@@ -10,8 +10,24 @@ from torch import Tensor
 from training.examples import Example
 from training.sampler import Position
 
-# The blank's probability [batch, frames], labels [batch, frames, entries], their probabilities: FrameTargets, batched.
-BatchTargets = tuple[Tensor, Tensor, Tensor]
+
+@dataclass(frozen=True, slots=True)
+class BatchTargets:
+    """What a teacher thinks of the student's frames: ``FrameTargets`` of a batch, zero in the padding.
+
+    Attributes:
+        blank: the blank's probability, [batch, frames].
+        labels: a few labels, [batch, frames, entries], int64.
+        masses: their probabilities, [batch, frames, entries].
+    """
+
+    blank: Tensor
+    labels: Tensor
+    masses: Tensor
+
+    def to(self, device: torch.device) -> "BatchTargets":
+        """Return them on a device."""
+        return BatchTargets(self.blank.to(device), self.labels.to(device), self.masses.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,7 @@ class Batch:
             hidden_mels=self.hidden_mels.to(device),
             tokens=self.tokens.to(device),
             token_lengths=self.token_lengths.to(device),
-            targets=self.targets and tuple(target.to(device) for target in self.targets),  # type: ignore[arg-type]  # three stay three
+            targets=self.targets and self.targets.to(device),
         )
 
 
@@ -84,10 +100,10 @@ def _stacked_targets(examples: Sequence[Example], frames: int) -> BatchTargets |
     targets = [example.targets for example in examples if example.targets]
     if not targets:
         return None
-    return (
-        _stacked([one.blank for one in targets], frames),
-        _stacked([one.labels for one in targets], frames),
-        _stacked([one.masses for one in targets], frames),
+    return BatchTargets(
+        blank=_stacked([one.blank for one in targets], frames),
+        labels=_stacked([one.labels for one in targets], frames),
+        masses=_stacked([one.masses for one in targets], frames),
     )
 
 

@@ -16,10 +16,9 @@ from training.posteriors import Frames
 
 @dataclass(frozen=True, slots=True)
 class FrameTargets:
-    """What a student should think of its frames: the blank's probability and those of a few labels, 1 together.
+    """What a student should think of the frames of a clip: the blank's probability and those of a few labels.
 
-    Of one clip as arrays, or of a batch as tensors, with [batch] in front. A label may stand there more than once; its
-    probabilities then add up.
+    Together they are 1. A label may stand there more than once; its probabilities then add up.
 
     Attributes:
         blank: [frames], float32.

@@ -28,19 +28,19 @@ def transcribing(
 
 
 def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordErrors) -> dict[str, float]:
-    """Return errors per word of the clips' transcripts, by source and over ``all``; sources without words are left out.
+    """Return errors per word of the transcripts: of each source that has words, and at last of ``all``.
 
     Raises:
         ManifestError: if a clip cannot be read.
     """
     groups = [clips[start : start + _CLIPS_AT_A_TIME] for start in range(0, len(clips), _CLIPS_AT_A_TIME)]
-    errors: dict[str, int] = {}
-    words: dict[str, int] = {}
+    counts: dict[str, tuple[int, int]] = {}
     decoded = ahead(lambda group: [take.samples(model.sample_rate) for take in group], groups, held=1)
     for group, samples in zip(groups, decoded, strict=True):
         for take, hypothesis in zip(group, model.transcribe(samples), strict=True):
             wrong, spoken = word_errors(take.clip.text or "", hypothesis.text)
-            for name in (take.clip.source, "all"):
-                errors[name] = errors.get(name, 0) + wrong
-                words[name] = words.get(name, 0) + spoken
-    return {name: errors[name] / words[name] for name in errors if words[name]}
+            before = counts.get(take.clip.source, (0, 0))
+            counts[take.clip.source] = (before[0] + wrong, before[1] + spoken)
+    total = (sum(errors for errors, _ in counts.values()), sum(words for _, words in counts.values()))
+    rates = {**dict(sorted(counts.items())), "all": total}
+    return {name: errors / words for name, (errors, words) in rates.items() if words}

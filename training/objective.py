@@ -42,10 +42,14 @@ def losses(logits: Tensor, lengths: Tensor, batch: Batch, objective: Objective) 
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths)
         total = total + objective.ctc * ctc
     if batch.targets:
-        blank, labels, masses = batch.targets
-        valid = valid_positions(lengths, logits.size(1))
-        emphasis = objective.label_emphasis
-        distillation = distillation_loss(log_probabilities, blank, labels, masses, valid, emphasis)
+        distillation = distillation_loss(
+            log_probabilities,
+            batch.targets.blank,
+            batch.targets.labels,
+            batch.targets.masses,
+            valid_positions(lengths, logits.size(1)),
+            objective.label_emphasis,
+        )
         total = total + distillation
     return Losses(total, ctc, distillation)
 

@@ -83,16 +83,16 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     assert batch.position == Position(3, 4)
     assert batch.waveforms.shape == (len(made), longest)
     assert batch.hidden_frames.shape == (len(made), longest // 160)
-    assert batch.targets[0].shape == (len(made), -(-(longest // 160) // 16))
+    assert batch.targets.blank.shape == (len(made), -(-(longest // 160) // 16))
     assert batch.audio_seconds == pytest.approx(sum(len(one.samples) for one in made) / 16_000)
     for row, one in enumerate(made):
         parts = (
             (batch.waveforms, one.samples),
             (batch.hidden_frames, one.hidden_frames),
             (batch.tokens, one.tokens),
-            (batch.targets[0], one.targets.blank),
-            (batch.targets[1], one.targets.labels),
-            (batch.targets[2], one.targets.masses),
+            (batch.targets.blank, one.targets.blank),
+            (batch.targets.labels, one.targets.labels),
+            (batch.targets.masses, one.targets.masses),
         )
         for padded, part in parts:
             assert np.array_equal(padded[row, : len(part)].numpy(), part)
