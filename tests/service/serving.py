@@ -43,6 +43,13 @@ def form(file: bytes, name: str = "clip", **fields: str) -> dict:
     return {"files": {"file": (name, file)}, "data": {"model": "whisper-1"} | fields}
 
 
+def post_bytes(port: int, body: bytes) -> bytes:
+    """A whole POST as it goes over the wire."""
+    request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body))
+    headers = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    return f"POST {request.url.path} HTTP/1.1\r\n{headers}\r\n".encode() + request.read()
+
+
 def metric(text: str, name: str) -> float:
     """The sum of a metric's series in an exposition; `name` may end in a label set."""
     values = [

@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
-from tests.service.serving import form, serving, tone, wait_for, wav
+from tests.service.serving import form, post_bytes, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
 
@@ -277,13 +277,6 @@ def test_requests_are_counted_by_what_became_of_them():
         assert service.metric('steno_http_client_retries_total{lang="python"}') == 1
         assert service.metric('steno_audio_seconds_total{outcome="ok"}') == 1.0
         assert service.metric("steno_words_total") == 2
-
-
-def post_bytes(port: int, body: bytes) -> bytes:
-    """A whole POST as it goes over the wire."""
-    request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body))
-    headers = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
-    return f"POST {request.url.path} HTTP/1.1\r\n{headers}\r\n".encode() + request.read()
 
 
 def test_a_client_that_leaves_frees_its_place_whether_it_waits_or_runs():

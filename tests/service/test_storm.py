@@ -1,0 +1,92 @@
+"""Clients that come, break and go: whatever they do, nothing stays behind."""
+
+import concurrent.futures
+import random
+import socket
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
+from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
+
+GOOD = wav(tone(SAMPLE_RATE // 2))
+
+
+def answered(service: ThreadedServer, chance: random.Random) -> int:
+    return service.post(**form(GOOD)).status_code
+
+
+def bad_audio(service: ThreadedServer, chance: random.Random) -> int:
+    return service.post(**form(chance.randbytes(300))).status_code
+
+
+def failing(service: ThreadedServer, chance: random.Random) -> int:
+    return service.post(**form(wav(tone(FAIL_SAMPLES)))).status_code
+
+
+def crashing(service: ThreadedServer, chance: random.Random) -> int:
+    return service.post(**form(wav(tone(CRASH_SAMPLES)))).status_code
+
+
+def leaves(service: ThreadedServer, chance: random.Random) -> int:
+    """Close the connection anywhere within the request, or after it."""
+    sent = post_bytes(service.server.port, GOOD)
+    with socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE) as connection:
+        connection.sendall(sent[: chance.randrange(1, len(sent) + 1)])
+    return 0
+
+
+CLIENTS = {answered: 6, bad_audio: 2, failing: 2, leaves: 6}
+
+
+def storm(service: ThreadedServer, requests: int, clients: dict, seed: int = 1) -> list[int]:
+    chance = random.Random(seed)
+    kinds = chance.choices(list(clients), clients.values(), k=requests)
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        running = [pool.submit(kind, service, random.Random(index)) for index, kind in enumerate(kinds)]
+        return [future.result() for future in running]
+
+
+def check_nothing_is_left(service: ThreadedServer) -> None:
+    admission = service.server.dispatcher.admission
+    wait_for(lambda: admission.requests == 0)
+    assert admission.stored_bytes == 0
+    assert admission.backlog_seconds == pytest.approx(0.0, abs=1e-6)
+    wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 0)
+    assert service.post(**form(GOOD)).status_code == 200
+    assert service.metric("steno_queue_depth") == 0
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_storm_leaves_no_place_no_file_and_no_byte_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with serving(max_requests=64) as service:
+        storm(service, 50, CLIENTS)
+        check_nothing_is_left(service)
+        before = open_files()
+
+        statuses = storm(service, 300, CLIENTS, seed=2)
+
+        assert set(statuses) == {0, 200, 400, 500}
+        check_nothing_is_left(service)
+        wait_for(lambda: open_files() <= before + 5)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_a_long_storm_with_engines_that_die():
+    """Ten thousand requests; one in two hundred kills its engine twice and is given up alone."""
+    with serving(max_requests=64) as service:
+        before = open_files()
+
+        statuses = storm(service, 10_000, CLIENTS | {crashing: 0.08})
+
+        assert set(statuses) == {0, 200, 400, 500, 503}
+        check_nothing_is_left(service)
+        wait_for(lambda: open_files() <= before + 30)
+        assert service.metric('steno_worker_restarts_total{reason="exit"}') >= 2 * statuses.count(503)
