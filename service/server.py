@@ -18,6 +18,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.dispatcher import Dispatcher
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
+from service.http.access import Access
 from service.http.app import create_app
 from service.http.routes import Front
 from service.logs import resolve_format
@@ -84,7 +85,8 @@ class Server:
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
         with ThreadPoolExecutor(settings.decode_threads or os.cpu_count(), "decode") as decoders:
-            front = Front(settings, self.dispatcher, self.metrics, decoders, int(time.time()))
+            access = Access(settings.api_keys)
+            front = Front(settings, self.dispatcher, self.metrics, decoders, int(time.time()), access)
             web = _Web(
                 uvicorn.Config(
                     create_app(front),

@@ -31,6 +31,7 @@ PREFIX = "STENO_"
 _SERVICE_LINK = re.compile(
     r"STENO_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
+_API_KEY = re.compile(r"[A-Za-z0-9_-]+:[0-9a-f]{64}")
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -68,6 +69,9 @@ class Settings(BaseSettings):
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Keys that open the API, name:sha256 by commas (`steno key`); unset: open to all."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["auto", "json", "text"] = Field(
         default="auto", description="auto: text on a terminal, else one JSON object a line."
@@ -136,10 +140,18 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
 
-    @field_validator("model_aliases", "bucket_seconds", mode="before")
+    @field_validator("model_aliases", "bucket_seconds", "api_keys", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("api_keys")
+    @classmethod
+    def _digests(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for number, entry in enumerate(value, 1):
+            if not _API_KEY.fullmatch(entry):  # the entry itself stays unsaid: it may be a key in the wrong place
+                raise ValueError(f"entry {number} is not name:sha256 (`steno key` makes one)")
+        return value
 
     @field_validator("bucket_seconds")
     @classmethod

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
-from service.http.routes import Front, router
+from service.http.routes import Front, api, operations
 from service.http.telemetry import Telemetry, note_error
 
 
@@ -22,7 +22,8 @@ def create_app(front: Front) -> FastAPI:
         description="Recorded speech to text, behind the audio API that OpenAI's clients speak.",
     )
     app.state.front = front
-    app.include_router(router)
+    app.include_router(api)
+    app.include_router(operations)
     app.add_middleware(Telemetry, metrics=front.metrics)
     for kind in (RequestError, AudioError, DispatchError, HTTPException):
         app.add_exception_handler(kind, _answer_error)

@@ -85,7 +85,10 @@ def error_response(error: Exception) -> ErrorResponse:
     match error:
         case RequestError():
             should_retry = False if error.status in (408, 413) else None
-            return ErrorResponse(_Row(error.status, error.code, should_retry=should_retry), str(error), error.param)
+            response = ErrorResponse(_Row(error.status, error.code, should_retry=should_retry), str(error), error.param)
+            if error.status == 401:
+                response.headers["www-authenticate"] = "Bearer"
+            return response
         case AudioError():
             return ErrorResponse(_Row(400, error.code), str(error), "file")
         case HTTPException():

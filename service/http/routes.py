@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
@@ -19,6 +19,7 @@ from audio.decode import Audio, decode
 from audio.errors import AudioError
 from service.dispatch.dispatcher import Dispatcher
 from service.http import schemas
+from service.http.access import Access
 from service.http.errors import RequestError
 from service.http.formats import render
 from service.http.telemetry import Record
@@ -28,7 +29,14 @@ from service.settings import Settings
 
 T = TypeVar("T")
 
-router = APIRouter()
+
+async def _authorize(request: Request) -> None:
+    request.state.record.caller = request.app.state.front.access.authorize(request.headers)
+
+
+# The API needs a key where keys are set; probes and metrics never do, and are not for the public.
+api = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)])
+operations = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class Front:
     Attributes:
         decoders: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
         started: Unix time, the `created` of the model.
+        access: The API keys.
     """
 
     settings: Settings
@@ -45,6 +54,7 @@ class Front:
     metrics: Metrics
     decoders: ThreadPoolExecutor
     started: int
+    access: Access
 
     @property
     def model_id(self) -> str:
@@ -89,8 +99,8 @@ _FORM = {
 }
 
 
-@router.post(
-    "/v1/audio/transcriptions",
+@api.post(
+    "/audio/transcriptions",
     response_model=None,
     responses={200: {"model": schemas.Transcription | schemas.VerboseTranscription}, **_ERRORS},
     openapi_extra=_FORM,
@@ -212,14 +222,14 @@ def _language(dispatcher: Dispatcher) -> str | None:
     return languages[0] if len(languages) == 1 else None
 
 
-@router.get("/v1/models")
+@api.get("/models")
 async def list_models(request: Request) -> schemas.ModelList:
     """List the models that can be asked for."""
     front: Front = request.app.state.front
     return schemas.ModelList(data=[_card(front)])
 
 
-@router.get("/v1/models/{name:path}", responses={404: _ERRORS[404]})
+@api.get("/models/{name:path}", responses={404: _ERRORS[404]})
 async def get_model(request: Request, name: str) -> schemas.ModelCard:
     """Describe one model."""
     front: Front = request.app.state.front
@@ -231,13 +241,13 @@ def _card(front: Front) -> schemas.ModelCard:
     return schemas.ModelCard(id=front.model_id, created=front.started, owned_by="steno")
 
 
-@router.get("/healthz")
+@operations.get("/healthz")
 async def healthz() -> JSONResponse:
     """Tell that the front process lives, whatever the engine does."""
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/readyz")
+@operations.get("/readyz")
 async def readyz(request: Request) -> JSONResponse:
     """Tell whether new work is accepted and an engine is ready for it; a full queue does not change that."""
     dispatcher = request.app.state.front.dispatcher
@@ -246,7 +256,7 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "draining" if dispatcher.admission.is_draining else "loading"}, 503)
 
 
-@router.get("/metrics", include_in_schema=False)
+@operations.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
     """Export everything that is measured, for Prometheus."""
     front: Front = request.app.state.front

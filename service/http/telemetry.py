@@ -38,6 +38,7 @@ class Record:
         audio_seconds: Length of the recording, None until it is decoded.
         body_bytes: Size of the request's body.
         error: Code of the error answer.
+        caller: Name of the API key.
     """
 
     request_id: str
@@ -46,6 +47,7 @@ class Record:
     audio_seconds: float | None = None
     body_bytes: int = 0
     error: str | None = None
+    caller: str | None = None
 
     def server_timing(self) -> str:
         """Return the stages as a `Server-Timing` header, in milliseconds."""
@@ -155,6 +157,8 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
         "status": status,
         "seconds": round(seconds, 4),
     }
+    if record.caller is not None:
+        fields["key"] = record.caller
     if record.error is not None:
         fields["code"] = record.error
     if record.body_bytes:
