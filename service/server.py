@@ -20,7 +20,7 @@ from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
 from service.http.access import Access
 from service.http.app import create_app
-from service.http.routes import Front
+from service.http.front import Front
 from service.logs import resolve_format
 from service.metrics import Metrics
 from service.settings import Settings

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
-from service.http.routes import Front, api, operations
+from service.http.front import Front
+from service.http.routes import api, operations
 from service.http.telemetry import Telemetry, note_error
 
 

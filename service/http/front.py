@@ -1,0 +1,48 @@
+"""What the routes work with."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.dispatch.dispatcher import Dispatcher
+from service.http.access import Access
+from service.http.errors import RequestError
+from service.metrics import Metrics
+from service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The parts of a service that answer a request; one per service, found as `request.app.state.front`.
+
+    Attributes:
+        decoders: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
+        started: Unix time, the `created` of the model.
+        access: The API keys.
+    """
+
+    settings: Settings
+    dispatcher: Dispatcher
+    metrics: Metrics
+    decoders: ThreadPoolExecutor
+    started: int
+    access: Access
+
+    @property
+    def model_id(self) -> str:
+        """The checkpoint's file name without its ending."""
+        return Path(self.settings.model).stem
+
+    def check_model(self, name: str) -> None:
+        """Accept the model's id and its aliases.
+
+        Raises:
+            RequestError: For any other name.
+        """
+        if name != self.model_id and name not in self.settings.model_aliases:
+            raise RequestError(
+                f"The model {name!r} does not exist; this service has {self.model_id!r}.",
+                code="model_not_found",
+                param="model",
+                status=404,
+            )
