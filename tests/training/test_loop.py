@@ -62,7 +62,8 @@ def test_the_loss_falls(tmp_path, changes):
 def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, stop):
     student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 4, "dropout": 0.2}
     changes = {"precision": precision, "student": student, "teacher": TEACHER, "vocabulary": None}
-    finish(new_run(tmp_path, "whole", **changes))
+    whole = new_run(tmp_path, "whole", **changes)
+    finish(whole)
 
     ticks = iter(range(1000))
     finish(new_run(tmp_path, "parts", **changes), minutes=(stop * 1.5) / 60, clock=lambda: next(ticks))
@@ -74,6 +75,7 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, stop):
     finish(run)
 
     assert losses_of(tmp_path, "parts") == losses_of(tmp_path, "whole")
+    assert all(torch.equal(run.average.state[name], value) for name, value in whole.average.state.items())
 
 
 def command(folder, out, *more):
@@ -181,11 +183,23 @@ def test_a_step_cuts_the_gradient_and_moves_the_run_on(tmp_path):
     result = take_step(run, batch)
 
     assert (run.step, run.position) == (1, Position(0, 1))
+    assert run.network.encoder.layers[0].convolution.batch_norm.num_batches_tracked == 1
     assert run.audio_seconds == batch.audio_seconds
     assert result.learning_rate == pytest.approx(0.001)
     assert run.optimizer.param_groups[0]["lr"] == result.learning_rate
     total = torch.stack([parameter.grad.norm() for parameter in run.network.parameters()]).norm()
     assert total.item() <= run.recipe.optimizer.max_norm * 1.01
+
+
+def test_a_step_is_taken_into_the_average(tmp_path):
+    run = new_run(tmp_path)
+    before = run.network.ctc.projection.weight.detach().clone()
+
+    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+
+    after = run.network.ctc.projection.weight.detach()
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(run.average.state["ctc.projection.weight"], 0.1 * before + 0.9 * after)
 
 
 def test_word_errors_are_measured_logged_and_reported(tmp_path):

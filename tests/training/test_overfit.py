@@ -50,8 +50,8 @@ def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path):
 @pytest.mark.speech
 @pytest.mark.teacher
 def test_fifty_recordings_are_learned_from_a_teacher_and_transcripts(tmp_path, speech_dir, teacher):
-    lines = (json.loads(line) for line in (speech_dir / "manifest.jsonl").open(encoding="utf-8"))
-    rows = list(islice((line for line in lines if line["source"] == "arctic" and line["duration"] < 3.5), 50))
+    lines = map(json.loads, (speech_dir / "manifest.jsonl").read_text(encoding="utf-8").splitlines())
+    rows = islice((line for line in lines if line["source"] == "arctic" and line["duration"] < 3.5), 50)
     rows = [row | {"audio": str(speech_dir / row["audio"])} for row in rows]
     (tmp_path / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe = document(
