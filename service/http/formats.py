@@ -10,11 +10,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from service.engine.protocol import Transcript, Word
 from service.http.schemas import Granularity, ResponseFormat
+from service.http.segments import split_segments
 from service.http.subtitles import cues, srt, vtt
-
-_SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
-# Models without punctuation would make one segment of a whole recording: a pause this long ends one too.
-_PAUSE_SECONDS = 1.0
 
 
 def render(
@@ -62,21 +59,6 @@ def _json(body: dict[str, Any]) -> Response:
 
 def _word(word: Word) -> dict[str, Any]:
     return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
-
-
-def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """Group words into segments: up to the end of a sentence, or to a long pause."""
-    segment: list[Word] = []
-    for word in words:
-        if segment and word.start - segment[-1].end >= _PAUSE_SECONDS:
-            yield segment
-            segment = []
-        segment.append(word)
-        if word.text.endswith(_SENTENCE_ENDS):
-            yield segment
-            segment = []
-    if segment:
-        yield segment
 
 
 def _segments(transcript: Transcript) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ Granularity = Literal["word", "segment"]
 
 # Values of the OpenAI API that this service knows and does not offer.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
+_STREAMED = ("json", "text")
 _LISTS = ("timestamp_granularities",)
 
 
@@ -33,7 +34,9 @@ class TranscriptionForm(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; decoding is greedy.")] = 0.0
     language: Annotated[str | None, Field(description="Accepted; the model knows its own language.")] = None
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
-    stream: Annotated[bool, Field(description="Only false: answers are not streamed.")] = False
+    stream: Annotated[
+        bool, Field(description="Answer json or text as server-sent events: a delta for each segment, then the whole.")
+    ] = False
 
     @classmethod
     def parse(cls, form: FormData) -> "TranscriptionForm":
@@ -60,8 +63,9 @@ class TranscriptionForm(BaseModel):
             parsed = cls(**fields)
         except ValidationError as error:
             raise _fault(error) from None
-        if parsed.stream:
-            raise RequestError("Answers are not streamed.", code="unsupported_value", param="stream")
+        if parsed.stream and parsed.response_format not in _STREAMED:
+            message = f"response_format {parsed.response_format!r} cannot be streamed; use json or text."
+            raise RequestError(message, code="unsupported_value", param="stream")
         return parsed
 
 

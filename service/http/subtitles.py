@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.engine.protocol import Word
+from service.http.segments import SENTENCE_ENDS
 
 LINE_CHARACTERS = 42
 LEAST_SECONDS = 0.8
 MOST_SECONDS = 7.0
 
 _MOST_WORDS = 2 * LINE_CHARACTERS  # of one letter each, no more fit a cue
-_SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 _PHRASE_ENDS = (",", ";", ":", "、", "，")
 _PAUSE_SECONDS = 0.3
 _LONG_PAUSE_SECONDS = 1.0
@@ -87,7 +87,7 @@ def _cost(group: Sequence[Word]) -> float:
 
 def _cut_cost(words: Sequence[Word], last: int) -> float:
     """What it costs to cut before the word at ``last``."""
-    if last == len(words) or words[last - 1].text.endswith(_SENTENCE_ENDS):
+    if last == len(words) or words[last - 1].text.endswith(SENTENCE_ENDS):
         return _CUT_COSTS["sentence"]
     pause = words[last].start - words[last - 1].end
     if pause >= _LONG_PAUSE_SECONDS:

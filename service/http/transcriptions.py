@@ -13,8 +13,10 @@ from starlette.datastructures import FormData
 from audio.decode import Audio, decode
 from audio.errors import AudioError
 from service.dispatch.dispatcher import Dispatcher
+from service.engine.protocol import Transcript
 from service.http import schemas
 from service.http.disconnect import finish_even_if_cancelled, unless_client_leaves
+from service.http.events import event_stream
 from service.http.formats import render
 from service.http.front import Front
 from service.http.telemetry import Record
@@ -86,16 +88,24 @@ async def _answer(front: Front, record: Record, fields: schemas.TranscriptionFor
     record.stages["queue"] = answer.queue_seconds
     record.stages["infer"] = answer.infer_seconds
     _count(front.metrics, audio, fields.file.size or 0, len(answer.transcript.words))
-    response = render(
-        answer.transcript,
-        seconds=audio.seconds,
-        response_format=fields.response_format,
-        granularities=fields.timestamp_granularities,
-        language=_language(front.dispatcher),
-    )
+    response = _response(answer.transcript, audio.seconds, fields, _language(front.dispatcher))
     response.headers["server-timing"] = record.server_timing()
     response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
     return response
+
+
+def _response(
+    transcript: Transcript, seconds: float, fields: schemas.TranscriptionForm, language: str | None
+) -> Response:
+    if fields.stream:
+        return event_stream(transcript, seconds)
+    return render(
+        transcript,
+        seconds=seconds,
+        response_format=fields.response_format,
+        granularities=fields.timestamp_granularities,
+        language=language,
+    )
 
 
 async def _decode(front: Front, fields: schemas.TranscriptionForm) -> Audio:

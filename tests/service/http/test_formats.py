@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.engine.protocol import Transcript, Word
-from service.http.formats import render, split_segments
+from service.http.events import deltas
+from service.http.formats import render
+from service.http.segments import split_segments
 
 
 def words(*spoken: tuple[str, float, float]) -> list[Word]:
@@ -87,3 +89,18 @@ def test_silence_is_an_empty_transcript():
 
     assert (body["text"], body["words"], body["segments"]) == ("", [], [])
     assert answer(Transcript("", [], [], []), "text").body == b"\n"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b.", "aa", "c!"]), st.floats(0, 3), st.floats(0.01, 1)), max_size=20))
+def test_deltas_are_the_text_piece_by_piece(gaps):
+    spoken, now = [], 0.0
+    for text, gap, length in gaps:
+        spoken.append((text, now + gap, now + gap + length))
+        now += gap + length
+    heard = transcript(*spoken)
+
+    pieces = list(deltas(heard))
+
+    assert "".join(pieces) == heard.text
+    assert len(pieces) == len(list(split_segments(heard.words)))
+    assert all(pieces)

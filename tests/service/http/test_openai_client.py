@@ -72,6 +72,18 @@ def test_verbose_json_has_typed_words_and_segments(client):
     assert answer.segments[0].tokens == HEARD.tokens
 
 
+@pytest.mark.parametrize("response_format", ["json", "text"])
+def test_a_stream_is_deltas_and_then_the_whole(client, response_format):
+    events = list(
+        client.audio.transcriptions.create(
+            model="whisper-1", file=recording(), response_format=response_format, stream=True
+        )
+    )
+
+    assert [event.type for event in events] == ["transcript.text.delta", "transcript.text.done"]
+    assert "".join(event.delta for event in events[:-1]) == events[-1].text == HEARD.text
+
+
 def test_models_are_listed_and_found(client):
     assert [model.id for model in client.models.list()] == ["stub"]
     assert client.models.retrieve("stub").object == "model"

@@ -1,0 +1,24 @@
+"""Segments: stretches of speech that end with a sentence or at a pause."""
+
+from collections.abc import Iterator, Sequence
+
+from service.engine.protocol import Word
+
+SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
+# Models without punctuation would make one segment of a whole recording: a pause this long ends one too.
+_PAUSE_SECONDS = 1.0
+
+
+def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Group words into segments: up to the end of a sentence, or to a long pause."""
+    segment: list[Word] = []
+    for word in words:
+        if segment and word.start - segment[-1].end >= _PAUSE_SECONDS:
+            yield segment
+            segment = []
+        segment.append(word)
+        if word.text.endswith(SENTENCE_ENDS):
+            yield segment
+            segment = []
+    if segment:
+        yield segment
