@@ -107,7 +107,7 @@ def _digest(path: Path, *, whole: bool) -> str:
     """Return what tells a file from others."""
     try:
         with path.open("rb") as file:
-            digest = hashlib.sha256(file.read(-1 if whole else _HEAD_BYTES))
+            digest = hashlib.file_digest(file, "sha256") if whole else hashlib.sha256(file.read(_HEAD_BYTES))
         digest.update(str(path.stat().st_size).encode())
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from error

@@ -12,12 +12,13 @@ from models.features import LogMelFeatures
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.ema import WeightAverage
+from training.errors import ManifestError
 from training.examples import Examples
 from training.export import export_nemo
 from training.labelling import labelled
 from training.manifest import read_manifest
 from training.optimizer import new_optimizer
-from training.recipe import Recipe
+from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import FRONT_END, new_network, student_config
@@ -59,7 +60,7 @@ class Run:
         self.folder = folder
         self.device = device
         takes = read_takes(recipe.data)
-        self.dev = [Take(clip) for clip in read_manifest(recipe.dev.manifest, recipe.dev.split)] if recipe.dev else []
+        self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         self.vocabulary = read_vocabulary(_vocabulary_path(recipe))
         self.config = student_config(recipe.student, self.vocabulary.size)
         self.network = new_network(self.config, recipe.student.dropout, recipe.seed).to(device)
@@ -128,6 +129,14 @@ def has_state(folder: Path) -> bool:
 
 def _state_path(folder: Path) -> Path:
     return folder / "state.pt"
+
+
+def _dev_takes(dev: Dev) -> list[Take]:
+    clips = read_manifest(dev.manifest, dev.split)
+    without = next((clip for clip in clips if clip.text is None), None)
+    if without:
+        raise ManifestError(f"{without.audio} has no transcript to measure progress on")
+    return [Take(clip) for clip in clips]
 
 
 def _vocabulary_path(recipe: Recipe) -> Path:

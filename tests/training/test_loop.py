@@ -11,7 +11,7 @@ import torch
 
 from tests.conftest import ROOT
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
-from training.errors import ResumeError, TrainingError
+from training.errors import ManifestError, ResumeError, TrainingError
 from training.loader import load
 from training.loop import batch_losses, take_step, train
 from training.recipe_file import read_recipe
@@ -200,6 +200,13 @@ def test_a_step_is_taken_into_the_average(tmp_path):
     after = run.network.ctc.projection.weight.detach()
     assert not torch.equal(before, after)
     torch.testing.assert_close(run.average.state["ctc.projection.weight"], 0.1 * before + 0.9 * after)
+
+
+def test_progress_is_not_measured_on_clips_without_transcripts(tmp_path):
+    (tmp_path / "dev.jsonl").write_text('{"audio": "mute.wav", "duration": 1}')
+
+    with pytest.raises(ManifestError, match=r"mute\.wav has no transcript"):
+        new_run(tmp_path, dev={"manifest": "dev.jsonl", "every": 2})
 
 
 def test_word_errors_are_measured_logged_and_reported(tmp_path):
