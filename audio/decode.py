@@ -1,41 +1,42 @@
 """Decode a file to mono samples at one rate, within limits and in bounded memory.
 
-What a header claims about the length is not believed: what counts is what decodes. libsndfile and soxr release the
-interpreter lock while they work, so threads decode at the same time.
+What a header claims about the length is not believed: what counts is what decodes. libsndfile, FFmpeg and soxr release
+the interpreter lock while they work, so threads decode at the same time.
 """
 
-from dataclasses import dataclass
-from os import SEEK_END
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
 
-from audio.errors import AudioTooShortError, InvalidAudioError
+from audio import riff
+from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.reader import Reader, reader_of
 from audio.resample import Samples, resampled
 from audio.sniff import HEAD_BYTES, sniff
+from audio.sound_file import RawForm, SoundFileSource
 from audio.source import Source
 
-# What a program writes as the size of a WAV file when it does not know it yet is this or more.
-_OPEN_WAV_SIZE = 0x7FFF_0000
+RAW = "pcm"
+
+Take = Callable[[bytes], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Audio:
-    """Decoded audio.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What decoded audio was before.
 
     Attributes:
-        samples: mono, float32 [n], full scale is 1.
-        sample_rate: samples per second.
         seconds: length of what was decoded.
-        container: wav, flac, mp3 or ogg.
-        channels: channels of the source, whose mean ``samples`` is.
+        container: one of ``audio.sniff.SUPPORTED``, or pcm for raw samples.
+        channels: channels of the source.
         source_rate: sample rate of the source.
         truncated: whether the source is known to have ended before it should.
     """
 
-    samples: Samples
-    sample_rate: int
     seconds: float
     container: str
     channels: int
@@ -43,8 +44,23 @@ class Audio:
     truncated: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Audio(Origin):
+    """Decoded audio.
+
+    Attributes:
+        samples: mean of the channels, float32 [n], full scale is 1.
+        sample_rate: samples per second.
+    """
+
+    samples: Samples
+    sample_rate: int
+
+
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
     """Decode ``file`` from its start; one that ends early or is damaged is decoded as far as it goes.
+
+    It is decoded in this process, which is for files that are one's own: ``audio.pool`` is for those of strangers.
 
     Args:
         file: a seekable binary file.
@@ -57,35 +73,87 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
         AudioTooShortError: if it lasts less than ``limits.min_seconds``.
         AudioTooLongError: as soon as more than ``limits.max_seconds`` are decoded.
     """
-    size = file.seek(0, SEEK_END)
+    samples = bytearray()
+    origin = decode_into(samples.extend, file, rate=rate, limits=limits)
+    return audio_of(samples, rate, origin)
+
+
+def decode_raw(file: BinaryIO, form: RawForm, *, rate: int, limits: AudioLimits) -> Audio:
+    """Decode raw 16-bit PCM, which has no header, as ``decode`` does with files that have one.
+
+    Raises:
+        UnsupportedFormatError: if the channels or the sample rate of ``form`` are not accepted.
+        AudioTooShortError: if it lasts less than ``limits.min_seconds``.
+        AudioTooLongError: as soon as more than ``limits.max_seconds`` are decoded.
+    """
+    file.seek(0)
+    samples = bytearray()
+    with SoundFileSource.open(file, limits, form) as source:
+        origin = _drain(source, samples.extend, RAW, rate, limits)
+    return audio_of(samples, rate, origin)
+
+
+def decode_into(take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Origin:
+    """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
+
+    Raises:
+        AudioError: as ``decode``, perhaps after some blocks.
+    """
+    container = container_of(file)
+    is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile quietly takes what is there
+    with _opened(file, container, limits) as source:
+        origin = _drain(source, take, container, rate, limits)
+    return replace(origin, truncated=origin.truncated or is_cut)
+
+
+def audio_of(samples: bytearray, rate: int, origin: Origin) -> Audio:
+    """Return audio around the bytes of its float32 samples, which are not copied."""
+    return Audio(
+        seconds=origin.seconds,
+        container=origin.container,
+        channels=origin.channels,
+        source_rate=origin.source_rate,
+        truncated=origin.truncated,
+        samples=np.frombuffer(samples, dtype=np.float32),
+        sample_rate=rate,
+    )
+
+
+def container_of(file: BinaryIO) -> str:
+    """Recognise the container of ``file``, and leave it at its start.
+
+    Raises:
+        UnsupportedFormatError: if it is in none that is supported.
+        InvalidAudioError: if it is empty.
+    """
     file.seek(0)
     head = file.read(HEAD_BYTES)
     file.seek(0)
-    container = sniff(head)
-    with Source.open(file, limits) as source:
-        samples = np.concatenate(list(resampled(source.blocks(), source.rate, rate)) or [np.empty(0, np.float32)])
-        _check_length(source, limits)
-        return Audio(
-            samples=samples,
-            sample_rate=rate,
-            seconds=source.seconds,
-            container=container,
-            channels=source.channels,
-            source_rate=source.rate,
-            truncated=source.ended_early or _is_cut_wav(head, size),
-        )
+    return sniff(head)
 
 
-def _check_length(source: Source, limits: AudioLimits) -> None:
+@contextmanager
+def _opened(file: BinaryIO, container: str, limits: AudioLimits) -> Iterator[Source]:
+    if reader_of(file, container) is Reader.LIBSNDFILE:
+        with SoundFileSource.open(file, limits) as sound:
+            yield sound
+    else:
+        from audio.packets import PacketSource  # not before it is needed: it takes a while to import
+
+        with PacketSource.open(file, container, limits) as packets:
+            yield packets
+
+
+def _drain(source: Source, take: Take, container: str, rate: int, limits: AudioLimits) -> Origin:
+    for block in resampled(source.blocks(), source.rate, rate):
+        take(block.tobytes())
     if source.frames == 0 and source.broken:
         raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
-    if source.seconds < limits.min_seconds:
-        raise AudioTooShortError(
-            f"the audio lasts {source.seconds:.3g} s, less than {limits.min_seconds:g} s, the least accepted"
-        )
-
-
-def _is_cut_wav(head: bytes, size: int) -> bool:
-    """Whether a RIFF file is shorter than it says. libsndfile quietly takes what is there."""
-    claimed = int.from_bytes(head[4:8], "little") + 8
-    return head.startswith(b"RIFF") and size < claimed < _OPEN_WAV_SIZE
+    limits.check_shortest(source.seconds)
+    return Origin(
+        seconds=source.seconds,
+        container=container,
+        channels=source.channels,
+        source_rate=source.rate,
+        truncated=source.ended_early,
+    )

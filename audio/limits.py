@@ -1,6 +1,8 @@
-"""What audio is accepted."""
+"""What audio is accepted, and the refusal of what is not."""
 
 from dataclasses import dataclass
+
+from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,36 @@ class AudioLimits:
     max_channels: int = 8
     min_rate: int = 1_000
     max_rate: int = 384_000
+
+    def check_form(self, channels: int, rate: int) -> None:
+        """Refuse what cannot be speech before its samples take memory.
+
+        Raises:
+            UnsupportedFormatError: if there are too many channels, or the sample rate is out of range.
+        """
+        if channels > self.max_channels:
+            raise UnsupportedFormatError(f"the audio has {channels} channels; at most {self.max_channels} are accepted")
+        if not self.min_rate <= rate <= self.max_rate:
+            raise UnsupportedFormatError(
+                f"the sample rate is {rate} Hz; from {self.min_rate} to {self.max_rate} Hz are accepted"
+            )
+
+    def check_longest(self, seconds: float) -> None:
+        """Refuse audio of which this much is decoded.
+
+        Raises:
+            AudioTooLongError: if that is too much.
+        """
+        if seconds > self.max_seconds:
+            raise AudioTooLongError(f"the audio is longer than {self.max_seconds:g} s, the most accepted")
+
+    def check_shortest(self, seconds: float) -> None:
+        """Refuse audio that is this long in the end.
+
+        Raises:
+            AudioTooShortError: if that is too little.
+        """
+        if seconds < self.min_seconds:
+            raise AudioTooShortError(
+                f"the audio lasts {seconds:.3g} s, less than {self.min_seconds:g} s, the least accepted"
+            )

@@ -3,15 +3,15 @@
 import codecs
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
+from audio.mpeg import is_adts_header, is_frame_header
 
 HEAD_BYTES = 64
-SUPPORTED = ("wav", "flac", "mp3", "ogg")
+SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr")
 
 _W64 = b"riff\x2e\x91\xcf\x11"
 # What people send by mistake, by its first bytes.
 _KNOWN_BUT_UNSUPPORTED = {
-    b"\x1a\x45\xdf\xa3": "WebM/Matroska",
-    b"#!AMR": "AMR",
+    b"\x1f\x43\xb6\x75": "a later part of a WebM recording, of which the beginning is missing",
     b"FORM": "AIFF",
     b".snd": "AU",
     b"caff": "CAF",
@@ -22,6 +22,9 @@ _KNOWN_BUT_UNSUPPORTED = {
     b"\x1f\x8b": "a gzip file",
     b"%PDF": "PDF",
 }
+# EBML, which is WebM or Matroska.
+_EBML = b"\x1a\x45\xdf\xa3"
+# The first atom of MP4, M4A, 3GP and QuickTime.
 _QUICKTIME_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"moof", b"styp")
 
 
@@ -40,8 +43,16 @@ def sniff(head: bytes) -> str:
         return "flac"
     if head.startswith(b"OggS") and (b"OpusHead" in head or b"\x01vorbis" in head):
         return "ogg"
-    if head.startswith(b"ID3") or _is_mpeg_audio(head):
+    if head.startswith(b"ID3") or is_frame_header(head):
         return "mp3"
+    if head.startswith(_EBML):
+        return "webm"
+    if head[4:8] in _QUICKTIME_ATOMS:
+        return "mp4"
+    if is_adts_header(head):
+        return "aac"
+    if head.startswith((b"#!AMR\n", b"#!AMR-WB\n")):
+        return "amr"
     seen = _name(head)
     looks = f"the file looks like {seen}" if seen else "the file is in no known audio format"
     raise UnsupportedFormatError(f"{looks}; supported: {', '.join(SUPPORTED)}")
@@ -51,26 +62,13 @@ def _is_wav(head: bytes) -> bool:
     return (head[:4] in {b"RIFF", b"RIFX", b"RF64"} and head[8:12] == b"WAVE") or head.startswith(_W64)
 
 
-def _is_mpeg_audio(head: bytes) -> bool:
-    """Whether a frame header of MPEG audio, layer I to III, stands at the start (ISO 11172-3, 2.4.1.3)."""
-    if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
-        return False
-    version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
-    bitrate, rate = head[2] >> 4, head[2] >> 2 & 3
-    return version != 1 and layer != 0 and bitrate != 15 and rate != 3
-
-
 def _name(head: bytes) -> str | None:
     """Name what is not supported, for the error message."""
     for magic, name in _KNOWN_BUT_UNSUPPORTED.items():
         if head.startswith(magic):
             return name
-    if head[4:8] in _QUICKTIME_ATOMS:
-        return "MP4/M4A"
     if head.startswith(b"OggS"):
         return "Ogg with another codec than Vorbis or Opus"
-    if head[0] == 0xFF and len(head) > 1 and head[1] & 0xF6 == 0xF0:
-        return "AAC"
     return _name_of_text(head)
 
 

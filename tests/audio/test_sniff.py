@@ -24,6 +24,14 @@ def test_every_supported_container_is_recognised(container, codec):
         (b"ID3\x04\0\0\0\0\x0f\x76TSSE", "mp3"),
         (b"\xff\xf3\x40\xc0", "mp3"),  # MPEG 2, layer III
         (b"\xff\xfd\x80\x04", "mp3"),  # MPEG 1, layer II
+        (b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81", "webm"),
+        (b"\0\0\0\x20ftypM4A \0\0\0\0", "mp4"),
+        (b"\0\0\0\x18ftyp3gp4", "mp4"),
+        (b"\0\x01\x02\x03moov", "mp4"),
+        (b"\xff\xf1\x50\x80\x2e\x7f", "aac"),
+        (b"\xff\xf9\x50\x80\x2e\x7f", "aac"),
+        (b"#!AMR\n\x3c", "amr"),
+        (b"#!AMR-WB\n\x44", "amr"),
     ],
 )
 def test_other_beginnings_of_supported_containers_are_recognised(head, container):
@@ -33,13 +41,9 @@ def test_other_beginnings_of_supported_containers_are_recognised(head, container
 @pytest.mark.parametrize(
     ("head", "name"),
     [
-        (b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81", "WebM/Matroska"),
-        (b"\0\0\0\x20ftypM4A \0\0\0\0", "MP4/M4A"),
-        (b"\0\0\0\x18ftyp3gp4", "MP4/M4A"),
-        (b"\0\x01\x02\x03moov", "MP4/M4A"),
-        (b"\xff\xf1\x50\x80\x2e\x7f", "AAC"),
-        (b"\xff\xf9\x50\x80\x2e\x7f", "AAC"),
-        (b"#!AMR\n\x3c", "AMR"),
+        (b"\x1f\x43\xb6\x75\x01\xff\xff\xff", "a later part of a WebM recording"),
+        (b"[playlist]\nFile1=http://", "JSON"),
+        (b"ffconcat version 1.0\nfile '/etc/passwd'", "text"),
         (b"FORM\0\0\x10\0AIFF", "AIFF"),
         (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
         (b"OggS\0\x02" + bytes(22) + b"Speex   1.2", "Ogg with another codec"),

@@ -1,0 +1,75 @@
+"""The process that decodes the files of strangers, one after another: `python -m audio.child`.
+
+It confines itself first, so that the worst a file can do is to end it. Its standard input is the socket to the pool.
+"""
+
+import json
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, BinaryIO
+
+import audio.packets  # noqa: F401  # its libraries are loaded before the limits hold
+from audio.child_protocol import MOST_BYTES_OF_FRAME, MOST_BYTES_OF_REQUEST, Kind, frame
+from audio.decode import decode_into
+from audio.errors import AudioError, InvalidAudioError
+from audio.limits import AudioLimits
+
+_MOST_DESCRIPTORS = 32
+
+
+def main() -> None:
+    """Serve until the pool hangs up."""
+    memory_bytes, cpu_seconds = (int(argument) for argument in sys.argv[1:])
+    _confine(memory_bytes)
+    with socket.socket(fileno=0) as pool:
+        pool.sendall(frame(Kind.READY))
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)
+            if not message:
+                return
+            _limit_processor_time(cpu_seconds)
+            request = json.loads(message)
+            with open(descriptors[0], "rb") as file:  # noqa: PTH123  # a descriptor has no path
+                pool.sendall(_answer(file, request, pool.sendall, memory_bytes))
+
+
+def _answer(file: BinaryIO, request: dict[str, Any], send: Callable[[bytes], None], memory_bytes: int) -> bytes:
+    def take(samples: bytes) -> None:
+        for start in range(0, len(samples), MOST_BYTES_OF_FRAME):
+            send(frame(Kind.SAMPLES, samples[start : start + MOST_BYTES_OF_FRAME]))
+
+    try:
+        origin = decode_into(take, file, rate=request["rate"], limits=AudioLimits(**request["limits"]))
+    except AudioError as error:
+        return _refusal(error)
+    except MemoryError:
+        most = memory_bytes >> 20
+        return _refusal(InvalidAudioError(f"the file takes more than {most} MiB of memory to decode, the most allowed"))
+    return frame(Kind.ORIGIN, json.dumps(asdict(origin)).encode())
+
+
+def _refusal(error: AudioError) -> bytes:
+    return frame(Kind.REFUSAL, json.dumps([error.code, str(error)]).encode())
+
+
+def _confine(memory_bytes: int) -> None:
+    """Take no more memory than this, libraries included, write no file, open few, and leave no dump of a recording."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which hangs up
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_MOST_DESCRIPTORS, _MOST_DESCRIPTORS))
+
+
+def _limit_processor_time(seconds: int) -> None:
+    """Allow this much more of it; past that, the system ends the process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.RLIM_INFINITY))
+
+
+if __name__ == "__main__":
+    main()

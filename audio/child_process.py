@@ -1,0 +1,154 @@
+"""The pool's end of one child: start it, ask for a file, read the answer within bounds, end it."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from audio.child_protocol import HEADER, MOST_BYTES_OF_FRAME, Kind
+from audio.decode import Audio, Origin, audio_of
+from audio.errors import AudioError
+from audio.limits import AudioLimits
+
+_START_SECONDS = 60.0
+_ERRORS = {error.code: error for error in AudioError.__subclasses__()}
+# Each file is decoded in one thread; numpy's BLAS would start its own, and their stacks count as memory.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a child may take.
+
+    Attributes:
+        memory_bytes: address space, of which Python and FFmpeg's libraries take some 250 MB.
+        processor_seconds: processor time for one file.
+        seconds: time for one file, which is longer on a busy machine.
+        files: after so many it is replaced.
+    """
+
+    memory_bytes: int = 1 << 30
+    processor_seconds: int = 120
+    seconds: float = 300.0
+    files: int = 200
+
+
+class ChildLostError(Exception):
+    """The child died of the file, or had to be killed; the message says why."""
+
+
+class ChildProcess:
+    """A process that runs ``audio.child``; one thread at a time may use it."""
+
+    def __init__(self, confinement: Confinement) -> None:
+        self._confinement = confinement
+        self._files = 0
+        self._owes_an_answer = False
+        self._connection, theirs = socket.socketpair()
+        arguments = (str(confinement.memory_bytes), str(confinement.processor_seconds))
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
+                [sys.executable, "-m", "audio.child", *arguments],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                env=os.environ | _ENVIRONMENT,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it lives, has answered everything, and may decode another file."""
+        is_fresh = self._files < self._confinement.files
+        return is_fresh and not self._owes_an_answer and self._process.poll() is None
+
+    def decode(self, descriptor: int, *, rate: int, limits: AudioLimits) -> Audio:
+        """Decode the file behind ``descriptor``, whose position it moves.
+
+        Raises:
+            AudioError: if the child refuses the file.
+            ChildLostError: if the child dies, takes too long, or answers what no sound child would.
+            RuntimeError: if the child does not even start.
+        """
+        if self._files == 0:
+            self._wait_until_ready()
+        self._files += 1
+        self._owes_an_answer = True
+        deadline = time.monotonic() + self._confinement.seconds
+        request = json.dumps({"rate": rate, "limits": asdict(limits)}).encode()
+        try:
+            socket.send_fds(self._connection, [request], [descriptor])
+            return self._answer(rate, limits, deadline)
+        except TimeoutError:
+            raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
+        except OSError:
+            raise ChildLostError(self._cause_of_death()) from None
+        except (ValueError, TypeError, KeyError, struct.error) as error:
+            if isinstance(error, AudioError):
+                raise
+            raise ChildLostError("the decoder answered nonsense") from error
+
+    def kill(self) -> None:
+        """End it at once; any thread may, also while another waits for its answer."""
+        self._process.kill()
+        self._process.wait()
+        self._connection.close()
+
+    def _wait_until_ready(self) -> None:
+        try:
+            kind, _ = self._frame(time.monotonic() + _START_SECONDS)
+        except OSError as error:
+            raise RuntimeError("the decoder process does not start") from error
+        if kind is not Kind.READY:
+            raise RuntimeError("the decoder process does not start")
+
+    def _answer(self, rate: int, limits: AudioLimits, deadline: float) -> Audio:
+        samples = bytearray()
+        most = 4 * int(rate * (limits.max_seconds + 1))
+        while True:
+            kind, body = self._frame(deadline)
+            if kind is Kind.SAMPLES and len(samples) + len(body) <= most:
+                samples += body
+            elif kind is Kind.ORIGIN:
+                self._owes_an_answer = False
+                return audio_of(samples, rate, Origin(**json.loads(body)))
+            elif kind is Kind.REFUSAL:
+                self._owes_an_answer = False
+                code, message = json.loads(body)
+                raise _ERRORS[code](message)
+            else:
+                raise ValueError(f"a frame of kind {kind.name} after {len(samples)} bytes of samples")
+
+    def _frame(self, deadline: float) -> tuple[Kind, bytes]:
+        kind, length = HEADER.unpack(self._receive(HEADER.size, deadline))
+        if length > MOST_BYTES_OF_FRAME:
+            raise ValueError(f"a frame of {length} bytes")
+        return Kind(kind), self._receive(length, deadline)
+
+    def _receive(self, count: int, deadline: float) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._connection.settimeout(left)
+            piece = self._connection.recv(count - len(received))
+            if not piece:
+                raise ConnectionResetError
+            received += piece
+        return bytes(received)
+
+    def _cause_of_death(self) -> str:
+        self._process.kill()  # it has hung up; it may be on its way out
+        if self._process.wait() == -signal.SIGXCPU:
+            most = self._confinement.processor_seconds
+            return f"it takes more than {most} s of processor time, the most allowed"
+        return "the decoder crashed on it"

@@ -1,0 +1,183 @@
+"""Read a media file packet by packet, in blocks of mono samples. The only file that knows FFmpeg, through PyAV.
+
+FFmpeg's readers are large and written for trusted files: what strangers send belongs in ``audio.pool``.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain, groupby
+from typing import BinaryIO
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.packet import Packet
+
+from audio.errors import InvalidAudioError, UnsupportedFormatError
+from audio.limits import AudioLimits
+from audio.resample import Samples, resampled
+from audio.source import falls_short, mean_of_channels
+
+# FFmpeg's names of the containers of audio.sniff. It is told the format and never guesses: a guess may be a playlist.
+_FORMATS = {"wav": "wav", "mp3": "mp3", "ogg": "ogg", "webm": "matroska", "mp4": "mov", "aac": "aac", "amr": "amr"}
+# Containers that say how long they are; the other formats' lengths are guesses of FFmpeg.
+_SAY_THEIR_LENGTH = {"webm", "mp4"}
+# FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be ways in; none of
+# them is for video, so pictures are never decoded, not even to see what they are.
+_DECODERS = (
+    *("aac", "alac", "amrnb", "amrwb", "flac", "mp1float", "mp2float", "mp3float", "opus", "libopus", "vorbis"),
+    *("ac3", "eac3", "g722", "g726", "gsm", "gsm_ms", "adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms", "pcm_alaw"),
+    *("pcm_f32be", "pcm_f32le", "pcm_f64le", "pcm_mulaw", "pcm_s16be", "pcm_s16le", "pcm_s24be", "pcm_s24le"),
+    *("mp1", "mp2", "mp3", "pcm_s32be", "pcm_s32le", "pcm_s8", "pcm_u8"),
+)
+
+# FFmpeg's formats of samples, planar or not: their type and what counts as 1. Bytes are unsigned, around 128.
+_SAMPLE_FORMATS = {
+    "u8": ("u1", 128.0),
+    "s16": ("i2", 2.0**15),
+    "s32": ("i4", 2.0**31),
+    "s64": ("i8", 2.0**63),
+    "flt": ("f4", 1.0),
+    "dbl": ("f8", 1.0),
+}
+
+
+class PacketSource:
+    """The first audio stream of a file that FFmpeg reads; see ``audio.source.Source``.
+
+    A packet that does not decode is passed over. ``rate`` is that of the first frame; where a later part of the
+    stream has another, as in files that were joined, that part is resampled.
+    """
+
+    def __init__(self, container: InputContainer, name: str, limits: AudioLimits) -> None:
+        self._stream = _first_audio_stream(container)
+        self._limits = limits
+        self._claimed = _claimed_seconds(container, self._stream) if name in _SAY_THEIR_LENGTH else 0.0
+        self.frames = 0
+        self.broken = False
+        frames = self._decoded(self._packets(container))
+        first = next(frames, None)
+        if first is None:
+            raise InvalidAudioError("no audio could be decoded from the file: it is damaged, or it holds none")
+        self._frames = chain([first], frames)
+        self.rate: int = first.sample_rate
+        self.channels: int = first.layout.nb_channels
+
+    @classmethod
+    @contextmanager
+    def open(cls, file: BinaryIO, name: str, limits: AudioLimits) -> Iterator["PacketSource"]:
+        """Open ``file``, which stands at its start and is in the container ``name``.
+
+        Raises:
+            InvalidAudioError: if FFmpeg cannot read it, or nothing of it decodes.
+            UnsupportedFormatError: if it has no audio, or its codec, channels or sample rate are not accepted.
+        """
+        options = {"codec_whitelist": ",".join(_DECODERS), "protocol_whitelist": ""}
+        try:
+            container = av.open(file, mode="r", format=_FORMATS[name], container_options=options)
+        except MemoryError:  # FFmpeg's too: it is both
+            raise
+        except (av.FFmpegError, ValueError) as error:
+            raise InvalidAudioError(f"the file cannot be decoded: {_reason(error)}") from error
+        with container:
+            yield cls(container, name, limits)
+
+    @property
+    def seconds(self) -> float:
+        """Length of what was decoded so far."""
+        return self.frames / self.rate
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the last packet or the demuxer failed, or the container says that there should be more."""
+        return self.broken or falls_short(self._claimed, self.seconds)
+
+    def blocks(self) -> Iterator[Samples]:
+        """Yield the mean of the channels, about a second at a time, until the file ends or breaks.
+
+        Raises:
+            InvalidAudioError: if samples are not finite numbers.
+            UnsupportedFormatError: if the channels or the sample rate leave the limits on the way.
+            AudioTooLongError: as soon as more than the limit is decoded.
+        """
+        for rate, part in groupby(self._frames, key=lambda frame: frame.sample_rate):
+            for block in resampled(_joined(map(_mono, part), rate), rate, self.rate):
+                self.frames += len(block)
+                self._limits.check_longest(self.seconds)
+                yield block
+
+    def _packets(self, container: InputContainer) -> "Iterator[Packet[AudioStream]]":
+        try:
+            yield from container.demux(self._stream)
+        except MemoryError:
+            raise
+        except av.FFmpegError:
+            self.broken = True
+
+    def _decoded(self, packets: "Iterable[Packet[AudioStream]]") -> Iterator[AudioFrame]:
+        for packet in packets:
+            try:
+                frames = self._stream.codec_context.decode(packet)
+            except MemoryError:
+                raise
+            except av.FFmpegError:
+                self.broken = True
+                continue
+            for frame in frames:
+                self._limits.check_form(frame.layout.nb_channels, frame.sample_rate)
+                self.broken = False
+                yield frame
+
+
+def _first_audio_stream(container: InputContainer) -> AudioStream:
+    if not container.streams.audio:
+        raise UnsupportedFormatError("the file holds no audio")
+    stream = container.streams.audio[0]
+    decoder = stream.codec_context.name if stream.codec_context else "unknown"
+    if decoder not in _DECODERS:
+        raise UnsupportedFormatError(f"the codec of the audio, {decoder}, is not supported")
+    stream.codec_context.thread_count = 1  # files are decoded side by side, each in one thread
+    return stream
+
+
+def _claimed_seconds(container: InputContainer, stream: AudioStream) -> float:
+    """What the file says about its length; 0 where it says nothing, or means a video that may be longer."""
+    if stream.duration is not None and stream.time_base is not None:
+        return float(stream.duration * stream.time_base)
+    if container.duration is not None and len(container.streams) == 1:
+        return container.duration / av.time_base
+    return 0.0
+
+
+def _mono(frame: AudioFrame) -> Samples:
+    """Return the mean of a frame's channels, whatever the format of its samples."""
+    channels = frame.layout.nb_channels
+    kind, full_scale = _SAMPLE_FORMATS[frame.format.name.removesuffix("p")]
+    if frame.format.is_planar:
+        # Not to_ndarray(): it counts planes up to a null that is not there after the eighth.
+        planes = frame.planes[:channels]
+        block = np.stack([np.frombuffer(memoryview(plane), kind, frame.samples) for plane in planes], axis=1)
+    else:
+        block = np.frombuffer(memoryview(frame.planes[0]), kind, frame.samples * channels).reshape(-1, channels)
+    offset = full_scale if kind == "u1" else 0.0
+    return mean_of_channels((block.astype(np.float32) - np.float32(offset)) / np.float32(full_scale))
+
+
+def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
+    """Yield the same samples in blocks of ``size`` or a little more: frames are short, and a block has its cost."""
+    held: list[Samples] = []
+    count = 0
+    for block in blocks:
+        held.append(block)
+        count += len(block)
+        if count >= size:
+            yield np.concatenate(held)
+            held, count = [], 0
+    if held:
+        yield np.concatenate(held)
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

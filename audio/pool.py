@@ -1,0 +1,118 @@
+"""Decode the files of strangers: what libsndfile reads in the calling thread, the rest in confined child processes.
+
+A hostile file may end, hang or bloat the child that reads it; that is the error of this one file.
+"""
+
+import io
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from audio.child_process import ChildLostError, ChildProcess, Confinement
+from audio.decode import Audio, container_of, decode
+from audio.errors import InvalidAudioError
+from audio.limits import AudioLimits
+from audio.reader import Reader, reader_of
+
+
+class DecodePool:
+    """Decodes in any number of threads at once. Close it, or use it as a context.
+
+    There are as many children as threads needed one at a time. A child starts when it is first needed, stays for later
+    files, and is replaced after so many of them, because native libraries leak.
+
+    Args:
+        confinement: what a child may take.
+        on_loss: called when a child died of a file or had to be killed.
+    """
+
+    def __init__(self, confinement: Confinement | None = None, on_loss: Callable[[], None] = lambda: None) -> None:
+        self._confinement = confinement or Confinement()
+        self._on_loss = on_loss
+        self._lock = threading.Lock()
+        self._idle: list[ChildProcess] = []
+        self._children: set[ChildProcess] = set()
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
+        """Decode as ``audio.decode.decode`` does, but where ``file`` can do no harm.
+
+        Raises:
+            AudioError: as ``audio.decode.decode``; InvalidAudioError also where decoding takes too much time or memory.
+            RuntimeError: if the pool is closed, or no child can be started.
+        """
+        if reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
+            return decode(file, rate=rate, limits=limits)
+        with self._child() as child, _on_disk(file) as descriptor:
+            try:
+                return child.decode(descriptor, rate=rate, limits=limits)
+            except ChildLostError as loss:
+                self._on_loss()
+                raise InvalidAudioError(f"the file cannot be decoded: {loss}") from None
+
+    def close(self) -> None:
+        """End all children; what is being decoded by them ends with an error."""
+        with self._lock:
+            self._is_closed = True
+            children = tuple(self._children)
+        for child in children:
+            self._end(child)
+
+    @contextmanager
+    def _child(self) -> Iterator[ChildProcess]:
+        child = self._take()
+        try:
+            yield child
+        finally:
+            with self._lock:
+                if keep := child.is_usable and not self._is_closed:
+                    self._idle.append(child)
+            if not keep:
+                self._end(child)
+
+    def _take(self) -> ChildProcess:
+        """Return an idle child, or a new one; those that died in their sleep are buried."""
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise RuntimeError("the pool is closed")
+                if not self._idle:
+                    child = ChildProcess(self._confinement)
+                    self._children.add(child)
+                    return child
+                child = self._idle.pop()
+            if child.is_usable:
+                return child
+            self._end(child)
+
+    def _end(self, child: ChildProcess) -> None:
+        child.kill()
+        with self._lock:
+            self._children.discard(child)
+
+
+@contextmanager
+def _on_disk(file: BinaryIO) -> Iterator[int]:
+    """Yield a descriptor of ``file``, or of a copy where it is only in memory."""
+    try:
+        descriptor = file.fileno()  # what is spooled in memory moves to disk
+    except io.UnsupportedOperation:
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            yield copy.fileno()
+    else:
+        file.flush()
+        yield descriptor

@@ -1,0 +1,44 @@
+"""Which library reads a file."""
+
+from enum import Enum
+from typing import BinaryIO
+
+from audio import mpeg, riff
+from audio.sniff import HEAD_BYTES
+
+# PCM, MS ADPCM, float, A-law, mu-law, IMA ADPCM, GSM, MP3, and the tag that refers to another of them; 0: unreadable.
+_WAV_CODECS_OF_LIBSNDFILE = {0x0000, 0x0001, 0x0002, 0x0003, 0x0006, 0x0007, 0x0011, 0x0031, 0x0055, 0xFFFE}
+
+
+class Reader(Enum):
+    """libsndfile is quick, small, and safe enough for threads of a server; FFmpeg reads the rest."""
+
+    LIBSNDFILE = "libsndfile"
+    FFMPEG = "FFmpeg"
+
+
+def reader_of(file: BinaryIO, container: str) -> Reader:
+    """Choose the library for a seekable ``file`` in this container (``audio.sniff``), and leave it at its start.
+
+    libsndfile reads no WebM, MP4, raw AAC or AMR. Of what it does read, it gets wrong: Ogg Opus, which it shifts by
+    the pre-skip; MP3 without a Xing tag, which it may end early; joined MP3s, of which it sees the first; WAV from a
+    pipe that says 0 bytes, which it believes.
+    """
+    trusted = _libsndfile_is_right(file, container)
+    file.seek(0)
+    return Reader.LIBSNDFILE if trusted else Reader.FFMPEG
+
+
+def _libsndfile_is_right(file: BinaryIO, container: str) -> bool:
+    match container:
+        case "flac":
+            return True
+        case "wav":
+            header = riff.read_header(file)
+            return header.codec in _WAV_CODECS_OF_LIBSNDFILE and not header.hides_samples
+        case "mp3":
+            return mpeg.tells_its_length(file)
+        case "ogg":
+            file.seek(0)
+            return b"\x01vorbis" in file.read(HEAD_BYTES)
+    return False
