@@ -76,9 +76,9 @@ def train(
                 bar.update()
                 if run.step % run.recipe.report_every == 0:
                     report(progress.line(result.learning_rate))
-                if word_errors and run.recipe.dev and _due(run, run.recipe.dev.every):
+                if word_errors and run.recipe.dev and (run.finished or run.step % run.recipe.dev.every == 0):
                     report(measure(run, journal, word_errors))
-                if _due(run, run.recipe.save_every):
+                if run.step % run.recipe.save_every == 0:
                     run.save()
         run.save()
     finally:
@@ -90,7 +90,7 @@ def take_step(run: Run, batch: Batch) -> StepResult:
     """Change the weights once, and move the run on by a step and a batch.
 
     Raises:
-        TrainingError: if the loss or its gradient is not a finite number; nothing is changed then.
+        TrainingError: if the loss or its gradient is not a finite number; no weight is changed then.
     """
     recipe = run.recipe.optimizer
     rate = learning_rate(run.step, steps=run.recipe.steps, peak=recipe.peak, warmup=recipe.warmup, final=recipe.final)
@@ -133,10 +133,6 @@ def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
     rates = word_error_rates(model, run.dev, word_errors)
     journal.write(step=run.step, wer={name: round(rate, 5) for name, rate in rates.items()})
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
-
-
-def _due(run: Run, every: int) -> bool:
-    return run.step % every == 0 or run.finished
 
 
 def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:

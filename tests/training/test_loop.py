@@ -78,25 +78,43 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, stop):
     assert all(torch.equal(run.average.state[name], value) for name, value in whole.average.state.items())
 
 
-def command(folder, out, *more):
-    arguments = ["train", str(folder / "recipe.yaml"), "--out", str(folder / out), "--device", "cpu", *more]
-    return [sys.executable, "-m", "cli", *arguments]
+AFTER_A_STEP = """
+import cli.train
+said = cli.train._report
+cli.train._report = lambda line: (said(line), die() if line.startswith("step 21/") else None)
+"""
+WHILE_WRITING_THE_STATE = """
+import torch
+written = torch.save
+def half(content, file):
+    if content["step"] == 24:
+        file.write(b"PK")
+        file.flush()
+        die()
+    written(content, file)
+torch.save = half
+"""
+DIES = """
+import os, signal, sys, cli
+def die(): os.kill(os.getpid(), signal.SIGKILL)
+{}
+cli.main(sys.argv[1:])
+"""
 
 
-def test_a_killed_run_resumes_with_the_same_losses(tmp_path):
-    manifest(tmp_path)
-    recipe_file(tmp_path, steps=40, save_every=8, report_every=1)
-    options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "stdout": subprocess.PIPE, "text": True}
-    subprocess.run(command(tmp_path, "whole"), check=True, **options)
+@pytest.mark.parametrize("moment", [AFTER_A_STEP, WHILE_WRITING_THE_STATE], ids=["after a step", "writing the state"])
+def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
+    finish(new_run(tmp_path, "whole", steps=30, save_every=8, report_every=1))
+    arguments = ["train", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "killed"), "--device", "cpu"]
+    # As many threads as the whole run has in this process.
+    options = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
 
-    with subprocess.Popen(command(tmp_path, "killed"), **options) as process:
-        assert any(line.startswith("step 21/40: ") for line in process.stdout)
-        process.send_signal(signal.SIGKILL)
-    killed_at = losses_of(tmp_path, "killed")[-1][0]
-    subprocess.run(command(tmp_path, "killed", "--resume"), check=True, **options)
+    killed = subprocess.run([sys.executable, "-c", DIES.format(moment), *arguments], **options)
+    done_before = losses_of(tmp_path, "killed")[-1][0]
+    subprocess.run([sys.executable, "-m", "cli", *arguments, "--resume"], check=True, **options)
 
-    assert process.returncode == -signal.SIGKILL
-    assert 21 <= killed_at < 40
+    assert killed.returncode == -signal.SIGKILL
+    assert done_before == (21 if moment is AFTER_A_STEP else 24)
     assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
 
 
