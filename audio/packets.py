@@ -6,19 +6,21 @@ FFmpeg's readers are large and written for trusted files: what strangers send be
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, groupby
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import av
 import numpy as np
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 from av.container import InputContainer
-from av.packet import Packet
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.resample import Samples, resampled
 from audio.source import falls_short, mean_of_channels
+
+if TYPE_CHECKING:
+    from av.packet import Packet
 
 # FFmpeg's names of the containers of audio.sniff. It is told the format and never guesses: a guess may be a playlist.
 _FORMATS = {"wav": "wav", "mp3": "mp3", "ogg": "ogg", "webm": "matroska", "mp4": "mov", "aac": "aac", "amr": "amr"}
