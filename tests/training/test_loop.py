@@ -172,6 +172,18 @@ def test_hidden_features_do_not_reach_the_student(tmp_path):
     assert seen[0][0, :70, 10:20].all()
 
 
+def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
+    run = new_run(tmp_path, precision="bfloat16")
+    seen = {}
+    for name in ("subsampling.projection", "layers.0.attention.query"):
+        module = run.network.encoder.get_submodule(name)
+        module.register_forward_hook(lambda module, inputs, output, name=name: seen.update({name: output.dtype}))
+
+    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+
+    assert seen == {"subsampling.projection": torch.float32, "layers.0.attention.query": torch.bfloat16}
+
+
 def test_padding_changes_neither_loss_nor_gradient(tmp_path):
     run = new_run(tmp_path, augmentation={}, student={"layers": 1, "width": 16, "heads": 2, "dropout": 0.0})
     batch = next(load(run.sampler, run.examples, Position(), 8))
