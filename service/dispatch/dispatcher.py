@@ -1,6 +1,7 @@
 """Accepts utterances, feeds engines, hands answers back; loses nothing that was accepted."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from service.dispatch.utterance import Utterance
 from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
 from service.metrics import Metrics, length_class
 
+log = logging.getLogger("steno.dispatch")
+
 Samples = npt.NDArray[np.float32]
 
 _RTFX_MEMORY = 0.8  # weight of the past in the running RTFx
@@ -41,7 +44,11 @@ class EngineLink(Protocol):
         """Reserve a place for a batch."""
 
     async def transcribe(self, number: int, utterances: Sequence[Samples]) -> None:
-        """Send the batch."""
+        """Send the batch.
+
+        Raises:
+            ValueError: If it has no room.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +108,11 @@ class Dispatcher:
         self.admission.is_draining = True
         self._metrics.draining.set(1)
 
-    async def transcribe(self, samples: Samples, seconds: float) -> Answer:
+    async def transcribe(self, samples: Samples) -> Answer:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
         Args:
-            samples: Mono audio at the model's rate, (samples,).
-            seconds: Its length.
+            samples: Mono audio at the model's rate, (samples,). Gate 1 must have let its request in.
 
         Raises:
             OverloadedError: At gate 2.
@@ -115,6 +121,9 @@ class Dispatcher:
             DeviceMemoryError: If it does not fit the device alone.
             TranscriptionFailedError: If the engine failed on it alone.
         """
+        assert self.model is not None
+        # Of the samples as they are sent, not of the recording before it was resampled: budgets are memory, too.
+        seconds = len(samples) / self.model.sample_rate
         self.admission.check_audio(seconds)
         self._accepted += 1
         now = self._clock()
@@ -228,9 +237,16 @@ class Dispatcher:
         for utterance in batch:
             utterance.sent = now
             self._metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
-        task = asyncio.create_task(engine.transcribe(number, [utterance.samples for utterance in batch]))
+        task = asyncio.create_task(self._deliver(engine, number, batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+    async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance]) -> None:
+        try:
+            await engine.transcribe(number, [utterance.samples for utterance in batch])
+        except ValueError as error:  # a bug of ours, but those who wait must be answered
+            log.exception("batch could not be sent", extra={"utterances": len(batch)})
+            self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
 
     def _complete(self, engine: EngineLink, utterances: list[Utterance], result: Result) -> None:
         for utterance, transcript in zip(utterances, result.transcripts, strict=True):

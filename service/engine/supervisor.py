@@ -23,6 +23,7 @@ STUB_ENGINE = "service.engine.stub"
 _LOAD_SECONDS = 900.0  # a cold page cache and a warm-up of every bucket fit in this
 _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
+_SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
 _FAILED_STARTS = 5  # in a row: the machine or the checkpoint is at fault, and an orchestrator should know
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
 
@@ -71,15 +72,23 @@ class Engine:
     def become_ready(self, ready: Ready, longest_seconds: float) -> None:
         """Size the staging memory for what was announced; batches may be sent from now on."""
         self._slot_seconds = max(ready.batch_seconds, longest_seconds)
-        slot_samples = int(self._slot_seconds * ready.sample_rate) + 1
+        slot_samples = int((self._slot_seconds + _SLACK_SECONDS) * ready.sample_rate)
         self._staging = Staging(self._memory, ready.places, slot_samples)
         self.ready = ready
 
     async def transcribe(self, number: int, utterances: Sequence[Samples]) -> None:
-        """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener."""
+        """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener.
+
+        Raises:
+            ValueError: If the batch has no room; its place is free again.
+        """
         assert self._staging is not None
-        # A GPU's batch is a hundred megabytes of samples: copying them would hold up the event loop.
-        items = await asyncio.to_thread(self._staging.write, number, utterances)
+        try:
+            # A GPU's batch is a hundred megabytes of samples: copying them would hold up the event loop.
+            items = await asyncio.to_thread(self._staging.write, number, utterances)
+        except ValueError:
+            del self._outstanding[number]
+            raise
         self.channel.send(Batch(number, items))
 
     def take_place(self, number: int) -> None:

@@ -84,7 +84,7 @@ async def _answer(front: Front, record: Record, fields: schemas.TranscriptionFor
     audio = await _decode(front, fields)
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = audio.seconds
-    answer = await front.dispatcher.transcribe(audio.samples, audio.seconds)
+    answer = await front.dispatcher.transcribe(audio.samples)
     record.stages["queue"] = answer.queue_seconds
     record.stages["infer"] = answer.infer_seconds
     _count(front.metrics, audio, fields.file.size or 0, len(answer.transcript.words))

@@ -20,7 +20,8 @@ from service.metrics import Metrics
 LIMITS = AdmissionLimits(
     max_requests=100, max_stored_bytes=1000, max_queued_audio_seconds=1000.0, max_wait_seconds=60.0
 )
-READY = Ready({"model": "m"}, 16_000, 120.0, 1, 100.0, 1.0, 1.0)
+RATE = 100
+READY = Ready({"model": "m"}, RATE, 120.0, 1, 100.0, 1.0, 1.0)
 
 
 @dataclass(eq=False)
@@ -52,11 +53,13 @@ class FakeEngine:
 
 
 def dispatcher(timeout: float = 60.0) -> Dispatcher:
-    return Dispatcher(edges=[2.0, 10.0], policy=BatchPolicy(), limits=LIMITS, timeout=timeout, metrics=Metrics())
+    front = Dispatcher(edges=[2.0, 10.0], policy=BatchPolicy(), limits=LIMITS, timeout=timeout, metrics=Metrics())
+    front.model = READY
+    return front
 
 
 def ask(front: Dispatcher, value: float, seconds: float = 1.0) -> asyncio.Task:
-    return asyncio.create_task(front.transcribe(np.full(4, value, np.float32), seconds))
+    return asyncio.create_task(front.transcribe(np.full(int(seconds * RATE), value, np.float32)))
 
 
 async def settle() -> None:
@@ -253,6 +256,29 @@ def test_gate_two_refuses_what_would_not_fit_the_queue():
 
         asked.cancel()
         await settle()
+
+    run(scenario)
+
+
+def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever():
+    @dataclass(eq=False)
+    class SmallEngine(FakeEngine):
+        async def transcribe(self, number: int, utterances: list) -> None:
+            if len(utterances) > 1:
+                del self.batches[number]
+                raise ValueError("no room")
+            await super().transcribe(number, utterances)
+
+    async def scenario() -> None:
+        front, engine = dispatcher(), SmallEngine()
+        asked = [ask(front, value) for value in (1, 2, 3)]
+        await settle()
+        front.engine_ready(engine, READY)
+        for _ in asked:
+            await settle()
+            engine.answer(front)
+
+        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0", "3.0"]
 
     run(scenario)
 
