@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
 from service.http import schemas, transcriptions
+from service.http.errors import RequestError
 from service.http.front import Front
 
 
@@ -17,6 +18,14 @@ async def _authorize(request: Request) -> None:
 api = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)])
 api.include_router(transcriptions.router)
 operations = APIRouter()
+
+
+@api.post("/audio/translations", responses={404: {"model": schemas.ErrorBody}})
+async def translate(request: Request) -> None:
+    """Refuse: none of the models served so far translates."""
+    front: Front = request.app.state.front
+    message = f"The model {front.model_id!r} does not translate."
+    raise RequestError(message, code="model_not_found", param="model", status=404)
 
 
 @api.get("/models")

@@ -106,6 +106,13 @@ def test_errors_have_their_types(client, arguments, kind, code, param):
     assert refusal.value.request_id
 
 
+def test_a_model_that_does_not_translate_is_not_found(client):
+    with pytest.raises(openai.NotFoundError) as refusal:
+        client.audio.translations.create(model="whisper-1", file=recording())
+
+    assert refusal.value.code == "model_not_found"
+
+
 def test_what_can_succeed_is_retried_and_what_cannot_is_not():
     with serving() as service, client_of(service, max_retries=1) as client:
         retries = 'steno_http_client_retries_total{lang="python"}'
