@@ -14,10 +14,11 @@ import numpy as np
 from audio import riff
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.raw import RawForm
 from audio.reader import Reader, reader_of
 from audio.resample import Samples, resampled
 from audio.sniff import HEAD_BYTES, sniff
-from audio.sound_file import RawForm, SoundFileSource
+from audio.sound_file import SoundFileSource
 from audio.source import Source
 
 RAW = "pcm"
@@ -79,7 +80,7 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
 
 
 def decode_raw(file: BinaryIO, form: RawForm, *, rate: int, limits: AudioLimits) -> Audio:
-    """Decode raw 16-bit PCM, which has no header, as ``decode`` does with files that have one.
+    """Decode raw 16-bit PCM, which is in this ``form``, as ``decode`` does with files that say what they are.
 
     Raises:
         UnsupportedFormatError: if the channels or the sample rate of ``form`` are not accepted.

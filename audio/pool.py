@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildLostError, ChildProcess, Confinement
-from audio.decode import Audio, container_of, decode
+from audio.decode import Audio, container_of, decode, decode_raw
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.raw import RawForm
 from audio.reader import Reader, reader_of
 
 
@@ -46,13 +47,15 @@ class DecodePool:
     ) -> None:
         self.close()
 
-    def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
-        """Decode as ``audio.decode.decode`` does, but where ``file`` can do no harm.
+    def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Audio:
+        """Decode as ``audio.decode`` does, but where ``file`` can do no harm; with ``raw``, it has no header.
 
         Raises:
             AudioError: as ``audio.decode.decode``; InvalidAudioError also where decoding takes too much time or memory.
             RuntimeError: if the pool is closed, or no child can be started.
         """
+        if raw is not None:
+            return decode_raw(file, raw, rate=rate, limits=limits)
         if reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
             return decode(file, rate=rate, limits=limits)
         with self._child() as child, _on_disk(file) as descriptor:

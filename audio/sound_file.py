@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
@@ -10,20 +9,12 @@ import soundfile
 
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.raw import RawForm
 from audio.resample import Samples
 from audio.source import falls_short, mean_of_channels
 
 # libsndfile's frame count of a stream whose header leaves the length open.
 _OPEN_LENGTH = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class RawForm:
-    """What no header says about raw 16-bit PCM: channels, samples per second, and the order of bytes."""
-
-    channels: int
-    rate: int
-    big_endian: bool = False
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no type information

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from audio.decode import Audio
     from audio.limits import AudioLimits
+    from audio.pool import DecodePool
     from models import Hypothesis, Model
 
 _THREADS = 4
@@ -60,25 +61,27 @@ def transcribe_files(
 
 def _decoded(paths: Iterable[Path], rate: int, limits: AudioLimits) -> Iterator[Audio | Failed]:
     """Yield decoded files in order, while threads decode the next few."""
+    from audio.pool import DecodePool
+
     pending: deque[Future[Audio | Failed]] = deque()
-    pool = ThreadPoolExecutor(_THREADS)
+    threads, decoders = ThreadPoolExecutor(_THREADS), DecodePool()
     try:
         for path in paths:
-            pending.append(pool.submit(_decode, path, rate, limits))
+            pending.append(threads.submit(_decode, decoders, path, rate, limits))
             if len(pending) > _FILES_AHEAD:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        threads.shutdown(wait=False, cancel_futures=True)
+        decoders.close()
+        threads.shutdown()
 
 
-def _decode(path: Path, rate: int, limits: AudioLimits) -> Audio | Failed:
-    from audio.decode import decode
-
+def _decode(decoders: DecodePool, path: Path, rate: int, limits: AudioLimits) -> Audio | Failed:
     try:
         with path.open("rb") as file:
-            return decode(file, rate=rate, limits=limits)
+            return decoders.decode(file, rate=rate, limits=limits)
     except AudioError as error:
         return Failed(str(error))
     except OSError as error:

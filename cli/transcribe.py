@@ -16,7 +16,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "transcribe",
         help="turn recordings into text",
-        description="Turn recordings (wav, flac, mp3, ogg) into text, one line a file.",
+        description="Turn recordings (wav, flac, mp3, ogg, webm, mp4, m4a, aac, amr) into text, one line a file.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="recording")
     parser.add_argument(

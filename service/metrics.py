@@ -91,6 +91,9 @@ class Metrics:
         self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
         self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
+        self.decoder_crashes = counter(
+            "decoder_crashes_total", "Decoder processes that a file ended, or that took too long for one."
+        )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.")
         self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.")
 

@@ -14,6 +14,7 @@ from importlib.metadata import version
 import uvicorn
 import uvloop
 
+from audio.pool import DecodePool
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.dispatcher import Dispatcher
 from service.engine.protocol import Load
@@ -84,9 +85,12 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
-        with ThreadPoolExecutor(settings.decode_threads or os.cpu_count(), "decode") as decoders:
+        with (
+            ThreadPoolExecutor(settings.decode_threads or os.cpu_count(), "decode") as decoders,
+            DecodePool(on_loss=self.metrics.decoder_crashes.inc) as decode_pool,
+        ):
             access = Access(settings.api_keys)
-            front = Front(settings, self.dispatcher, self.metrics, decoders, int(time.time()), access)
+            front = Front(settings, self.dispatcher, self.metrics, decoders, decode_pool, int(time.time()), access)
             web = _Web(
                 uvicorn.Config(
                     create_app(front),

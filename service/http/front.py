@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from audio.pool import DecodePool
 from service.dispatch.dispatcher import Dispatcher
 from service.http.access import Access
 from service.http.errors import RequestError
@@ -17,6 +18,7 @@ class Front:
 
     Attributes:
         decoders: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
+        decode_pool: What they call; it keeps hostile files away from this process.
         started: Unix time, the `created` of the model.
         access: The API keys.
     """
@@ -25,6 +27,7 @@ class Front:
     dispatcher: Dispatcher
     metrics: Metrics
     decoders: ThreadPoolExecutor
+    decode_pool: DecodePool
     started: int
     access: Access
 

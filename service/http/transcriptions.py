@@ -4,14 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.datastructures import FormData
 
-from audio.decode import Audio, decode
+from audio.decode import Audio
 from audio.errors import AudioError
+from audio.raw import RawForm
 from service.dispatch.dispatcher import Dispatcher
 from service.engine.protocol import Transcript
 from service.http import schemas
@@ -111,10 +113,14 @@ def _response(
 async def _decode(front: Front, fields: schemas.TranscriptionForm) -> Audio:
     model = front.dispatcher.model
     assert model is not None  # gate 1 refuses until an engine has been ready
-    file, limits = fields.file.file, front.settings.audio_limits
-    work = asyncio.get_running_loop().run_in_executor(
-        front.decoders, lambda: decode(file, rate=model.sample_rate, limits=limits)
+    decode = partial(
+        front.decode_pool.decode,
+        fields.file.file,
+        rate=model.sample_rate,
+        limits=front.settings.audio_limits,
+        raw=RawForm.of_media_type(fields.file.content_type or ""),
     )
+    work = asyncio.get_running_loop().run_in_executor(front.decoders, decode)
     try:
         return await finish_even_if_cancelled(work)
     except AudioError as error:
