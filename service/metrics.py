@@ -129,7 +129,7 @@ class Metrics:
         self.worker_restarts = counter("worker_restarts_total", "Engines that were replaced.", "reason")
         self.worker_heartbeat = gauge("worker_heartbeat_timestamp_seconds", "When the engine was last heard.", "device")
         self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
-        self.model_load_seconds = gauge("model_load_seconds", "From the start of the engine to a loaded model.")
+        self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.")
         self.warmup_seconds = gauge("warmup_seconds", "Time that running every bucket once took.")
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES

@@ -81,7 +81,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
         batch_seconds: Padded audio-seconds that a batch may have on this device.
         places: Batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
         rtfx: Audio-seconds per second, measured while warming up.
-        load_seconds: Time from the start of the process to a loaded model.
+        load_seconds: Time that loading the model took.
         warmup_seconds: Time the buckets took.
     """
 
