@@ -23,7 +23,7 @@ _MOST_DESCRIPTORS = 32
 
 def main() -> None:
     """Serve until the pool hangs up."""
-    memory_bytes, cpu_seconds = (int(argument) for argument in sys.argv[1:])
+    memory_bytes, seconds = (int(argument) for argument in sys.argv[1:])
     _confine(memory_bytes)
     with socket.socket(fileno=0) as pool:
         pool.sendall(frame(Kind.READY))
@@ -31,7 +31,7 @@ def main() -> None:
             message, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)
             if not message:
                 return
-            _limit_processor_time(cpu_seconds)
+            _limit_processor_time(seconds)
             request = json.loads(message)
             with open(descriptors[0], "rb") as file:  # noqa: PTH123  # a descriptor has no path
                 pool.sendall(_answer(file, request, pool.sendall, memory_bytes))

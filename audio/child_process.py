@@ -1,8 +1,8 @@
 """The pool's end of one child: start it, ask for a file, read the answer within bounds, end it."""
 
 import json
+import math
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -27,13 +27,11 @@ class Confinement:
 
     Attributes:
         memory_bytes: address space, of which Python and FFmpeg's libraries take some 250 MB.
-        processor_seconds: processor time for one file.
-        seconds: time for one file, which is longer on a busy machine.
+        seconds: time for one file; as much processor time ends a child whose pool was killed.
         files: after so many it is replaced.
     """
 
     memory_bytes: int = 1 << 30
-    processor_seconds: int = 120
     seconds: float = 300.0
     files: int = 200
 
@@ -50,7 +48,7 @@ class ChildProcess:
         self._files = 0
         self._owes_an_answer = False
         self._connection, theirs = socket.socketpair()
-        arguments = (str(confinement.memory_bytes), str(confinement.processor_seconds))
+        arguments = (str(confinement.memory_bytes), str(math.ceil(confinement.seconds)))
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
                 [sys.executable, "-m", "audio.child", *arguments],
@@ -90,7 +88,7 @@ class ChildProcess:
         except TimeoutError:
             raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
         except OSError:
-            raise ChildLostError(self._cause_of_death()) from None
+            raise ChildLostError("the decoder crashed on it") from None
         except (ValueError, TypeError, KeyError, struct.error) as error:
             if isinstance(error, AudioError):
                 raise
@@ -104,11 +102,10 @@ class ChildProcess:
 
     def _wait_until_ready(self) -> None:
         try:
-            kind, _ = self._frame(time.monotonic() + _START_SECONDS)
+            self._frame(time.monotonic() + _START_SECONDS)
         except OSError as error:
-            raise RuntimeError("the decoder process does not start") from error
-        if kind is not Kind.READY:
-            raise RuntimeError("the decoder process does not start")
+            self.kill()
+            raise RuntimeError(f"the decoder process does not start; it ended with {self._process.poll()}") from error
 
     def _answer(self, rate: int, limits: AudioLimits, deadline: float) -> Audio:
         samples = bytearray()
@@ -118,12 +115,14 @@ class ChildProcess:
             if kind is Kind.SAMPLES and len(samples) + len(body) <= most:
                 samples += body
             elif kind is Kind.ORIGIN:
+                audio = audio_of(samples, rate, Origin(**json.loads(body)))
                 self._owes_an_answer = False
-                return audio_of(samples, rate, Origin(**json.loads(body)))
+                return audio
             elif kind is Kind.REFUSAL:
-                self._owes_an_answer = False
                 code, message = json.loads(body)
-                raise _ERRORS[code](message)
+                refusal = _ERRORS[code](message)
+                self._owes_an_answer = False
+                raise refusal
             else:
                 raise ValueError(f"a frame of kind {kind.name} after {len(samples)} bytes of samples")
 
@@ -145,10 +144,3 @@ class ChildProcess:
                 raise ConnectionResetError
             received += piece
         return bytes(received)
-
-    def _cause_of_death(self) -> str:
-        self._process.kill()  # it has hung up; it may be on its way out
-        if self._process.wait() == -signal.SIGXCPU:
-            most = self._confinement.processor_seconds
-            return f"it takes more than {most} s of processor time, the most allowed"
-        return "the decoder crashed on it"

@@ -75,7 +75,10 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
         AudioTooLongError: as soon as more than ``limits.max_seconds`` are decoded.
     """
     samples = bytearray()
-    origin = decode_into(samples.extend, file, rate=rate, limits=limits)
+    try:
+        origin = decode_into(samples.extend, file, rate=rate, limits=limits)
+    except MemoryError:
+        raise InvalidAudioError("the file takes more memory to decode than there is") from None
     return audio_of(samples, rate, origin)
 
 
@@ -99,6 +102,7 @@ def decode_into(take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits) -
 
     Raises:
         AudioError: as ``decode``, perhaps after some blocks.
+        MemoryError: if it takes more than this process may have.
     """
     container = container_of(file)
     is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile quietly takes what is there

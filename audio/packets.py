@@ -75,11 +75,12 @@ class PacketSource:
         Raises:
             InvalidAudioError: if FFmpeg cannot read it, or nothing of it decodes.
             UnsupportedFormatError: if it has no audio, or its codec, channels or sample rate are not accepted.
+            MemoryError: if its headers take more than there is. Later, this counts as damage: sizes may be forged.
         """
         options = {"codec_whitelist": ",".join(_DECODERS), "protocol_whitelist": ""}
         try:
             container = av.open(file, mode="r", format=_FORMATS[name], container_options=options)
-        except MemoryError:  # FFmpeg's too: it is both
+        except MemoryError:
             raise
         except (av.FFmpegError, ValueError) as error:
             raise InvalidAudioError(f"the file cannot be decoded: {_reason(error)}") from error
@@ -113,8 +114,6 @@ class PacketSource:
     def _packets(self, container: InputContainer) -> "Iterator[Packet[AudioStream]]":
         try:
             yield from container.demux(self._stream)
-        except MemoryError:
-            raise
         except av.FFmpegError:
             self.broken = True
 
@@ -122,8 +121,6 @@ class PacketSource:
         for packet in packets:
             try:
                 frames = self._stream.codec_context.decode(packet)
-            except MemoryError:
-                raise
             except av.FFmpegError:
                 self.broken = True
                 continue

@@ -14,6 +14,7 @@ from importlib.metadata import version
 import uvicorn
 import uvloop
 
+from audio.child_process import Confinement
 from audio.pool import DecodePool
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.dispatcher import Dispatcher
@@ -87,7 +88,10 @@ class Server:
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
         with (
             ThreadPoolExecutor(settings.decode_threads or os.cpu_count(), "decode") as decoders,
-            DecodePool(on_loss=self.metrics.decoder_crashes.inc) as decode_pool,
+            DecodePool(
+                Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
+                on_loss=self.metrics.decoder_crashes.inc,
+            ) as decode_pool,
         ):
             access = Access(settings.api_keys)
             front = Front(settings, self.dispatcher, self.metrics, decoders, decode_pool, int(time.time()), access)

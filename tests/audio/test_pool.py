@@ -1,0 +1,342 @@
+"""A hostile file costs its sender an error and the pool a child, and nobody else anything."""
+
+import io
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from audio.child_process import ChildLostError, ChildProcess, Confinement
+from audio.child_protocol import HEADER, Kind, frame
+from audio.decode import decode
+from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
+from audio.limits import AudioLimits
+from audio.pool import DecodePool
+from audio.raw import RawForm
+from tests.audio.media_files import MEDIA, media, sample_of
+from tests.audio.sound_files import LOSSLESS, encoded, tone
+
+LIMITS = AudioLimits()
+
+
+def noise(rate):
+    return np.random.default_rng(0).normal(0, 0.1, rate).clip(-1, 1)
+
+
+WEBM = media(noise(48000), 48000, "webm", "libopus")
+
+
+class Losses:
+    """Counts the children that a pool lost."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+
+
+@pytest.fixture
+def losses():
+    return Losses()
+
+
+@pytest.fixture
+def pool(losses):
+    with DecodePool(on_loss=losses) as pool:
+        yield pool
+
+
+def decoded(pool, data, limits=LIMITS):
+    return pool.decode(io.BytesIO(data), rate=16000, limits=limits)
+
+
+def only_child(pool):
+    """The one idle child of a pool."""
+    (child,) = pool._idle
+    return child
+
+
+@pytest.mark.parametrize("name", ["webm", "m4a", "ogg opus", "mp3 without xing"])
+def test_a_child_gives_the_samples_that_this_process_would(pool, name):
+    data = sample_of(name, noise)
+
+    apart, here = decoded(pool, data), decode(io.BytesIO(data), rate=16000, limits=LIMITS)
+
+    np.testing.assert_array_equal(apart.samples, here.samples)
+    assert apart.samples.dtype == np.float32
+    for field in ("sample_rate", "seconds", "container", "channels", "source_rate", "truncated"):
+        assert getattr(apart, field) == getattr(here, field)
+
+
+def test_no_child_is_started_for_what_libsndfile_reads(pool):
+    for container, codec in LOSSLESS:
+        decoded(pool, encoded(tone(440, 0.5, 16000), 16000, container, codec))
+    pool.decode(io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawForm(1, 16000))
+
+    assert not pool._children
+
+
+@pytest.mark.parametrize("make", [io.BytesIO, tempfile.TemporaryFile, tempfile.SpooledTemporaryFile])
+def test_any_seekable_file_is_read_from_its_start(pool, make):
+    with make() as file:
+        file.write(WEBM)
+
+        assert pool.decode(file, rate=16000, limits=LIMITS).seconds == pytest.approx(1, abs=0.001)
+
+
+def test_one_child_serves_one_file_after_another(pool):
+    decoded(pool, WEBM)
+    first = only_child(pool).pid
+
+    decoded(pool, WEBM)
+
+    assert only_child(pool).pid == first
+
+
+def test_a_child_is_replaced_after_so_many_files():
+    with DecodePool(Confinement(files=2)) as pool:
+        pids = []
+        for _ in range(4):
+            decoded(pool, WEBM)
+            pids += [child.pid for child in pool._children]
+
+        assert len(pids) == len(set(pids)) == 2  # after the second and the fourth file there is none
+
+
+def test_threads_decode_side_by_side_in_children_of_their_own(pool):
+    files = [sample_of(name, noise) for name in sorted(MEDIA)]
+    one_by_one = [decoded(pool, data).samples for data in files]
+
+    with ThreadPoolExecutor(3) as threads:
+        together = list(threads.map(lambda data: decoded(pool, data).samples, files))
+
+    for alone, threaded in zip(one_by_one, together, strict=True):
+        np.testing.assert_array_equal(threaded, alone)
+    assert len(pool._children) <= 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "says"),
+    [
+        (AudioLimits(max_seconds=0.5), AudioTooLongError, r"longer than 0\.5 s"),
+        (AudioLimits(min_seconds=5), AudioTooShortError, "less than 5 s"),
+        (AudioLimits(max_rate=16000), UnsupportedFormatError, "48000 Hz"),
+    ],
+)
+def test_a_refusal_comes_through_and_the_child_stays(pool, losses, limits, error, says):
+    decoded(pool, WEBM)
+    child = only_child(pool)
+
+    with pytest.raises(error, match=says):
+        decoded(pool, WEBM, limits)
+
+    assert only_child(pool) is child
+    assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+    assert losses.count == 0
+
+
+def test_garbage_is_invalid_and_the_child_stays(pool, losses):
+    with pytest.raises(InvalidAudioError, match="cannot be decoded"):
+        decoded(pool, b"\x1a\x45\xdf\xa3" + bytes(range(256)))
+
+    assert only_child(pool).is_usable
+    assert losses.count == 0
+
+
+# Losses
+
+
+def test_a_child_killed_in_the_middle_of_a_file_is_the_error_of_that_file(pool, losses):
+    decoded(pool, WEBM)
+    child = only_child(pool)
+    os.kill(child.pid, signal.SIGSTOP)
+
+    with ThreadPoolExecutor(1) as threads:
+        work = threads.submit(decoded, pool, WEBM)
+        os.kill(child.pid, signal.SIGKILL)
+
+        # Killed before it was asked, it is replaced without anybody noticing.
+        if isinstance(error := work.exception(), InvalidAudioError):
+            assert "crashed" in str(error)
+            assert losses.count == 1
+        else:
+            assert error is None
+
+    assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+    assert child not in pool._children
+
+
+def test_a_child_that_died_in_its_sleep_is_replaced_without_an_error(pool, losses):
+    decoded(pool, WEBM)
+    dead = only_child(pool)
+    os.kill(dead.pid, signal.SIGKILL)
+    dead._process.wait()
+
+    assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+
+    assert only_child(pool) is not dead
+    assert losses.count == 0
+
+
+def test_a_file_that_takes_too_long_is_refused_and_the_limit_named(losses):
+    with DecodePool(Confinement(seconds=3), losses) as pool:
+        decoded(pool, WEBM)
+        stuck = only_child(pool)
+        os.kill(stuck.pid, signal.SIGSTOP)
+
+        with pytest.raises(InvalidAudioError, match="more than 3 s"):
+            decoded(pool, WEBM)
+
+        assert losses.count == 1
+        assert stuck._process.returncode == -signal.SIGKILL
+        assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+
+
+def write_mp4_of(file, samples):
+    """Write an MP4 that is all index, with a size for each of so many samples, which FFmpeg reads into memory."""
+    sizes = b"stsz" + bytes(8) + samples.to_bytes(4, "big")
+    length = 4 + len(sizes) + 4 * samples
+    head = length.to_bytes(4, "big") + sizes
+    for name in (b"stbl", b"minf", b"mdia", b"trak", b"moov"):
+        length += 8
+        head = length.to_bytes(4, "big") + name + head
+    brand = b"\0\0\0\x10ftypM4A \0\0\0\0"
+    file.write(brand + head)
+    file.truncate(len(brand) + length)
+
+
+def test_a_file_that_takes_too_much_memory_is_refused_and_the_next_one_works():
+    with DecodePool(Confinement(memory_bytes=400 << 20)) as pool, tempfile.TemporaryFile() as file:
+        write_mp4_of(file, samples=50_000_000)
+
+        with pytest.raises(InvalidAudioError, match="more than 400 MiB of memory"):
+            pool.decode(file, rate=16000, limits=LIMITS)
+
+        assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+
+
+def test_a_child_is_confined_by_the_system():
+    with DecodePool(Confinement(memory_bytes=500 << 20, seconds=7)) as pool:
+        decoded(pool, WEBM)
+        pid = only_child(pool).pid
+
+        assert resource.prlimit(pid, resource.RLIMIT_AS)[0] == 500 << 20
+        assert 7 <= resource.prlimit(pid, resource.RLIMIT_CPU)[0] <= 30
+        assert resource.prlimit(pid, resource.RLIMIT_FSIZE)[0] == 0
+        assert resource.prlimit(pid, resource.RLIMIT_CORE)[0] == 0
+
+
+def test_a_child_that_cannot_start_is_not_the_fault_of_the_file(pool, monkeypatch):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+
+    with pytest.raises(RuntimeError, match="does not start"):
+        decoded(pool, WEBM)
+
+    assert not pool._children
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HEADER.pack(b"s", 2**32 - 1),
+        HEADER.pack(b"?", 0),
+        frame(Kind.READY),
+        frame(Kind.SAMPLES, bytes(4 * 16000 * 2)),
+        frame(Kind.SAMPLES, bytes(3)) + frame(Kind.ORIGIN, json.dumps({"seconds": 1}).encode()),
+        frame(Kind.ORIGIN, b"\xff"),
+        frame(Kind.ORIGIN, b"[]"),
+        frame(Kind.REFUSAL, b'["no such code", ""]'),
+        frame(Kind.REFUSAL, b"1"),
+    ],
+)
+def test_a_child_that_was_taken_over_cannot_fill_memory_or_confuse_the_pool(answer):
+    child = ChildProcess(Confinement())
+    child._connection.close()
+    child._connection, theirs = socket.socketpair()
+    theirs.sendall(frame(Kind.READY) + answer)
+
+    with theirs, tempfile.TemporaryFile() as file, pytest.raises(ChildLostError, match="nonsense"):
+        child.decode(file.fileno(), rate=16000, limits=AudioLimits(max_seconds=0.5))
+
+    assert not child.is_usable
+    child.kill()
+
+
+# Nothing is left behind
+
+
+def open_descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_thirty_files_leave_neither_descriptors_nor_processes_behind():
+    files = [sample_of(name, noise) for name in sorted(MEDIA)] + [WEBM[: len(WEBM) // 3], b"\x1a\x45\xdf\xa3"]
+    before = open_descriptors()
+
+    with DecodePool() as pool:
+        for n in range(30):
+            try:
+                decoded(pool, files[n % len(files)])
+            except InvalidAudioError:
+                continue
+        pid = only_child(pool).pid
+        assert open_descriptors() == before + 1  # the socket to the child
+        assert len(os.listdir(f"/proc/{pid}/fd")) <= 4
+
+    assert open_descriptors() == before
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more():
+    pool = DecodePool()
+    decoded(pool, WEBM)
+    os.kill(only_child(pool).pid, signal.SIGSTOP)
+    asked = threading.Event()
+
+    class Asking(io.BytesIO):
+        def fileno(self):
+            asked.set()
+            return super().fileno()
+
+    with ThreadPoolExecutor(1) as threads:
+        work = threads.submit(pool.decode, Asking(WEBM), rate=16000, limits=LIMITS)
+        asked.wait()
+        pool.close()
+
+        assert isinstance(work.exception(), InvalidAudioError)
+
+    assert not pool._children
+    with pytest.raises(RuntimeError, match="closed"):
+        decoded(pool, WEBM)
+
+
+def test_children_end_with_a_process_that_is_killed():
+    script = (
+        "import io, os, sys; from audio.pool import DecodePool; from audio.limits import AudioLimits\n"
+        "pool = DecodePool(); pool.decode(io.BytesIO(sys.stdin.buffer.read()), rate=16000, limits=AudioLimits())\n"
+        "print(*(child.pid for child in pool._children), flush=True); os.kill(os.getpid(), 9)"
+    )
+
+    run = subprocess.run([sys.executable, "-c", script], input=WEBM, capture_output=True)
+
+    assert run.returncode == -signal.SIGKILL
+    try:
+        child = os.pidfd_open(int(run.stdout))
+    except ProcessLookupError:
+        return
+    ended, _, _ = select.select([child], [], [], 60)
+    os.close(child)
+    assert ended

@@ -1,0 +1,75 @@
+"""Raw PCM decodes when its media type says everything that a header would."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audio.decode import decode_raw
+from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
+from audio.limits import AudioLimits
+from audio.raw import RawForm
+
+LIMITS = AudioLimits()
+SAMPLES = np.random.default_rng(0).integers(-(2**15), 2**15, (8000, 2))
+
+
+@pytest.mark.parametrize(("order", "big_endian"), [("<i2", False), (">i2", True)])
+def test_samples_in_either_order_of_bytes_are_those_that_were_sent(order, big_endian):
+    data = SAMPLES.astype(order).tobytes()
+
+    audio = decode_raw(io.BytesIO(data), RawForm(2, 16000, big_endian), rate=16000, limits=LIMITS)
+
+    np.testing.assert_allclose(audio.samples, SAMPLES.mean(axis=1) / 2**15, atol=1e-6)
+    assert (audio.seconds, audio.container, audio.channels, audio.source_rate) == (0.5, "pcm", 2, 16000)
+    assert not audio.truncated
+
+
+def test_half_a_frame_at_the_end_is_left_out():
+    audio = decode_raw(io.BytesIO(bytes(4003)), RawForm(1, 8000), rate=8000, limits=LIMITS)
+
+    assert len(audio.samples) == 2001
+
+
+@pytest.mark.parametrize(
+    ("form", "size", "error"),
+    [
+        (RawForm(9, 16000), 32000, UnsupportedFormatError),
+        (RawForm(1, 500), 32000, UnsupportedFormatError),
+        (RawForm(2_000_000_000, 16000), 32000, UnsupportedFormatError),
+        (RawForm(1, 16000), 2000, AudioTooShortError),
+        (RawForm(1, 16000), 0, AudioTooShortError),
+        (RawForm(1, 1000), 400_000, AudioTooLongError),
+    ],
+)
+def test_the_limits_hold(form, size, error):
+    with pytest.raises(error):
+        decode_raw(io.BytesIO(bytes(size)), form, rate=16000, limits=LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "form"),
+    [
+        ("audio/pcm;rate=16000;channels=1", RawForm(1, 16000, big_endian=False)),
+        ("audio/L16; channels=2; rate=44100", RawForm(2, 44100, big_endian=True)),
+        ('AUDIO/PCM; Rate="8000"; channels=1', RawForm(1, 8000, big_endian=False)),
+        ("audio/pcm", None),
+        ("audio/pcm;rate=16000", None),
+        ("audio/pcm;rate=16000;channels=0", None),
+        ("audio/pcm;rate=-1;channels=1", None),
+        ("audio/pcm;rate=99999999999999;channels=1", None),
+        ("audio/wav;rate=16000;channels=1", None),
+        ("", None),
+    ],
+)
+def test_a_media_type_tells_all_or_nothing(media_type, form):
+    assert RawForm.of_media_type(media_type) == form
+
+
+@given(st.text() | st.text().map("audio/pcm;{}".format) | st.text().map("audio/l16;channels=1;rate={}".format))
+def test_any_text_is_a_form_or_none(text):
+    form = RawForm.of_media_type(text)
+
+    assert form is None or (form.rate > 0 and form.channels > 0)

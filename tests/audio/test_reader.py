@@ -1,0 +1,97 @@
+"""libsndfile reads what it reads rightly; FFmpeg the rest."""
+
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audio.decode import container_of
+from audio.mpeg import tells_its_length
+from audio.reader import Reader, reader_of
+from audio.riff import read_header
+from tests.audio.media_files import MEDIA, NO_XING, media, sample_of
+from tests.audio.sound_files import LOSSLESS, encoded, tone
+
+BY_LIBSNDFILE = [*LOSSLESS, ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III"), ("WAV", "ULAW"), ("WAV", "GSM610")]
+
+
+def mp3(options=None):
+    return media(tone(440, 1, 44100), 44100, "mp3", "libmp3lame", options)
+
+
+def chosen(data):
+    file = io.BytesIO(data)
+    reader = reader_of(file, container_of(file))
+    assert file.tell() == 0
+    return reader
+
+
+@pytest.mark.parametrize(("container", "codec"), BY_LIBSNDFILE)
+def test_what_libsndfile_reads_rightly_stays_in_this_process(container, codec):
+    assert chosen(encoded(tone(440, 1, 44100), 44100, container, codec)) is Reader.LIBSNDFILE
+
+
+@pytest.mark.parametrize("name", sorted(set(MEDIA) - {"mp3"}))
+def test_what_it_does_not_is_for_ffmpeg(name):
+    assert chosen(sample_of(name, lambda rate: tone(440, 1, rate))) is Reader.FFMPEG
+
+
+@pytest.mark.parametrize(
+    ("data", "tells"),
+    [
+        (mp3(), True),
+        (mp3() + b"TAG" + bytes(125), True),
+        (mp3({"id3v2_version": "0"}), True),
+        (mp3() + mp3(), False),
+        (mp3(NO_XING), False),
+        (mp3() + mp3(NO_XING), False),
+    ],
+    ids=["xing", "tag at the end", "no tag", "joined", "no xing", "joined with one without"],
+)
+def test_an_mp3_tells_its_length_with_a_xing_tag_that_covers_it(data, tells):
+    assert tells_its_length(io.BytesIO(data)) is tells
+
+
+def test_a_large_picture_before_an_mp3_hides_nothing():
+    picture = b"ID3\x03\0\0" + bytes([0, 8, 0, 10]) + bytes(8 << 14) + bytes(10)
+
+    assert tells_its_length(io.BytesIO(picture + mp3({"id3v2_version": "0"})))
+
+
+def wav_that_says(size, samples=1000):
+    data = bytearray(encoded(np.zeros(samples), 16000))
+    data[40:44] = size.to_bytes(4, "little")
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "hides"),
+    [
+        (wav_that_says(0), True),
+        (wav_that_says(2000), False),
+        (wav_that_says(0xFFFFFFFF), False),
+        (wav_that_says(0, samples=0), False),
+    ],
+)
+def test_a_wav_that_says_zero_bytes_hides_samples_if_some_follow(data, hides):
+    assert read_header(io.BytesIO(data)).hides_samples is hides
+
+
+def test_a_wav_header_is_read_past_other_chunks():
+    data = encoded(np.zeros(100), 16000)
+    padded = data[:12] + b"LIST\x03\0\0\0abc\0" + data[12:36] + data[36:40] + bytes(4) + data[44:]
+
+    header = read_header(io.BytesIO(padded))
+
+    assert (header.codec, header.hides_samples) == (1, True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([b"", b"RIFF\0\0\0\0WAVE", b"RIFX\0\0\0\0WAVEfmt ", b"ID3", b"ID3\x04\0\x10"]), st.binary())
+def test_headers_of_any_bytes_are_read_without_an_error(beginning, rest):
+    file = io.BytesIO(beginning + rest)
+
+    read_header(file)
+    tells_its_length(file)
