@@ -11,6 +11,7 @@ from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
+from service.http.pages import page_router
 from service.http.routes import api, operations
 from service.http.telemetry import Telemetry, note_error
 
@@ -25,6 +26,7 @@ def create_app(front: Front) -> FastAPI:
     app.state.front = front
     app.include_router(api)
     app.include_router(operations)
+    app.include_router(page_router())
     app.add_middleware(Telemetry, metrics=front.metrics)
     for kind in (RequestError, AudioError, DispatchError, HTTPException):
         app.add_exception_handler(kind, _answer_error)

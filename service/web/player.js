@@ -1,0 +1,54 @@
+// Plays the recording, and tells at every frame how far it is.
+
+const BEYOND_ANY_END = 1e7;
+
+export class Player {
+  #audio;
+  #unplayable;
+  #onMove;
+
+  /** Uses an audio element and a note for what it cannot play; `onMove` gets the second that is heard. */
+  constructor(audio, unplayable, onMove) {
+    this.#audio = audio;
+    this.#unplayable = unplayable;
+    this.#onMove = onMove;
+    const move = () => onMove(audio.currentTime);
+    const follow = () => {
+      move();
+      if (!audio.paused) requestAnimationFrame(follow);
+    };
+    audio.addEventListener("play", follow);
+    audio.addEventListener("seeked", move);
+  }
+
+  /** Loads a recording and resolves to its length in seconds, NaN if the browser cannot play it. */
+  async load(recording) {
+    URL.revokeObjectURL(this.#audio.src);
+    this.#audio.src = URL.createObjectURL(recording);
+    const playable = await Promise.race([
+      once(this.#audio, "loadedmetadata").then(() => true),
+      once(this.#audio, "error").then(() => false),
+    ]);
+    this.#audio.hidden = !playable;
+    this.#unplayable.hidden = playable;
+    if (this.#audio.duration === Infinity) await this.#findEnd();
+    return this.#audio.duration;
+  }
+
+  /** Goes to a second of the recording. */
+  seek(seconds) {
+    if (this.#audio.hidden) this.#onMove(seconds);
+    else this.#audio.currentTime = seconds;
+  }
+
+  // What a browser records does not say how long it is, and cannot be moved in until its end has been seen.
+  async #findEnd() {
+    this.#audio.currentTime = BEYOND_ANY_END;
+    await once(this.#audio, "seeked");
+    this.#audio.currentTime = 0;
+  }
+}
+
+function once(target, event) {
+  return new Promise((resolve) => target.addEventListener(event, resolve, { once: true }));
+}

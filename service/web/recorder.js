@@ -1,0 +1,49 @@
+// The record button: a microphone's sound becomes a file like any other.
+import { clock } from "./clock.js";
+
+/** Lets the button record; `onFile` gets the recording, `onError` what the browser says against it. */
+export function enableRecording(button, onFile, onError) {
+  if (!window.isSecureContext || !window.MediaRecorder) {
+    button.disabled = true; // the note beside it says why
+    return;
+  }
+  let recorder = null;
+  button.addEventListener("click", async () => {
+    if (recorder) {
+      recorder.stop();
+      return;
+    }
+    button.disabled = true; // until the person has answered the browser's question
+    try {
+      recorder = await record((seconds) => { button.textContent = `Stop recording (${clock(seconds)})`; });
+      recorder.finished.then((file) => {
+        recorder = null;
+        button.textContent = "Record";
+        onFile(file);
+      });
+    } catch (error) {
+      onError(`There is no microphone to use: ${error.message}`);
+    }
+    button.disabled = false;
+  });
+}
+
+async function record(onSecond) {
+  const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+  const recorder = new MediaRecorder(stream);
+  const pieces = [];
+  let seconds = 0;
+  recorder.addEventListener("dataavailable", (event) => pieces.push(event.data));
+  const ticking = setInterval(() => onSecond(++seconds), 1000);
+  const finished = new Promise((resolve) => {
+    recorder.addEventListener("stop", () => {
+      clearInterval(ticking);
+      for (const track of stream.getTracks()) track.stop(); // the browser's red light goes out
+      const ending = recorder.mimeType.includes("mp4") ? "mp4" : "webm";
+      resolve(new File(pieces, `recording.${ending}`, { type: recorder.mimeType }));
+    });
+  });
+  recorder.start();
+  onSecond(0);
+  return { stop: () => recorder.stop(), finished };
+}

@@ -1,0 +1,35 @@
+// Asks the service. Paths are relative, so that the page also works behind a proxy that adds a prefix.
+
+/** An error answer: its code, and the seconds after which to try again where the server knows them. */
+export class ApiError extends Error {
+  constructor(message, code, retryAfter) {
+    super(message);
+    this.code = code;
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** Posts a recording and resolves to the response, in one of the API's formats. */
+export async function transcribe(recording, format, key, signal) {
+  const form = new FormData();
+  form.set("model", await servedModel(key, signal));
+  form.set("response_format", format);
+  form.append("timestamp_granularities[]", "word");
+  form.append("timestamp_granularities[]", "segment");
+  form.set("file", recording);
+  return ask("v1/audio/transcriptions", key, { method: "POST", body: form, signal });
+}
+
+async function servedModel(key, signal) {
+  const response = await ask("v1/models", key, { signal });
+  return (await response.json()).data[0].id;
+}
+
+async function ask(path, key, options) {
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  const response = await fetch(path, { ...options, headers });
+  if (response.ok) return response;
+  const body = await response.json().catch(() => null); // a proxy's own error may be a page
+  const { message = `The server answered ${response.status}.`, code = "no_code" } = body?.error ?? {};
+  throw new ApiError(message, code, response.headers.get("retry-after"));
+}

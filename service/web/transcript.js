@@ -1,0 +1,115 @@
+// The words: shaded by confidence, lit while they are spoken, and each a way to its place in the recording.
+import { clock } from "./clock.js";
+
+const LINGER_SECONDS = 1; // a word stays lit until the next one, but not through a long pause
+
+export class Transcript {
+  #container;
+  #words = []; // { start, end, span } in the order of speech
+  #lit = null;
+
+  /** Fills a container; `onSeek` gets the second of a word that is chosen. */
+  constructor(container, onSeek) {
+    this.#container = container;
+    container.addEventListener("click", ({ target }) => {
+      const word = this.#words.find(({ span }) => span === target);
+      if (word) this.#focus(word);
+      if (word) onSeek(word.start);
+    });
+    container.addEventListener("keydown", (event) => this.#key(event, onSeek));
+  }
+
+  /** Shows a verbose transcription of the API. */
+  show({ text, words, segments }) {
+    this.#words = [];
+    this.#lit = null;
+    this.#container.replaceChildren(...(words.length ? this.#paragraphs(words, segments) : [plain(text)]));
+    if (words.length) this.#words[0].span.tabIndex = 0;
+  }
+
+  /** Lights the word that is spoken at a time. */
+  light(seconds) {
+    const next = firstAfter(this.#words, seconds);
+    const word = this.#words[next - 1];
+    const spoken = word && seconds < word.end + LINGER_SECONDS ? word.span : null;
+    if (spoken === this.#lit) return;
+    this.#lit?.classList.remove("spoken");
+    spoken?.classList.add("spoken");
+    this.#lit = spoken;
+    if (spoken) this.#keepInView(spoken);
+  }
+
+  #paragraphs(words, segments) {
+    let at = 0;
+    return segments.map((segment, number) => {
+      const paragraph = document.createElement("p");
+      const time = document.createElement("span");
+      time.className = "time";
+      time.textContent = clock(segment.start);
+      paragraph.append(time);
+      const following = segments[number + 1]?.start ?? Infinity;
+      for (; at < words.length && words[at].start < following; at++) paragraph.append(" ", this.#word(words[at]));
+      return paragraph;
+    });
+  }
+
+  // A word has no role of a button: whoever listens to the page should hear sentences, not "button" after each word.
+  #word({ word, start, end, confidence }) {
+    const span = document.createElement("span");
+    span.className = "word";
+    span.textContent = word;
+    span.tabIndex = -1; // one word at a time is a stop of the tab key
+    Object.assign(span.dataset, { start, end });
+    span.title = `${start.toFixed(2)} to ${end.toFixed(2)} s, ${shade(span, confidence)}`;
+    this.#words.push({ start, end, span });
+    return span;
+  }
+
+  #key(event, onSeek) {
+    const at = this.#words.findIndex(({ span }) => span === document.activeElement);
+    if (at < 0) return;
+    const last = this.#words.length - 1;
+    const to = { ArrowRight: Math.min(at + 1, last), ArrowLeft: Math.max(at - 1, 0), Home: 0, End: last }[event.key];
+    if (to !== undefined) this.#focus(this.#words[to]);
+    else if (event.key === "Enter" || event.key === " ") onSeek(this.#words[at].start);
+    else return;
+    event.preventDefault();
+  }
+
+  #focus({ span }) {
+    this.#container.querySelector('[tabindex="0"]').tabIndex = -1;
+    span.tabIndex = 0;
+    span.focus();
+  }
+
+  // Scrolls the transcript only: the page stays where its reader is.
+  #keepInView(span) {
+    const { top, bottom } = this.#container.getBoundingClientRect();
+    const word = span.getBoundingClientRect();
+    if (word.top < top || word.bottom > bottom) this.#container.scrollTop += word.top - top - (bottom - top) / 3;
+  }
+}
+
+/** Shades an element by a confidence, and says it in words; an unknown one has no shade. */
+export function shade(element, confidence) {
+  if (confidence === null) return "confidence unknown";
+  element.style.setProperty("--doubt", 1 - confidence);
+  return `confidence ${Math.round(100 * confidence)} %`;
+}
+
+function firstAfter(words, seconds) {
+  let low = 0;
+  let high = words.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (words[middle].start <= seconds) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function plain(text) {
+  const paragraph = document.createElement("p");
+  paragraph.textContent = text || "No speech was heard.";
+  return paragraph;
+}

@@ -1,0 +1,86 @@
+// The recording as a picture: the loudest sample per bar, what has been played in another colour.
+
+const RATE = 8000; // the lowest that every browser decodes to: a picture needs no more
+const LONGEST_SECONDS = 20 * 60; // decoded sound is large: that of a longer recording may not fit a phone
+const BAR_PIXELS = 3; // one of them a gap
+
+export class Waveform {
+  #canvas;
+  #recording = null;
+  #samples = null;
+  #peaks = [];
+  #seconds = 0;
+  #played = 0;
+
+  /** Draws on a canvas; `onSeek` gets the second at which it is clicked. */
+  constructor(canvas, onSeek) {
+    this.#canvas = canvas;
+    new ResizeObserver(() => this.#measure()).observe(canvas);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#draw());
+    canvas.addEventListener("click", (event) => onSeek((event.offsetX / canvas.clientWidth) * this.#seconds));
+  }
+
+  /** Shows nothing. */
+  clear() {
+    this.#recording = null;
+    this.#samples = null;
+    this.#canvas.hidden = true;
+  }
+
+  /** Decodes a recording, of which `seconds` may be unknown (infinite); shows nothing if the browser cannot. */
+  async load(recording, seconds) {
+    this.clear();
+    this.#recording = recording;
+    if (Number.isFinite(seconds) && seconds > LONGEST_SECONDS) return;
+    const bytes = await recording.arrayBuffer();
+    const decoded = await new OfflineAudioContext(1, 1, RATE).decodeAudioData(bytes).catch(() => null);
+    if (!decoded || this.#recording !== recording) return; // another one may have been opened meanwhile
+    this.#samples = decoded.getChannelData(0);
+    this.#seconds = decoded.duration;
+    this.#played = 0;
+    this.#canvas.hidden = false; // its new size has it measured and drawn
+  }
+
+  /** Marks what has been played. */
+  show(seconds) {
+    this.#played = seconds;
+    this.#draw();
+  }
+
+  #measure() {
+    const { clientWidth: width, clientHeight: height } = this.#canvas;
+    if (!this.#samples || !width) return;
+    const scale = window.devicePixelRatio;
+    Object.assign(this.#canvas, { width: width * scale, height: height * scale });
+    this.#peaks = loudest(this.#samples, Math.floor(width / BAR_PIXELS));
+    this.#draw();
+  }
+
+  #draw() {
+    const context = this.#canvas.getContext("2d");
+    const { clientWidth: width, clientHeight: height } = this.#canvas;
+    const style = getComputedStyle(this.#canvas);
+    const [played, ahead] = ["--accent", "--quiet"].map((name) => style.getPropertyValue(name));
+    const reached = (this.#played / this.#seconds) * this.#peaks.length;
+    context.setTransform(window.devicePixelRatio, 0, 0, window.devicePixelRatio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    this.#peaks.forEach((peak, bar) => {
+      const tall = Math.max(1, peak * height);
+      context.fillStyle = bar < reached ? played : ahead;
+      context.fillRect(bar * BAR_PIXELS, (height - tall) / 2, BAR_PIXELS - 1, tall);
+    });
+  }
+}
+
+/** The loudest sample of each of so many equal parts, as shares of the loudest of all. */
+function loudest(samples, parts) {
+  const peaks = Array.from({ length: parts }, (_, part) => {
+    const start = Math.floor((part * samples.length) / parts);
+    const end = Math.floor(((part + 1) * samples.length) / parts);
+    let peak = 0;
+    for (let at = start; at < end; at++) peak = Math.max(peak, Math.abs(samples[at]));
+    return peak;
+  });
+  const highest = Math.max(...peaks, 1e-6); // silence stays flat
+  return peaks.map((peak) => peak / highest);
+}
