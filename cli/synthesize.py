@@ -1,0 +1,116 @@
+"""`steno synthesize`: speech to train on, made from sentences."""
+
+import argparse
+import hashlib
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.errors import CommandError
+from cli.model_options import Subparsers, positive
+
+if TYPE_CHECKING:
+    from training.synthesis.collection import Collection
+    from training.synthesis.readings import Readings
+    from training.synthesis.synthesis import Tally
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "synthesize",
+        help="make speech to train on",
+        description="Have speech synthesizers say sentences (docs/training.md). A run that was stopped goes on where "
+        "it was, and more clips can be added: run it again.",
+    )
+    parser.add_argument("text", metavar="TEXT", help="file of sentences, one a line; may be compressed (.xz)")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where manifest.jsonl and the clips are")
+    enough = parser.add_mutually_exclusive_group(required=True)
+    enough.add_argument("--clips", type=count, default=math.inf, metavar="N", help="until DIR has so many clips")
+    enough.add_argument("--hours", type=positive, default=math.inf, metavar="H", help="until DIR has so much speech")
+    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of who says what (default: %(default)s)")
+    parser.add_argument("--voices", type=_patterns, metavar="LIST", help="these only: flite/slt,festival/*")
+    parser.add_argument("--without", type=_patterns, default=[], metavar="LIST", help="all but these: *slt*")
+    parser.add_argument(
+        "--jobs", type=count, default=_cores(), metavar="N", help="synthesizers that run at a time (default: cores)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Add clips until there are enough."""
+    from training.errors import TrainingError
+    from training.synthesis.collection import Origin, writing
+    from training.synthesis.readings import Readings
+    from training.synthesis.sentences import read_sentences
+    from training.synthesis.voices import cast
+
+    try:
+        sentences = read_sentences(Path(args.text))
+        chosen = cast(args.voices, args.without)
+        if chosen.absent:
+            print(f"without the voices of {', '.join(chosen.absent)}: not installed", file=sys.stderr)
+        digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+        origin = Origin(args.seed, digest, [voice.speaker for voice in chosen.voices])
+        with writing(Path(args.out), origin) as collection:
+            tally = _synthesize(args, collection, Readings(sentences, chosen.voices, args.seed))
+            _report(collection, tally)
+    except (TrainingError, OSError) as error:
+        raise CommandError(str(error)) from error
+    return 0
+
+
+def _synthesize(args: argparse.Namespace, collection: "Collection", readings: "Readings") -> "Tally":
+    """Add clips, with a progress bar that counts what was asked for."""
+    from tqdm import tqdm
+
+    from training.synthesis.synthesis import synthesize
+
+    seconds = 3600 * args.hours
+    by_clips = args.clips < math.inf
+    total, unit = (args.clips, "clip") if by_clips else (round(seconds), "s")
+
+    def done() -> int:
+        return collection.clips if by_clips else min(total, int(collection.seconds))
+
+    with tqdm(total=total, initial=done(), unit=unit, disable=None) as bar:
+        return synthesize(
+            collection,
+            readings,
+            clips=args.clips,
+            seconds=seconds,
+            jobs=args.jobs,
+            added=lambda: bar.update(done() - bar.n),
+        )
+
+
+def _report(collection: "Collection", tally: "Tally") -> None:
+    print(f"{collection.clips:,} clips, {collection.seconds / 3600:.2f} h; {tally.left_out} sentences left out")
+    for reason, times in tally.refused.most_common():
+        print(f"refused: {times} clips, {reason}")
+
+
+def _patterns(text: str) -> list[str]:
+    return [pattern.strip() for pattern in text.split(",")]
+
+
+def count(text: str) -> int:
+    """Read a whole number above zero."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def seed(text: str) -> int:
+    """Read a whole number that is not below zero."""
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,25 @@
+"""A synthesizer that plays recordings, for what does not depend on a real one."""
+
+import sys
+
+from tests.conftest import GOLDEN
+
+# Its voices, and what their commands do beyond what they are told.
+ALICE, BOB, MUTE, STUCK = "alice", "bob", "mute", "stuck"
+SENTENCE = "she wore the heavy coat"
+
+
+class Recorded:
+    name = "recorded"
+    packages = dict.fromkeys((ALICE, BOB, MUTE, STUCK), "recordings")
+
+    def installed(self):
+        return set(self.packages)
+
+    def command(self, voice, manner, sentence, wave):
+        if voice == MUTE:
+            return ["false"]
+        if voice == STUCK:
+            return [sys.executable, "-c", "import signal; signal.pause()"]
+        clip = {ALICE: "awb-4s", BOB: "espeak-2s"}[voice]
+        return ["cp", str(GOLDEN / "clips" / f"{clip}.wav"), str(wave)]

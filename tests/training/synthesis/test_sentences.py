@@ -1,0 +1,55 @@
+import lzma
+
+import pytest
+
+from training.synthesis.errors import SynthesisError
+from training.synthesis.sentences import read_sentences
+
+
+@pytest.mark.parametrize("name", ["text.txt", "text.txt.xz"])
+def test_sentences_are_the_lines_that_are_not_empty(tmp_path, name):
+    path = tmp_path / name
+    content = "it rained\n\n  she isn't here \r\nlast"
+    (path.write_bytes if name.endswith("txt") else lambda data: path.write_bytes(lzma.compress(data)))(content.encode())
+
+    assert read_sentences(path) == ["it rained", "she isn't here", "last"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no sentences"),
+        (b"\n \n", "has no sentences"),
+        (b"fine\n" + b"a" * 1001, "line 2: longer than 1000 characters"),
+        (b"fine\nbad\0\n", "line 2: holds a character"),
+        (b"\xff\xfe", "not a text file"),
+        (None, "No such file"),
+    ],
+)
+def test_a_text_that_cannot_be_said_is_named(tmp_path, content, message):
+    path = tmp_path / "text.txt"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(SynthesisError, match=message) as error:
+        read_sentences(path)
+
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"not an archive", lzma.compress(b"it rained\n" * 1000)[:-20]])
+def test_an_archive_that_is_damaged_is_named(tmp_path, content):
+    path = tmp_path / "text.xz"
+    path.write_bytes(content)
+
+    with pytest.raises(SynthesisError, match=r"text\.xz"):
+        read_sentences(path)
+
+
+def test_what_an_archive_unpacks_to_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("training.synthesis.sentences._LARGEST_TEXT", 10_000)
+    path = tmp_path / "text.xz"
+    path.write_bytes(lzma.compress(b"it rained\n" * 1001))
+
+    with pytest.raises(SynthesisError, match="more than 10,000 characters"):
+        read_sentences(path)

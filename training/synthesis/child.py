@@ -1,0 +1,30 @@
+"""Programs that are run without a shell, and not for ever."""
+
+import subprocess
+from collections.abc import Sequence
+
+_SECONDS_TO_ANSWER = 20.0
+
+
+def answer(command: Sequence[str]) -> str:
+    """Return what a program prints; nothing if it is not installed, fails or hangs."""
+    try:
+        done = subprocess.run(  # noqa: S603  # a fixed command
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS_TO_ANSWER, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.decode("utf-8", errors="replace")
+
+
+def succeeds(command: Sequence[str], seconds: float) -> bool:
+    """Return whether a program ends well within so many seconds; one that does not end is killed."""
+    # Its output is not read: a pipe that a grandchild holds open would be waited for, whatever the timeout.
+    nothing = subprocess.DEVNULL
+    try:
+        done = subprocess.run(  # noqa: S603  # arguments of ours, the sentence is in a file
+            command, stdin=nothing, stdout=nothing, stderr=nothing, timeout=seconds, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

@@ -1,0 +1,151 @@
+"""Clips on disk: FLAC files and the manifest that training reads.
+
+A clip is entered in the manifest after its file is whole, and a last line that was cut short is cut off when writing
+begins, so a collection whose writer was killed goes on where it stopped.
+"""
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import soundfile
+
+from audio.resample import Samples
+from training.synthesis.errors import SynthesisError
+from training.synthesis.readings import Reading
+from training.synthesis.speech import SAMPLE_RATE
+
+MANIFEST = "manifest.jsonl"
+
+_ORIGIN = "origin.json"
+_LOCK = ".lock"
+_CLIPS_IN_A_FOLDER = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the clips of a collection follow from. With their numbers, that is all.
+
+    Attributes:
+        seed: of what is drawn.
+        sentences: digest of the sentences.
+        voices: the speakers that are drawn from.
+    """
+
+    seed: int
+    sentences: str
+    voices: list[str]
+
+
+class Collection:
+    """Adds clips to a folder that nobody else writes.
+
+    Attributes:
+        clips: how many it has.
+        seconds: how long they are together.
+        next_number: number of the clip that comes next; some numbers may be left out.
+    """
+
+    def __init__(self, folder: Path, manifest: BinaryIO) -> None:
+        self.clips = 0
+        self.seconds = 0.0
+        self.next_number = 0
+        self._folder = folder
+        self._manifest = manifest
+        self._read()
+
+    def add(self, number: int, reading: Reading, samples: Samples) -> None:
+        """Write a clip; when this returns it is entered.
+
+        Raises:
+            OSError: if the disk is full and the like.
+        """
+        name = f"clips/{number // _CLIPS_IN_A_FOLDER:04}/{number:07}.flac"
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            soundfile.write(file, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+        fresh.replace(path)
+        duration = len(samples) / SAMPLE_RATE
+        self._manifest.write(_line(number, name, reading, duration))
+        self._manifest.flush()
+        self._count(number, duration)
+
+    def _read(self) -> None:
+        """Count what is there, and cut off a last line that is not whole."""
+        end = 0
+        for line in self._manifest:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                fields = json.loads(line)
+                self._count(int(fields["number"]), float(fields["duration"]))
+            except (ValueError, KeyError, TypeError) as error:
+                raise SynthesisError(f"{self._folder / MANIFEST} is damaged") from error
+            end += len(line)
+        self._manifest.seek(end)
+        self._manifest.truncate()
+
+    def _count(self, number: int, duration: float) -> None:
+        self.clips += 1
+        self.seconds += duration
+        self.next_number = number + 1
+
+
+@contextmanager
+def writing(folder: Path, origin: Origin) -> Iterator[Collection]:
+    """Begin a collection in a folder, or go on with the one that is there.
+
+    Raises:
+        SynthesisError: if it has another origin, is damaged, or is being written by another process.
+        OSError: if the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("w") as lock, (folder / MANIFEST).open("ab+") as manifest:
+        try:
+            # Not flock: that is shared with a synthesizer which is about to start, and outlives a run that is killed.
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise SynthesisError(f"{folder} is being written by another run") from error
+        _agree(folder / _ORIGIN, origin, is_new=manifest.tell() == 0)
+        manifest.seek(0)
+        yield Collection(folder, manifest)
+
+
+def _agree(path: Path, origin: Origin, *, is_new: bool) -> None:
+    """Refuse to add clips of another origin to those that are there."""
+    fields = asdict(origin)
+    if not path.exists():
+        if not is_new:
+            raise SynthesisError(f"{path.parent} holds another {MANIFEST}; make another folder")
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+        fresh.replace(path)
+        return
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+        other = [name for name, value in fields.items() if there[name] != value]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SynthesisError(f"{path} is damaged") from error
+    if other:
+        raise SynthesisError(f"{path.parent} was begun with other {' and '.join(other)}; make another folder")
+
+
+def _line(number: int, name: str, reading: Reading, duration: float) -> bytes:
+    fields = {
+        "audio": name,
+        "text": reading.sentence,
+        "duration": duration,
+        "source": "synthetic",
+        "speaker": reading.voice.speaker,
+        "split": "train",
+        "number": number,
+        "speed": round(reading.manner.speed, 3),
+        "pitch": round(reading.manner.pitch, 3),
+    }
+    return (json.dumps(fields, ensure_ascii=False) + "\n").encode()

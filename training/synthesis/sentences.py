@@ -1,0 +1,52 @@
+"""The sentences that are said: a text file, one a line."""
+
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from training.synthesis.errors import SynthesisError
+
+_LONGEST_SENTENCE = 1000
+# What an archive of a few kilobytes may unpack to is bounded.
+_LARGEST_TEXT = 2**28
+
+
+def read_sentences(path: Path) -> list[str]:
+    """Return the sentences of a file, in its order, without empty lines.
+
+    Args:
+        path: UTF-8, one sentence a line, plain or compressed (`.xz`). What is written is the transcript, so numbers
+            and abbreviations should be words.
+
+    Raises:
+        SynthesisError: if it cannot be read, holds no sentence, or one that cannot be said; the message names the line.
+    """
+    try:
+        with lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8") as file:
+            sentences = list(_sentences(path, file))
+    except UnicodeDecodeError as error:
+        raise SynthesisError(f"{path}: not a text file") from error
+    except (lzma.LZMAError, EOFError) as error:
+        raise SynthesisError(f"{path}: {error}") from error
+    except OSError as error:
+        raise SynthesisError(f"{path}: {error.strerror or error}") from error
+    if not sentences:
+        raise SynthesisError(f"{path} has no sentences")
+    return sentences
+
+
+def _sentences(path: Path, file: TextIO) -> Iterator[str]:
+    number = size = 0
+    while line := file.readline(_LONGEST_SENTENCE + 1):
+        number += 1
+        size += len(line)
+        sentence = line.strip()
+        if len(line) > _LONGEST_SENTENCE:
+            raise SynthesisError(f"{path}, line {number}: longer than {_LONGEST_SENTENCE} characters")
+        if size > _LARGEST_TEXT:
+            raise SynthesisError(f"{path}: more than {_LARGEST_TEXT:,} characters")
+        if not sentence.isprintable():
+            raise SynthesisError(f"{path}, line {number}: holds a character that is none to say")
+        if sentence:
+            yield sentence

@@ -1,0 +1,95 @@
+"""Adds synthetic speech to a collection until there is enough."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import count
+
+from audio.resample import Samples
+from training.ahead import ahead
+from training.synthesis.collection import Collection
+from training.synthesis.errors import SynthesisError, UnusableSpeechError
+from training.synthesis.readings import Reading, Readings
+from training.synthesis.speech import spoken
+
+# A sentence is given to this many voices before it is left out.
+_ATTEMPTS = 3
+# Sentences left out in a row after which something is wrong with more than a sentence.
+_TOO_MANY_LEFT_OUT = 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of the sentences.
+
+    Attributes:
+        left_out: sentences that no voice said well.
+        refused: clips that were refused, by the reason; most sentences were then said by another voice.
+    """
+
+    left_out: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    number: int
+    reading: Reading
+    samples: Samples | None
+    refused: list[str]
+
+
+def synthesize(
+    collection: Collection,
+    readings: Readings,
+    *,
+    clips: float = math.inf,
+    seconds: float = math.inf,
+    jobs: int,
+    added: Callable[[], object],
+) -> Tally:
+    """Add clips until a collection has enough of them, or is long enough.
+
+    Args:
+        collection: what to add to.
+        readings: who says what, by the number of the clip.
+        clips: how many are enough.
+        seconds: how long is enough.
+        jobs: synthesizers that run at a time.
+        added: called after each clip.
+
+    Raises:
+        SynthesisError: if nothing that the voices say is fit to learn from.
+        OSError: if the collection cannot be written.
+    """
+    tally = Tally()
+    left_out_in_a_row = 0
+    numbers = count(collection.next_number)
+    with closing(ahead(lambda number: _say(readings, number), numbers, threads=jobs, held=2 * jobs)) as outcomes:
+        while collection.clips < clips and collection.seconds < seconds:
+            outcome = next(outcomes)
+            tally.refused.update(outcome.refused)
+            if outcome.samples is not None:
+                collection.add(outcome.number, outcome.reading, outcome.samples)
+                left_out_in_a_row = 0
+                added()
+                continue
+            tally.left_out += 1
+            left_out_in_a_row += 1
+            if left_out_in_a_row == _TOO_MANY_LEFT_OUT:
+                raise SynthesisError(f"{left_out_in_a_row} sentences in a row came out wrong: {outcome.refused[-1]}")
+    return tally
+
+
+def _say(readings: Readings, number: int) -> _Outcome:
+    """Have a sentence said, by another voice if it goes wrong."""
+    refused: list[str] = []
+    for attempt in range(_ATTEMPTS):
+        reading = readings.draw(number, attempt)
+        try:
+            return _Outcome(number, reading, spoken(reading.voice, reading.manner, reading.sentence), refused)
+        except UnusableSpeechError as error:
+            refused.append(str(error))
+    return _Outcome(number, reading, None, refused)

@@ -1,0 +1,68 @@
+"""All voices there are, and those that are asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from training.synthesis.errors import SynthesisError
+from training.synthesis.espeak import Espeak
+from training.synthesis.festival import Festival
+from training.synthesis.flite import Flite
+from training.synthesis.voice import Synthesizer, Voice
+
+_SYNTHESIZERS: tuple[Synthesizer, ...] = (Espeak(), Flite(), Festival())
+VOICES = tuple(Voice(synthesizer, name) for synthesizer in _SYNTHESIZERS for name in synthesizer.packages)
+
+# A released model gets over half of their words wrong (docs/training.md): they have to be asked for.
+UNINTELLIGIBLE = tuple(f"espeak-ng/{accent}*" for accent in ("en-gb-scotland", "en-gb-x-gbc", "en-029", "en-us-nyc"))
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Voices that speak.
+
+    Attributes:
+        voices: those that are installed, in a fixed order.
+        absent: Debian packages of those that were asked for and are not.
+    """
+
+    voices: list[Voice]
+    absent: list[str]
+
+
+def cast(only: Sequence[str] | None = None, without: Sequence[str] = ()) -> Cast:
+    """Return the voices that are asked for.
+
+    Args:
+        only: patterns of speakers, as shells have them for files; None for all that a model can understand.
+        without: patterns of speakers that are left out.
+
+    Raises:
+        SynthesisError: if a pattern fits no voice, or no voice is left, or none of them is installed.
+    """
+    for pattern in (*(only or ()), *without):
+        if not any(_fits(voice, [pattern]) for voice in VOICES):
+            raise SynthesisError(f"no voice is called {pattern!r}; there are {_examples()}")
+    wanted = [
+        voice
+        for voice in VOICES
+        if not _fits(voice, without) and (not _fits(voice, UNINTELLIGIBLE) if only is None else _fits(voice, only))
+    ]
+    if not wanted:
+        raise SynthesisError("no voice is left")
+    installed = {f"{program.name}/{name}" for program in _SYNTHESIZERS for name in program.installed()}
+    voices = [voice for voice in wanted if voice.speaker in installed]
+    absent = sorted({voice.package for voice in wanted} - {voice.package for voice in voices})
+    if not voices:
+        raise SynthesisError(f"none of the voices is installed; these Debian packages have them: {', '.join(absent)}")
+    return Cast(voices, absent)
+
+
+def _fits(voice: Voice, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(voice.speaker, pattern) for pattern in patterns)
+
+
+def _examples() -> str:
+    """Return a voice of each synthesizer."""
+    first = {voice.synthesizer.name: voice.speaker for voice in reversed(VOICES)}
+    return ", ".join(reversed(first.values()))
