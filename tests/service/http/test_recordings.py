@@ -1,0 +1,52 @@
+"""Recordings of every kind arrive at the engine, and one that harms its decoder harms nothing else."""
+
+import numpy as np
+import pytest
+
+from tests.audio.media_files import MEDIA, sample_of
+from tests.service.serving import form, serving, tone, wav
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as served:
+        yield served
+
+
+@pytest.mark.parametrize("name", ["live webm", "m4a", "ogg opus", "mp3", "amr"])
+def test_a_recording_is_known_by_its_content_whatever_it_is_called(service, name):
+    data = sample_of(name, lambda rate: tone(2 * rate))
+
+    answer = service.post(**form(data, name="recording.wav"))
+
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["seconds"] == pytest.approx(2, abs=0.05)
+    assert service.metric(f'steno_audio_decode_total{{container="{MEDIA[name][4]}",result="ok"}}') >= 1
+
+
+@pytest.mark.parametrize(("kind", "order"), [("audio/pcm", "<i2"), ("audio/l16", ">i2")])
+def test_raw_samples_are_taken_as_their_type_says(service, kind, order):
+    samples = np.full(24_000, 8192)
+    file = ("raw", samples.astype(order).tobytes(), f"{kind};rate=16000;channels=1")
+
+    answer = service.post(files={"file": file}, data={"model": "whisper-1"})
+
+    assert answer.json()["text"] == service.post(**form(wav(samples / 2**15))).json()["text"]
+
+
+def test_raw_samples_of_which_nothing_is_known_are_refused(service):
+    answer = service.post(files={"file": ("raw", bytes(32_000), "audio/pcm")}, data={"model": "whisper-1"})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "unsupported_format"
+
+
+def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted():
+    with serving(decode_timeout_seconds=0.0001) as served:
+        answer = served.post(**form(sample_of("webm", lambda rate: tone(10 * rate))))
+
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "invalid_audio"
+        assert "more than 0.0001 s" in answer.json()["error"]["message"]
+        assert served.metric("steno_decoder_crashes_total") == 1
+        assert served.post(**form(wav(tone(16_000)))).status_code == 200
