@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
@@ -25,7 +26,7 @@ def main() -> None:
     """Serve until the pool hangs up."""
     memory_bytes, seconds = (int(argument) for argument in sys.argv[1:])
     _confine(memory_bytes)
-    with socket.socket(fileno=0) as pool:
+    with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may hang up in the middle of an answer
         pool.sendall(frame(Kind.READY))
         while True:
             message, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)

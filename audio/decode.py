@@ -6,7 +6,7 @@ the interpreter lock while they work, so threads decode at the same time.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -113,15 +113,7 @@ def decode_into(take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits) -
 
 def audio_of(samples: bytearray, rate: int, origin: Origin) -> Audio:
     """Return audio around the bytes of its float32 samples, which are not copied."""
-    return Audio(
-        seconds=origin.seconds,
-        container=origin.container,
-        channels=origin.channels,
-        source_rate=origin.source_rate,
-        truncated=origin.truncated,
-        samples=np.frombuffer(samples, dtype=np.float32),
-        sample_rate=rate,
-    )
+    return Audio(samples=np.frombuffer(samples, dtype=np.float32), sample_rate=rate, **asdict(origin))
 
 
 def container_of(file: BinaryIO) -> str:

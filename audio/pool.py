@@ -69,9 +69,11 @@ class DecodePool:
         """End all children; what is being decoded by them ends with an error."""
         with self._lock:
             self._is_closed = True
-            children = tuple(self._children)
-        for child in children:
+            idle, busy = tuple(self._idle), self._children.difference(self._idle)
+        for child in idle:
             self._end(child)
+        for child in busy:
+            child.kill()
 
     @contextmanager
     def _child(self) -> Iterator[ChildProcess]:
@@ -101,7 +103,7 @@ class DecodePool:
             self._end(child)
 
     def _end(self, child: ChildProcess) -> None:
-        child.kill()
+        child.close()
         with self._lock:
             self._children.discard(child)
 

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import BinaryIO
 
-from audio import mpeg, riff
+from audio import mpeg, ogg, riff
 from audio.sniff import HEAD_BYTES
 
 # PCM, MS ADPCM, float, A-law, mu-law, IMA ADPCM, GSM, MP3, and the tag that refers to another of them; 0: unreadable.
@@ -21,8 +21,8 @@ def reader_of(file: BinaryIO, container: str) -> Reader:
     """Choose the library for a seekable ``file`` in this container (``audio.sniff``), and leave it at its start.
 
     libsndfile reads no WebM, MP4, raw AAC or AMR. Of what it does read, it gets wrong: Ogg Opus, which it shifts by
-    the pre-skip; MP3 without a Xing tag, which it may end early; joined MP3s, of which it sees the first; WAV from a
-    pipe that says 0 bytes, which it believes.
+    the pre-skip; MP3 without a Xing tag, which it may end early; joined MP3s and Vorbis, of which it sees the first;
+    WAV from a pipe that says 0 bytes, which it believes.
     """
     trusted = _libsndfile_is_right(file, container)
     file.seek(0)
@@ -40,5 +40,5 @@ def _libsndfile_is_right(file: BinaryIO, container: str) -> bool:
             return mpeg.tells_its_length(file)
         case "ogg":
             file.seek(0)
-            return b"\x01vorbis" in file.read(HEAD_BYTES)
+            return b"\x01vorbis" in file.read(HEAD_BYTES) and not ogg.is_joined(file)
     return False

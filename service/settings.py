@@ -101,7 +101,7 @@ class Settings(BaseSettings):
     drain_seconds: Seconds = Field(default=300.0, description="After SIGTERM, time for accepted work.")
     decode_threads: Count | None = Field(default=None, description="Uploads decoded at once; unset: one per core.")
     decode_timeout_seconds: Seconds = Field(
-        default=300.0, description="Longest time that a decoder process may take for an upload."
+        default=120.0, description="Longest time that a decoder process may take for an upload."
     )
     decode_memory_bytes: Count = Field(
         default=1 << 30, description="Address space of a decoder process, of which libraries take a quarter GB."

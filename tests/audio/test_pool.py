@@ -271,7 +271,7 @@ def test_a_child_that_was_taken_over_cannot_fill_memory_or_confuse_the_pool(answ
         child.decode(file.fileno(), rate=16000, limits=AudioLimits(max_seconds=0.5))
 
     assert not child.is_usable
-    child.kill()
+    child.close()
 
 
 # Nothing is left behind

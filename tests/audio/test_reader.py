@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audio.decode import container_of
+from audio.decode import container_of, decode
+from audio.limits import AudioLimits
 from audio.mpeg import tells_its_length
+from audio.ogg import is_joined
 from audio.reader import Reader, reader_of
 from audio.riff import read_header
 from tests.audio.media_files import MEDIA, NO_XING, media, sample_of
@@ -60,6 +62,20 @@ def test_a_large_picture_before_an_mp3_hides_nothing():
     assert tells_its_length(io.BytesIO(picture + mp3({"id3v2_version": "0"})))
 
 
+def vorbis(seed):
+    return encoded(np.random.default_rng(seed).normal(0, 0.1, 16000).clip(-1, 1), 16000, "OGG", "VORBIS")
+
+
+def test_joined_vorbis_is_for_ffmpeg_which_reads_all_of_it():
+    data = vorbis(1) + vorbis(2)
+
+    audio = decode(io.BytesIO(data), rate=16000, limits=AudioLimits())
+
+    assert chosen(vorbis(1)) is Reader.LIBSNDFILE
+    assert chosen(data) is Reader.FFMPEG
+    assert audio.seconds == pytest.approx(2, abs=0.02)
+
+
 def wav_that_says(size, samples=1000):
     data = bytearray(encoded(np.zeros(samples), 16000))
     data[40:44] = size.to_bytes(4, "little")
@@ -89,9 +105,12 @@ def test_a_wav_header_is_read_past_other_chunks():
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.sampled_from([b"", b"RIFF\0\0\0\0WAVE", b"RIFX\0\0\0\0WAVEfmt ", b"ID3", b"ID3\x04\0\x10"]), st.binary())
+@given(
+    st.sampled_from([b"", b"RIFF\0\0\0\0WAVE", b"RIFX\0\0\0\0WAVEfmt ", b"ID3", b"ID3\x04\0\x10", b"OggS"]), st.binary()
+)
 def test_headers_of_any_bytes_are_read_without_an_error(beginning, rest):
     file = io.BytesIO(beginning + rest)
 
     read_header(file)
     tells_its_length(file)
+    is_joined(file)
