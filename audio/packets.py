@@ -27,14 +27,13 @@ _FORMATS = {"wav": "wav", "mp3": "mp3", "ogg": "ogg", "webm": "matroska", "mp4":
 # Containers that say how long they are; the other formats' lengths are guesses of FFmpeg.
 _SAY_THEIR_LENGTH = {"webm", "mp4"}
 # FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be ways in; none of
-# them is for video, so pictures are never decoded, not even to see what they are.
+# these is for video, so pictures are never decoded, not even to see what they are.
 _DECODERS = (
-    *("aac", "alac", "amrnb", "amrwb", "flac", "mp1float", "mp2float", "mp3float", "opus", "libopus", "vorbis"),
-    *("ac3", "eac3", "g722", "g726", "gsm", "gsm_ms", "adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms", "pcm_alaw"),
-    *("pcm_f32be", "pcm_f32le", "pcm_f64le", "pcm_mulaw", "pcm_s16be", "pcm_s16le", "pcm_s24be", "pcm_s24le"),
-    *("mp1", "mp2", "mp3", "pcm_s32be", "pcm_s32le", "pcm_s8", "pcm_u8"),
+    *("aac", "ac3", "alac", "amrnb", "amrwb", "eac3", "flac", "mp1", "mp2", "mp3float", "opus", "vorbis"),
+    *("adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms", "g722", "g726", "gsm", "gsm_ms", "pcm_alaw", "pcm_mulaw"),
+    *("pcm_u8", "pcm_s8", "pcm_s16be", "pcm_s16le", "pcm_s24be", "pcm_s24le", "pcm_s32be", "pcm_s32le"),
+    *("pcm_f32be", "pcm_f32le", "pcm_f64le"),
 )
-
 # FFmpeg's formats of samples, planar or not: their type and what counts as 1. Bytes are unsigned, around 128.
 _SAMPLE_FORMATS = {
     "u8": ("u1", 128.0),
