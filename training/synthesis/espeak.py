@@ -17,13 +17,14 @@ _ACCENTS = (
     "en-029",
     "en-us-nyc",
 )
-# The variants that a model of human speech understands more or less; some of the others are meant for robots.
+# The variants of which a model of human speech gets over half of the words right. Of the others, many are robots, some
+# whisper and one clips.
 _THROATS = (
     *("m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "f1", "f2", "f3", "f4", "f5"),
     *("klatt", "klatt2", "klatt3", "klatt4", "klatt5", "klatt6"),
     *("Annie", "Denis", "Gene", "Gene2", "Henrique", "Hugo", "Mario", "Mike", "Nguyen", "Storm"),
     *("anika", "aunty", "benjamin", "caleb", "croak", "david", "edward", "edward2", "grandma", "grandpa"),
-    *("iven", "iven2", "iven4", "marcelo", "max", "miguel", "paul", "quincy", "rob", "robert", "sandro"),
+    *("iven2", "iven4", "marcelo", "max", "miguel", "paul", "quincy", "rob", "robert", "sandro"),
 )
 _WORDS_PER_MINUTE = 175
 _MIDDLE_PITCH, _PITCH_OF_AN_OCTAVE = 50, 80

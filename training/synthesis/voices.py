@@ -13,7 +13,7 @@ from training.synthesis.voice import Synthesizer, Voice
 _SYNTHESIZERS: tuple[Synthesizer, ...] = (Espeak(), Flite(), Festival())
 VOICES = tuple(Voice(synthesizer, name) for synthesizer in _SYNTHESIZERS for name in synthesizer.packages)
 
-# A released model gets over half of their words wrong (docs/training.md): they have to be asked for.
+# A released model gets about half of their words wrong or more (docs/training.md): they have to be asked for.
 UNINTELLIGIBLE = tuple(f"espeak-ng/{accent}*" for accent in ("en-gb-scotland", "en-gb-x-gbc", "en-029", "en-us-nyc"))
 
 

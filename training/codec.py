@@ -1,0 +1,81 @@
+"""What a telephone, a messenger or a download leaves of a recording, without moving a sound in time.
+
+libsndfile takes away the delay of its codecs, and soxr's filters have none, so the posteriors that a teacher gave the
+clean clip are right for the coded one.
+"""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import soundfile
+
+from audio.resample import Samples, resampled
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A lossy form of audio.
+
+    Attributes:
+        container: libsndfile's name of the container.
+        encoding: libsndfile's name of the codec.
+        rate: samples per second, or None for those of the clip.
+        compression: the least and the most, as libsndfile counts from 0 to 1; None where there is no choice.
+    """
+
+    container: str
+    encoding: str
+    rate: int | None = None
+    compression: tuple[float, float] | None = None
+
+
+CODECS = (
+    Codec("OGG", "OPUS", compression=(0.8, 1.0)),
+    Codec("OGG", "VORBIS", compression=(0.5, 1.0)),
+    Codec("MP3", "MPEG_LAYER_III", compression=(0.5, 0.99)),
+    Codec("OGG", "OPUS", rate=8000, compression=(0.8, 1.0)),
+    Codec("WAV", "GSM610", rate=8000),
+    Codec("WAV", "ULAW", rate=8000),
+)
+
+
+def coded(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
+    """Return a clip that went through a codec.
+
+    Args:
+        samples: mono, float32 [n], within -1 to 1.
+        rate: samples per second.
+        random: where the choice of the codec and its bit rate come from.
+
+    Returns:
+        As many samples, float32.
+    """
+    if not len(samples):
+        return samples
+    codec = CODECS[random.integers(len(CODECS))]
+    compression = random.uniform(*codec.compression) if codec.compression else None
+    return through(codec, compression, samples, rate)
+
+
+def through(codec: Codec, compression: float | None, samples: Samples, rate: int) -> Samples:
+    """Return a clip that went through one codec, as many samples."""
+    own_rate = codec.rate or rate
+    file = io.BytesIO()
+    soundfile.write(
+        file,
+        _at(samples, rate, own_rate),
+        own_rate,
+        format=codec.container,
+        subtype=codec.encoding,
+        compression_level=compression,
+    )
+    file.seek(0)
+    decoded, _ = soundfile.read(file, dtype="float32")
+    heard = _at(decoded, own_rate, rate)[: len(samples)]
+    # Of the last block of a clip, some codecs keep less than there was.
+    return np.pad(heard, (0, len(samples) - len(heard)))
+
+
+def _at(samples: Samples, rate: int, wanted: int) -> Samples:
+    return np.concatenate([np.empty(0, np.float32), *resampled([samples], rate, wanted)])
