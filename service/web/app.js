@@ -29,7 +29,7 @@ async function open(file) {
     waveform.clear();
     player.load(file).then((seconds) => recording === file && waveform.load(file, seconds));
     const spent = Number(response.headers.get("openai-processing-ms")) / 1000;
-    return `${answer.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)} s.`;
+    return `${answer.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`;
   });
 }
 

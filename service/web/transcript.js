@@ -48,7 +48,7 @@ export class Transcript {
       time.textContent = clock(segment.start);
       paragraph.append(time);
       const following = segments[number + 1]?.start ?? Infinity;
-      for (; at < words.length && words[at].start < following; at++) paragraph.append(" ", this.#word(words[at]));
+      for (; at < words.length && words[at].start < following; at++) paragraph.append(this.#word(words[at]), " ");
       return paragraph;
     });
   }

@@ -1,0 +1,71 @@
+"""The page's files as they are sent; tests/service/test_web.py shows them in a browser."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.http.access import digest
+from tests.service.serving import serving
+
+WEB = Path(__file__).parents[3] / "service" / "web"
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of a service whose API needs a key."""
+    with serving(api_keys=f"me:{digest('sesame')}", wait_ready=False) as service:
+        yield service.client
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in WEB.iterdir()))
+def test_every_file_is_sent_as_it_is_without_a_key(client, name):
+    answer = client.get("/" if name == "index.html" else f"/web/{name}")
+
+    assert answer.status_code == 200
+    assert answer.content == (WEB / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(file.name for file in WEB.glob("*.js")))
+def test_every_script_has_the_type_that_modules_must_have(client, name):
+    answer = client.get(f"/web/{name}")
+
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_forbids_the_browser_what_it_does_not_need(client):
+    policy = client.get("/").headers["content-security-policy"]
+
+    directives = dict(part.strip().partition(" ")[::2] for part in policy.split(";"))
+    assert directives["default-src"] == "'self'"
+    assert directives["frame-ancestors"] == "'none'"
+    assert "unsafe" not in policy
+    assert not re.search(r"[*]|https?:", policy)
+
+
+def test_what_a_browser_has_is_not_sent_again(client):
+    etag = client.get("/").headers["etag"]
+
+    again = client.get("/", headers={"if-none-match": f'"other", W/{etag}'})
+    changed = client.get("/", headers={"if-none-match": '"other"'})
+
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    assert changed.status_code == 200
+
+
+def test_head_has_the_headers_of_get(client):
+    head, get = client.head("/"), client.get("/")
+
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(get.content))
+
+
+@pytest.mark.parametrize(
+    "path", ["/web", "/web/", "/web/index.html", "/web/none.js", "/web/%2e%2e/settings.py", "/favicon.ico"]
+)
+def test_other_paths_stay_the_apis_404(client, path):
+    answer = client.get(path)
+
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_found"

@@ -1,0 +1,287 @@
+"""The page at / in a real browser, before a real server."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from service.http.access import digest
+from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
+from tests.service.serving import form, serving, tone, wait_for, wav
+
+pytestmark = [pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
+
+SAMPLES = tone(32_000)  # two seconds: the stub hears its length in the first one and its sum in the second
+IN_FLIGHT = 'steno_http_requests_in_flight{endpoint="transcriptions"}'
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def clip(tmp_path):
+    path = tmp_path / "clip.wav"
+    path.write_bytes(wav(SAMPLES))
+    return path
+
+
+def visit(browser, service, host="127.0.0.1"):
+    browser.screen(1000, 900)
+    browser.open(f"http://{host}:{service.server.port}/")
+    browser.wait_text("[data-number=state]", "ready")
+
+
+def choose(browser, path):
+    browser.run("document.getElementById('file').value = ''")  # as a click does, which would open a dialogue
+    browser.type("#file", str(path))
+
+
+def transcribe(browser, path):
+    choose(browser, path)
+    browser.wait_text("#status", "transcribed in")
+
+
+@contextmanager
+def held_engine(service):
+    service.hold_engine()
+    try:
+        yield
+    finally:
+        service.release_engine()
+
+
+def spoken(browser):
+    """The words that are lit."""
+    return browser.run("return [...document.querySelectorAll('.spoken')].map((word) => word.textContent)")
+
+
+def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
+    visit(browser, service)
+
+    transcribe(browser, clip)
+
+    words = browser.run(
+        "return [...document.querySelectorAll('#words .word')].map((word) => [word.textContent, word.dataset.start,"
+        " word.dataset.end, Number(word.style.getPropertyValue('--doubt')).toFixed(2), word.title])"
+    )
+    assert words == [
+        ["32000", "0", "1", "0.10", "0.00 to 1.00 s, confidence 90 %"],
+        [f"{SAMPLES.sum():.3f}", "1", "2", "0.20", "1.00 to 2.00 s, confidence 80 %"],
+    ]
+    assert browser.text("#status").startswith("2.0 s of audio")
+
+
+def test_words_without_confidence_have_no_shade(browser, service):
+    visit(browser, service)
+
+    title = browser.run(
+        "return import('/web/transcript.js').then(({ Transcript }) => {"
+        " const place = document.getElementById('words');"
+        " const words = [{ word: 'a', start: 0, end: 1, confidence: null }];"
+        " new Transcript(place, null).show({ text: 'a', words, segments: [{ start: 0 }] });"
+        " const word = place.querySelector('.word');"
+        " return word.title + word.style.cssText; })"
+    )
+
+    assert title == "0.00 to 1.00 s, confidence unknown"
+
+
+def test_words_light_up_while_the_recording_plays(browser, service, clip):
+    visit(browser, service)
+    transcribe(browser, clip)
+
+    browser.run("document.getElementById('audio').play()")
+
+    wait_for(lambda: spoken(browser) == ["32000"])
+    wait_for(lambda: spoken(browser) == [f"{SAMPLES.sum():.3f}"])
+
+
+def test_the_waveform_shows_what_has_been_played(browser, service, clip):
+    visit(browser, service)
+    transcribe(browser, clip)
+    wait_for(lambda: browser.shows("#waveform"))
+
+    browser.click("#words .word:last-child")
+    wait_for(lambda: spoken(browser) == [f"{SAMPLES.sum():.3f}"])
+
+    colours = browser.run(
+        "const canvas = document.getElementById('waveform');"
+        "const colour = (x) => canvas.getContext('2d').getImageData(x, canvas.height / 2, 1, 1).data.join();"
+        "return [colour(0), colour(Math.floor(canvas.width / 6) * 3), colour(Math.floor(canvas.width / 4) * 3)]"
+    )
+    assert colours[0] == "11,110,153,255"  # the accent, in the light scheme
+    assert colours[-1] == "182,191,202,255"
+
+
+def test_the_keyboard_reaches_everything(browser, service, clip):
+    visit(browser, service)
+    transcribe(browser, clip)
+    browser.click("h1")
+    reached = set()
+
+    for _ in range(30):
+        browser.press(TAB)
+        reached.add(browser.run("const at = document.activeElement; return at.id || at.innerText"))
+
+    assert reached >= {"API", "file", "record", "API key", "audio", "32000", "SRT", "VTT", "TXT"}
+
+
+def test_arrow_keys_walk_the_words_and_enter_goes_there(browser, service, clip):
+    visit(browser, service)
+    transcribe(browser, clip)
+    wait_for(lambda: browser.run("return document.getElementById('audio').duration") == 2)
+    browser.run("document.querySelector('#words [tabindex=\"0\"]').focus()")
+
+    browser.press(RIGHT, RIGHT, ENTER)
+    wait_for(lambda: browser.run("return document.getElementById('audio').currentTime") == 1)
+    browser.press(LEFT, ENTER)
+
+    wait_for(lambda: spoken(browser) == ["32000"])
+
+
+@pytest.mark.parametrize(
+    ("label", "ending", "response_format"), [("SRT", "srt", "srt"), ("VTT", "vtt", "vtt"), ("TXT", "txt", "text")]
+)
+def test_downloads_are_what_the_server_answers(browser, service, clip, label, ending, response_format):
+    visit(browser, service)
+    transcribe(browser, clip)
+    expected = service.post(**form(clip.read_bytes(), response_format=response_format)).text
+
+    browser.click(f"[data-format={response_format}]")
+
+    saved = browser.downloads / f"clip.{ending}"
+    wait_for(saved.exists)
+    assert browser.text(f"[data-format={response_format}]") == label
+    assert saved.read_text() == expected
+
+
+def test_a_file_that_is_no_audio_shows_the_error_and_its_code(browser, service, tmp_path):
+    visit(browser, service)
+    path = tmp_path / "notes.wav"
+    path.write_text("nothing that sounds, and long enough to be looked at" * 10)
+    expected = service.post(**form(path.read_bytes())).json()["error"]
+
+    choose(browser, path)
+
+    browser.wait_text("#error", f"{expected['message']} ({expected['code']})")
+    assert not browser.shows("#result")
+
+
+def test_an_upload_can_be_cancelled(browser, service, clip):
+    visit(browser, service)
+    with held_engine(service):
+        choose(browser, clip)
+        wait_for(lambda: service.metric(IN_FLIGHT) == 1)
+
+        browser.click("#cancel")
+
+        browser.wait_text("#status", "Cancelled.")
+        wait_for(lambda: service.metric(IN_FLIGHT) == 0)
+        assert not browser.shows("#cancel")
+
+
+def test_overload_shows_when_to_try_again(browser, clip):
+    with serving(max_requests=1) as service, ThreadPoolExecutor() as pool:
+        visit(browser, service)
+        with held_engine(service):
+            pool.submit(service.post, **form(wav(SAMPLES)))
+            wait_for(lambda: service.metric(IN_FLIGHT) == 1)
+
+            choose(browser, clip)
+
+            browser.wait_text("#error", "(overloaded) Try again in 1 s.")
+
+
+def test_a_key_is_asked_for_and_used(browser, clip):
+    with serving(api_keys=f"me:{digest('sesame')}") as service:
+        visit(browser, service)
+        choose(browser, clip)
+        browser.wait_text("#error", "(invalid_api_key)")
+
+        browser.click("summary")
+        browser.type("#key", "sesame")
+        transcribe(browser, clip)
+
+        assert browser.text("#words .word") == "32000"
+        assert browser.text("#error") == ""
+
+
+def test_what_the_microphone_hears_is_transcribed_and_can_be_played(browser, service):
+    visit(browser, service)
+
+    browser.click("#record")
+    browser.wait_text("#record", "0:01")
+    browser.click("#record")
+
+    browser.wait_text("#status", "transcribed in")
+    wait_for(lambda: browser.shows("#waveform"))
+    length = browser.run("return document.getElementById('audio').duration")
+    assert 0.5 < length < 60
+
+
+def test_a_page_without_https_says_why_it_cannot_record(browser, service, clip):
+    visit(browser, service, host="steno.test")
+
+    assert browser.run("return document.getElementById('record').disabled")
+    assert "https or localhost" in browser.text("#microphone")
+    transcribe(browser, clip)
+
+
+def test_a_file_that_the_browser_cannot_play_is_transcribed(browser, service, tmp_path):
+    visit(browser, service)
+    path = tmp_path / "voice.amr"
+    path.write_bytes(b"#!AMR\n" + 50 * (b"\x3c" + bytes(31)))
+
+    transcribe(browser, path)
+
+    wait_for(lambda: browser.shows("#unplayable"))
+    assert not browser.shows("#audio")
+    assert not browser.shows("#waveform")
+    browser.click("#words .word")
+    assert spoken(browser) == [browser.text("#words .word")]
+
+
+def test_the_servers_numbers_are_live(browser, service, clip):
+    visit(browser, service)
+    before = browser.text("[data-number=rtfx]")
+
+    transcribe(browser, clip)
+
+    assert before == "–"
+    wait_for(lambda: browser.text("[data-number=rtfx]") not in ("–", "0.0"))
+    assert browser.text("[data-number=engines]") == "1"
+    assert browser.text("[data-number=inFlight]") == "0"
+    assert browser.text("[data-number=waiting]") == "0 (0 s)"
+    assert browser.text("[data-number=padding]") == "0.0 %"
+
+
+def test_nothing_is_asked_of_anybody_else(browser, service, clip):
+    browser.requested_hosts()
+    browser.complaints()
+
+    visit(browser, service)
+    transcribe(browser, clip)
+    wait_for(lambda: browser.shows("#waveform"))
+
+    assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
+    assert browser.complaints() == []
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
+    path = tmp_path / f"{'a-name-without-end' * 8}.wav"
+    path.write_bytes(wav(SAMPLES))
+    visit(browser, service)
+    browser.screen(360, 740)
+
+    transcribe(browser, path)
+
+    assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
