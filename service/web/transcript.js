@@ -45,7 +45,7 @@ export class Transcript {
       const paragraph = document.createElement("p");
       const time = document.createElement("span");
       time.className = "time";
-      time.textContent = clock(segment.start);
+      time.textContent = `${clock(segment.start)} `; // not seen, but heard: a pause before the first word
       paragraph.append(time);
       const following = segments[number + 1]?.start ?? Infinity;
       for (; at < words.length && words[at].start < following; at++) paragraph.append(this.#word(words[at]), " ");

@@ -264,6 +264,30 @@ def test_the_servers_numbers_are_live(browser, service, clip):
     assert browser.text("[data-number=padding]") == "0.0 %"
 
 
+def test_the_numbers_rest_while_nobody_looks(browser, service):
+    visit(browser, service)
+    browser.run(
+        "window.timers = [];"
+        "window.setTimeout = (work, milliseconds) => timers.push(milliseconds);"
+        "Object.defineProperty(document, 'hidden', { value: true, configurable: true });"
+    )
+    read_again = (
+        "const list = document.createElement('dl');"
+        "list.innerHTML = '<dd data-number=state></dd>';"
+        "const { followNumbers } = await import('/web/numbers.js');"
+        "followNumbers(list);"
+        "while (list.textContent !== 'ready') await new Promise(requestAnimationFrame);"
+        "return timers.length"
+    )
+
+    hidden = browser.run(read_again)
+    browser.run("Object.defineProperty(document, 'hidden', { value: false })")
+    visible = browser.run(read_again)
+
+    assert hidden == 0
+    assert visible == 1
+
+
 def test_nothing_is_asked_of_anybody_else(browser, service, clip):
     browser.requested_hosts()
     browser.complaints()
