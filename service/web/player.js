@@ -41,11 +41,12 @@ export class Player {
     else this.#audio.currentTime = seconds;
   }
 
-  // What a browser records does not say how long it is, and cannot be moved in until its end has been seen.
+  // What a browser records may not say how long it is; that is known once the player has been at the end.
   async #findEnd() {
     this.#audio.currentTime = BEYOND_ANY_END;
     await once(this.#audio, "seeked");
     this.#audio.currentTime = 0;
+    await once(this.#audio, "seeked");
   }
 }
 

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import av
 import pytest
 
 from service.http.access import digest
@@ -226,6 +227,23 @@ def test_what_the_microphone_hears_is_transcribed_and_can_be_played(browser, ser
     wait_for(lambda: browser.shows("#waveform"))
     length = browser.run("return document.getElementById('audio').duration")
     assert 0.5 < length < 60
+
+
+def test_the_player_knows_the_length_of_a_recording_that_does_not_say_it(browser, service, tmp_path):
+    visit(browser, service)
+    path = tmp_path / "streamed.webm"  # as most browsers record
+    with av.open(path, "w", container_options={"live": "1"}) as container:
+        stream = container.add_stream("libopus", rate=48_000, layout="mono")
+        frame = av.AudioFrame.from_ndarray(tone(96_000)[None], format="flt", layout="mono")
+        frame.sample_rate = 48_000
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+
+    transcribe(browser, path)
+    wait_for(lambda: browser.shows("#waveform"))
+
+    length, place = browser.run("const { duration, currentTime } = audio; return [duration, currentTime]")
+    assert length == pytest.approx(2, abs=0.1)
+    assert place == 0
 
 
 def test_a_page_without_https_says_why_it_cannot_record(browser, service, clip):
