@@ -81,6 +81,22 @@ def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
     assert browser.text("#status").startswith("2.0 s of audio")
 
 
+def test_a_file_may_be_dropped_anywhere(browser, service, clip):
+    visit(browser, service)
+
+    opened_by_the_browser = browser.run(
+        "const dataTransfer = new DataTransfer();"
+        "dataTransfer.items.add(new File([new Uint8Array(arguments[0])], 'clip.wav'));"
+        "const drop = { dataTransfer, bubbles: true, cancelable: true };"
+        "return document.querySelector('h1').dispatchEvent(new DragEvent('drop', drop))",
+        list(clip.read_bytes()),
+    )
+
+    browser.wait_text("#status", "transcribed in")
+    assert browser.text("#words .word") == "32000"
+    assert not opened_by_the_browser
+
+
 def test_words_without_confidence_have_no_shade(browser, service):
     visit(browser, service)
 
