@@ -6,6 +6,7 @@ So the posteriors that a teacher gave the clean clip are right for the changed o
 import numpy as np
 
 from audio.resample import Samples
+from training.codec import coded
 from training.recipe import Augmentation, Level, Noise, Reverberation
 
 # The exponent of a noise's power over frequency: 0 is white, 1 pink, 2 brown.
@@ -32,7 +33,10 @@ def augmented(samples: Samples, rate: int, config: Augmentation, random: np.rand
         samples = with_noise(samples, config.noise, random)
     if config.level:
         samples = at_level(samples, config.level, random)
-    return np.clip(samples, -1.0, 1.0)
+    samples = np.clip(samples, -1.0, 1.0)
+    if config.codec and random.random() < config.codec.share:
+        samples = np.clip(coded(samples, rate, random), -1.0, 1.0)
+    return samples
 
 
 def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.random.Generator) -> Samples:

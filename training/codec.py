@@ -30,6 +30,9 @@ class Codec:
     compression: tuple[float, float] | None = None
 
 
+# libsndfile 1.2.2 crashes when it is given minutes of Vorbis at once.
+_BLOCK = 8192
+
 CODECS = (
     Codec("OGG", "OPUS", compression=(0.8, 1.0)),
     Codec("OGG", "VORBIS", compression=(0.5, 1.0)),
@@ -62,14 +65,18 @@ def through(codec: Codec, compression: float | None, samples: Samples, rate: int
     """Return a clip that went through one codec, as many samples."""
     own_rate = codec.rate or rate
     file = io.BytesIO()
-    soundfile.write(
+    with soundfile.SoundFile(
         file,
-        _at(samples, rate, own_rate),
+        "w",
         own_rate,
+        channels=1,
         format=codec.container,
         subtype=codec.encoding,
         compression_level=compression,
-    )
+    ) as coder:
+        written = _at(samples, rate, own_rate)
+        for start in range(0, len(written), _BLOCK):
+            coder.write(written[start : start + _BLOCK])
     file.seek(0)
     decoded, _ = soundfile.read(file, dtype="float32")
     heard = _at(decoded, own_rate, rate)[: len(samples)]

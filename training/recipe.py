@@ -208,6 +208,17 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Codec:
+    """Lossy coding and back.
+
+    Attributes:
+        share: of the clips that go through a codec.
+    """
+
+    share: float = _within(0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
     """What is done to clips before they are learned from; None leaves them as they are."""
 
@@ -215,6 +226,7 @@ class Augmentation:
     noise: Noise | None = None
     reverberation: Reverberation | None = None
     level: Level | None = None
+    codec: Codec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
