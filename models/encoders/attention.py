@@ -81,7 +81,7 @@ class RelativeAttention(nn.Module):
 def _blocks(time: int, rows_per_query: int, device: torch.device) -> Iterator[tuple[int, int]]:
     """Yield the queries in blocks, first and last + 1, whose scores a CPU keeps in its caches.
 
-    Scores of a whole minute are gigabytes, which a CPU spends its time on fetching from the system and giving back. A
+    Scores of minutes are gigabytes in all, which a CPU spends its time on fetching from the system and giving back. A
     GPU takes all queries at once: there, every block would cost kernel launches.
     """
     size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // (rows_per_query * time))
