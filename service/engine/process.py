@@ -58,10 +58,10 @@ class SpeechRecognizer:
         """Transcribe one batch; returns the transcripts and the padded audio-seconds."""
         lengths = torch.tensor([len(samples) for samples in utterances])
         width = self._padded_samples(int(lengths.max()))
-        waveforms = torch.zeros(len(utterances), width)
+        waveforms = np.zeros((len(utterances), width), np.float32)
         for row, samples in zip(waveforms, utterances, strict=True):
-            row[: len(samples)] = torch.from_numpy(np.array(samples))
-        hypotheses = self._model.transcribe_batch(waveforms, lengths)
+            row[: len(samples)] = samples
+        hypotheses = self._model.transcribe_batch(torch.from_numpy(waveforms), lengths)
         return [_transcript(hypothesis) for hypothesis in hypotheses], len(utterances) * width / self.sample_rate
 
     def kind_of(self, error: Exception) -> FailureKind:
