@@ -175,6 +175,11 @@ class Model:
             },
         }
 
+    @property
+    def spellings(self) -> tuple[bytes, ...]:
+        """What each token adds to a text, in UTF-8, by its id."""
+        return self._vocabulary.spellings
+
     def _check_decoder(self, decoder: str | None) -> Decoder:
         for known in self.decoders:
             if decoder in (None, known):

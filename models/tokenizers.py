@@ -24,6 +24,10 @@ class Tokenizer(Protocol):
         """Return the text of some tokens as they stand."""
         ...
 
+    def spell(self, token: int) -> bytes:
+        """Return what a token adds to a text, in UTF-8: part of a character where pieces are bytes."""
+        ...
+
 
 class SentencePieceTokenizer:
     """Subwords of a SentencePiece model (Kudo and Richardson, 2018)."""
@@ -52,6 +56,17 @@ class SentencePieceTokenizer:
         text: str = self._processor.decode_pieces([self.pieces[token] for token in tokens])
         return text
 
+    def spell(self, token: int) -> bytes:
+        """Return the piece with spaces as spaces; a control piece writes nothing."""
+        piece = self.pieces[token]
+        if self._processor.is_byte(token):
+            return bytes([int(piece[3:5], 16)])  # <0xE2>
+        if self._processor.is_control(token):
+            return b""
+        if self._processor.is_unknown(token):
+            return self.join([token]).encode()
+        return piece.replace(WORD_START, " ").encode()
+
 
 class CharacterTokenizer:
     """One label a piece of text, usually a single character."""
@@ -65,6 +80,10 @@ class CharacterTokenizer:
         """Return the labels one after the other."""
         return "".join(self.pieces[token] for token in tokens)
 
+    def spell(self, token: int) -> bytes:
+        """Return the label."""
+        return self.pieces[token].encode()
+
 
 class Vocabulary:
     """A tokenizer and what follows from its pieces, as NeMo has it."""
@@ -73,6 +92,11 @@ class Vocabulary:
         self.tokenizer = tokenizer
         self.kind = tokenizer.kind
         self.pieces = tokenizer.pieces
+
+    @cached_property
+    def spellings(self) -> tuple[bytes, ...]:
+        """What each token adds to a text, in UTF-8; one after the other they are the text with spaces before it."""
+        return tuple(map(self.tokenizer.spell, range(len(self.pieces))))
 
     @cached_property
     def punctuation(self) -> frozenset[str]:

@@ -29,6 +29,7 @@ class Recognizer(Protocol):
     """A loaded model on its device."""
 
     info: dict[str, Any]
+    spellings: Sequence[bytes]
     sample_rate: int
     batch_seconds: float
     places: int
@@ -111,6 +112,7 @@ def _load(
     channel.send(
         Ready(
             info=recognizer.info,
+            spellings=list(recognizer.spellings),
             sample_rate=recognizer.sample_rate,
             batch_seconds=recognizer.batch_seconds,
             places=recognizer.places,

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from models import Hypothesis, Model, load_model
+from models import Hypothesis, Model, checkpoint_path, load_model
 from service.engine import loop
 from service.engine.protocol import FailureKind, Load, Transcript, Word
 from service.engine.staging import Samples
@@ -33,10 +32,11 @@ class SpeechRecognizer:
         self._device = device
         self._bucket_seconds = load.bucket_seconds
         self.info: dict[str, Any] = self._model.info() | {
-            "model": Path(load.model).stem,
+            "model": checkpoint_path(load.model).stem,
             "device": _device_name(device),
             "dtype": str(self._model.dtype).removeprefix("torch."),
         }
+        self.spellings: Sequence[bytes] = self._model.spellings
         self.sample_rate: int = self._model.sample_rate
         self.batch_seconds = load.batch_seconds or _BATCH_SECONDS[device.type]
         self.places = _PLACES[device.type]

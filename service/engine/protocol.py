@@ -77,6 +77,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         info: What the model is, as `steno info --json` prints it.
+        spellings: What each token adds to a text, in UTF-8, by its id.
         sample_rate: Of the audio the engine takes, in Hz.
         batch_seconds: Padded audio-seconds that a batch may have on this device.
         places: Batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
@@ -86,6 +87,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """
 
     info: dict[str, Any]
+    spellings: list[bytes]
     sample_rate: int
     batch_seconds: float
     places: int

@@ -1,7 +1,7 @@
 """A stand-in engine without a model or torch: the same process and protocol, for tests of everything around it.
 
-Its transcript of an utterance is the number of its samples and their sum, so that a mixed-up answer is caught. Some
-lengths are orders:
+Its transcript of an utterance is the number of its samples and their sum, so that a mixed-up answer is caught. Its
+tokens are bytes. Some lengths are orders:
 
     CRASH_SAMPLES   the process dies at once, as a native fault would end it
     FAIL_SAMPLES    the batch raises an ordinary error
@@ -30,11 +30,13 @@ def transcript(samples: Samples) -> Transcript:
     """What the stub hears in an utterance."""
     count, total = str(len(samples)), f"{float(samples.sum()):.3f}"
     end = len(samples) / SAMPLE_RATE
+    text = f"{count} {total}"
+    first, last = len(count), len(text)
     return Transcript(
-        text=f"{count} {total}",
-        tokens=[1, 2],
-        token_confidence=[0.9, 0.8],
-        words=[Word(count, 0.0, end / 2, 0.9, (0, 1)), Word(total, end / 2, end, 0.8, (1, 2))],
+        text=text,
+        tokens=list(text.encode()),
+        token_confidence=[0.9] * first + [0.8] * (last - first),
+        words=[Word(count, 0.0, end / 2, 0.9, (0, first)), Word(total, end / 2, end, 0.8, (first, last))],
     )
 
 
@@ -47,6 +49,7 @@ class StubRecognizer:
         if load.model == "endless":
             threading.Event().wait()
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
+        self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
         self.places = 1

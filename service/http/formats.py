@@ -9,6 +9,7 @@ import orjson
 from starlette.responses import PlainTextResponse, Response
 
 from service.engine.protocol import Transcript, Word
+from service.http.logprobs import token_logprobs
 from service.http.schemas import Granularity, ResponseFormat
 from service.http.segments import split_segments
 from service.http.subtitles import cues, srt, vtt
@@ -21,6 +22,7 @@ def render(
     response_format: ResponseFormat,
     granularities: Sequence[Granularity],
     language: str | None,
+    spellings: Sequence[bytes] | None,
 ) -> Response:
     """Answer in the format asked for.
 
@@ -30,6 +32,7 @@ def render(
         response_format: One of the formats.
         granularities: What verbose_json lists with times.
         language: ISO code, None where the model does not say.
+        spellings: What each token writes, for json with log-probabilities; None leaves them out.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
@@ -39,7 +42,8 @@ def render(
         return Response(vtt(cues(transcript.words)), media_type="text/vtt; charset=utf-8")
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
-        return _json({"text": transcript.text, "usage": usage})
+        logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
+        return _json({"text": transcript.text, **logprobs, "usage": usage})
     return _json(
         {
             "task": "transcribe",

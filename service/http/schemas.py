@@ -9,11 +9,12 @@ from service.http.errors import RequestError
 
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
+Inclusion = Literal["logprobs"]
 
 # Values of the OpenAI API that this service knows and does not offer.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
 _STREAMED = ("json", "text")
-_LISTS = ("timestamp_granularities",)
+_LISTS = ("timestamp_granularities", "include")
 
 
 class TranscriptionForm(BaseModel):
@@ -31,6 +32,9 @@ class TranscriptionForm(BaseModel):
     timestamp_granularities: Annotated[
         list[Granularity], Field(description="With verbose_json: times of words, segments or both.")
     ] = ["segment"]
+    include: Annotated[
+        list[Inclusion], Field(description="With json: the log-probability of each token, streamed or not.")
+    ] = []
     temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; decoding is greedy.")] = 0.0
     language: Annotated[str | None, Field(description="Accepted; the model knows its own language.")] = None
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
@@ -66,6 +70,9 @@ class TranscriptionForm(BaseModel):
         if parsed.stream and parsed.response_format not in _STREAMED:
             message = f"response_format {parsed.response_format!r} cannot be streamed; use json or text."
             raise RequestError(message, code="unsupported_value", param="stream")
+        if parsed.include and parsed.response_format != "json":
+            message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
+            raise RequestError(message, code="unsupported_value", param="include")
         return parsed
 
 
@@ -84,10 +91,19 @@ class Usage(BaseModel):
     seconds: float
 
 
+class TokenLogprob(BaseModel):
+    """A token, what it writes in UTF-8, and the natural logarithm of its probability."""
+
+    token: str
+    logprob: float | None
+    bytes: list[int]
+
+
 class Transcription(BaseModel):
-    """`response_format=json`."""
+    """`response_format=json`; `logprobs` only where they were asked for."""
 
     text: str
+    logprobs: list[TokenLogprob] | None = None
     usage: Usage
 
 

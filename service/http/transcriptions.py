@@ -90,23 +90,26 @@ async def _answer(front: Front, record: Record, fields: schemas.TranscriptionFor
     record.stages["queue"] = answer.queue_seconds
     record.stages["infer"] = answer.infer_seconds
     _count(front.metrics, audio, fields.file.size or 0, len(answer.transcript.words))
-    response = _response(answer.transcript, audio.seconds, fields, _language(front.dispatcher))
+    response = _response(answer.transcript, audio.seconds, fields, front.dispatcher)
     response.headers["server-timing"] = record.server_timing()
     response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
     return response
 
 
 def _response(
-    transcript: Transcript, seconds: float, fields: schemas.TranscriptionForm, language: str | None
+    transcript: Transcript, seconds: float, fields: schemas.TranscriptionForm, dispatcher: Dispatcher
 ) -> Response:
+    assert dispatcher.model is not None
+    spellings = dispatcher.model.spellings if "logprobs" in fields.include else None
     if fields.stream:
-        return event_stream(transcript, seconds)
+        return event_stream(transcript, seconds, spellings)
     return render(
         transcript,
         seconds=seconds,
         response_format=fields.response_format,
         granularities=fields.timestamp_granularities,
-        language=language,
+        language=_language(dispatcher),
+        spellings=spellings,
     )
 
 

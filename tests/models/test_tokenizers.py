@@ -4,6 +4,8 @@ from io import BytesIO
 
 import pytest
 import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
@@ -49,6 +51,23 @@ def test_bytes_become_characters(tokenizer):
 
 def test_control_pieces_vanish_and_defined_ones_stay(tokenizer):
     assert tokenizer.join(ids(tokenizer, "<s>", "▁the", "<|en|>", "</s>")) == "the<|en|>"
+
+
+@given(st.lists(st.sampled_from(["▁the", "▁c", "at", "▁", ",", "<s>", "<|en|>", "€", "é"]), max_size=8))
+def test_spellings_one_after_the_other_are_the_text_with_spaces_before_it(tokenizer, pieces):
+    bytewise = [[f"<0x{byte:02X}>" for byte in piece.encode()] if piece in "€é" else [piece] for piece in pieces]
+    tokens = ids(tokenizer, *(part for parts in bytewise for part in parts))
+
+    written = b"".join(Vocabulary(tokenizer).spellings[token] for token in tokens)
+
+    assert written.decode().lstrip(" ") == tokenizer.join(tokens)
+
+
+def test_spellings_of_characters_and_of_the_unknown_are_what_is_shown(golden_vocabulary):
+    (unknown,) = ids(golden_vocabulary, "<unk>")
+
+    assert Vocabulary(CharacterTokenizer(["a", " ", "é"])).spellings == (b"a", b" ", "é".encode())
+    assert golden_vocabulary.spellings[unknown] == " ⁇ ".encode()
 
 
 def test_an_unknown_piece_is_shown(golden_vocabulary):

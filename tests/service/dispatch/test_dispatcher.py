@@ -21,7 +21,7 @@ LIMITS = AdmissionLimits(
     max_requests=100, max_stored_bytes=1000, max_queued_audio_seconds=1000.0, max_wait_seconds=60.0
 )
 RATE = 100
-READY = Ready({"model": "m"}, RATE, 120.0, 1, 100.0, 1.0, 1.0)
+READY = Ready({"model": "m"}, [], RATE, 120.0, 1, 100.0, 1.0, 1.0)
 
 
 @dataclass(eq=False)

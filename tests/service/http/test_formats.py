@@ -22,7 +22,9 @@ TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
 
 def answer(heard: Transcript, response_format: str = "verbose_json", granularities=("segment",)):
-    return render(heard, seconds=2.5, response_format=response_format, granularities=granularities, language=None)
+    return render(
+        heard, seconds=2.5, response_format=response_format, granularities=granularities, language=None, spellings=None
+    )
 
 
 def test_the_text_is_the_same_in_every_format():
@@ -101,6 +103,7 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
 
     pieces = list(deltas(heard))
 
-    assert "".join(pieces) == heard.text
+    assert "".join(text for text, _ in pieces) == heard.text
+    assert [token for _, span in pieces for token in range(*span)] == heard.tokens
     assert len(pieces) == len(list(split_segments(heard.words)))
-    assert all(pieces)
+    assert all(text for text, _ in pieces)

@@ -1,0 +1,91 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.protocol import Transcript
+from service.engine.stub import SAMPLE_RATE, transcript
+from service.http.logprobs import token_logprobs
+from tests.service.serving import form, serving, tone, wav
+
+SECOND = tone(SAMPLE_RATE)
+HEARD = transcript(SECOND)
+SPELLINGS = [b"", b" ", b" the", b"re", b",", b"\xe2", b"\x82", b"\xac"]
+
+
+def heard(tokens: list[int], confidence: list[float]) -> Transcript:
+    text = b"".join(SPELLINGS[token] for token in tokens).decode(errors="replace").lstrip()
+    return Transcript(text, tokens, confidence, [])
+
+
+@given(st.lists(st.tuples(st.integers(0, len(SPELLINGS) - 1), st.floats(1e-6, 1)), max_size=12))
+def test_bytes_one_after_the_other_are_the_text(spoken):
+    said = heard([token for token, _ in spoken], [probability for _, probability in spoken])
+
+    entries = token_logprobs(said, SPELLINGS)
+
+    assert bytes(byte for entry in entries for byte in entry["bytes"]).decode(errors="replace") == said.text
+    assert [math.exp(entry["logprob"]) for entry in entries] == pytest.approx(said.token_confidence)
+
+
+def test_a_part_of_a_character_is_exact_in_bytes_only():
+    entries = token_logprobs(heard([2, 5, 6, 7], [1.0] * 4), SPELLINGS)
+
+    assert [entry["token"] for entry in entries] == ["the", "\ufffd", "\ufffd", "\ufffd"]
+    assert bytes(byte for entry in entries[1:] for byte in entry["bytes"]).decode() == "€"
+
+
+def test_only_the_first_token_of_a_text_loses_its_space():
+    said = heard([2, 3, 2], [1.0] * 3)
+
+    assert [entry["token"] for entry in token_logprobs(said, SPELLINGS)] == ["the", "re", " the"]
+    assert [entry["token"] for entry in token_logprobs(said, SPELLINGS, (2, 3))] == [" the"]
+
+
+def test_no_probability_has_no_logarithm():
+    (entry,) = token_logprobs(heard([2], [0.0]), SPELLINGS)
+
+    assert entry["logprob"] is None
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as served:
+        yield served
+
+
+@pytest.mark.parametrize("name", ["include[]", "include"])
+def test_json_has_them_when_asked(service, name):
+    asked = service.post(**form(wav(SECOND), **{name: "logprobs"})).json()
+    not_asked = service.post(**form(wav(SECOND))).json()
+
+    assert "".join(entry["token"] for entry in asked["logprobs"]) == asked["text"] == HEARD.text
+    assert asked["logprobs"][0]["logprob"] == pytest.approx(math.log(0.9))
+    assert asked["logprobs"][-1]["logprob"] == pytest.approx(math.log(0.8))
+    assert "logprobs" not in not_asked
+
+
+def test_a_stream_has_those_of_each_delta_and_then_all(service):
+    answer = service.post(**form(wav(SECOND), stream="true", **{"include[]": "logprobs"}))
+
+    *deltas, done = (json.loads(frame.removeprefix("data: ")) for frame in answer.text.strip().split("\n\n"))
+    for event in deltas:
+        assert "".join(entry["token"] for entry in event["logprobs"]) == event["delta"]
+    assert [entry for event in deltas for entry in event["logprobs"]] == done["logprobs"]
+    assert done["type"] == "transcript.text.done"
+
+
+@pytest.mark.parametrize("response_format", ["text", "srt", "vtt", "verbose_json"])
+def test_no_other_format_has_them(service, response_format):
+    answer = service.post(**form(wav(SECOND), response_format=response_format, **{"include[]": "logprobs"}))
+
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "unsupported_value", "include")
+
+
+def test_nothing_else_can_be_included(service):
+    error = service.post(**form(wav(SECOND), **{"include[]": "speakers"})).json()["error"]
+
+    assert (error["code"], error["param"]) == ("invalid_value", "include")
