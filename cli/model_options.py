@@ -11,10 +11,12 @@ if TYPE_CHECKING:
 
 Subparsers = Any  # argparse names this type only privately
 
+MODEL_HELP = "checkpoint, a .nemo file (default: the model that ships with Steno)"
+
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add what `steno transcribe` and `steno eval` share."""
-    parser.add_argument("--model", required=True, metavar="FILE", help="checkpoint, a .nemo file")
+    parser.add_argument("--model", default="bundled", metavar="FILE", help=MODEL_HELP)
     parser.add_argument("--decoder", choices=("ctc", "rnnt", "tdt"), help="of a hybrid model; default: its transducer")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(

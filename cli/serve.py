@@ -18,8 +18,7 @@ def run(arguments: Sequence[str]) -> int:
         argument_default=argparse.SUPPRESS,
     )
     for name, field in Settings.model_fields.items():
-        default = "required" if field.is_required() else f"default: {_plain(field.default)}"
-        help_text = f"{field.description} ({default})".replace("%", "%%")
+        help_text = f"{field.description} (default: {_plain(field.default)})".replace("%", "%%")
         parser.add_argument(f"--{name.replace('_', '-')}", help=help_text, metavar="VALUE")
     try:
         settings = Settings.read(vars(parser.parse_args(arguments)))

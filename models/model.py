@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from models.bundled import checkpoint_path
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.config import Decoder
 from models.features import LogMelFeatures
@@ -32,7 +33,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torc
     """Load a checkpoint for transcription.
 
     Args:
-        path: a ``.nemo`` file.
+        path: a ``.nemo`` file, or "bundled" for the model that ships with Steno.
         device: where it computes.
         dtype: of weights and activations, float32 or bfloat16. Features, decisions and confidences are float32.
 
@@ -42,7 +43,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torc
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
-    return Model(read_checkpoint(path), torch.device(device), dtype)
+    return Model(read_checkpoint(checkpoint_path(path)), torch.device(device), dtype)
 
 
 class Model:

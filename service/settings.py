@@ -8,6 +8,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -57,7 +58,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    model: str = Field(description="Checkpoint to serve: the path of a .nemo file.")
+    model: str = Field(
+        default="bundled", description="Checkpoint to serve: a .nemo file, or bundled: the one that ships with Steno."
+    )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("whisper-1",), description="Further names under which clients may ask for the model, by commas."
     )
@@ -173,6 +176,11 @@ class Settings(BaseSettings):
                 f"max_audio_seconds ({self.max_audio_seconds:g})"
             )
         return self
+
+    @property
+    def model_id(self) -> str:
+        """What clients call the model: the file name of its checkpoint without the ending."""
+        return "steno-bundled" if self.model == "bundled" else Path(self.model).stem
 
     @property
     def audio_limits(self) -> AudioLimits:

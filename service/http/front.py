@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from audio.pool import DecodePool
 from service.dispatch.dispatcher import Dispatcher
@@ -33,8 +32,8 @@ class Front:
 
     @property
     def model_id(self) -> str:
-        """The checkpoint's file name without its ending."""
-        return Path(self.settings.model).stem
+        """What clients call the model."""
+        return self.settings.model_id
 
     def check_model(self, name: str) -> None:
         """Accept the model's id and its aliases.

@@ -1,5 +1,6 @@
 import pytest
 
+from models import checkpoint_path
 from service.settings import _SERVICE_LINK, Settings, SettingsError
 
 KUBERNETES = {
@@ -84,11 +85,17 @@ def test_settings_that_contradict_each_other_are_refused():
         Settings.read({"min_audio_seconds": "5", "max_audio_seconds": "5"})
 
 
-def test_a_missing_model_is_named(monkeypatch):
+def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch):
     monkeypatch.delenv("STENO_MODEL")
 
-    with pytest.raises(SettingsError, match="STENO_MODEL"):
-        Settings.read()
+    settings = Settings.read()
+
+    assert settings.model_id == checkpoint_path(settings.model).stem == "steno-bundled"
+
+
+@pytest.mark.parametrize("path", ["parakeet-0.6b.nemo", "/checkpoints/parakeet-0.6b.nemo", "./parakeet-0.6b.nemo"])
+def test_a_checkpoints_id_is_its_file_name(path):
+    assert Settings(model=path).model_id == "parakeet-0.6b"
 
 
 def test_lists_are_given_by_commas(monkeypatch):
