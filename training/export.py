@@ -96,6 +96,8 @@ def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: floa
             "spe_tokenizer_vocab": f"nemo:{_SCORES_FILE}",
         },
         "decoding": {"strategy": "greedy_batch"},
+        # NeMo's transcribe() looks for options here, and fails without; null is no manifest to validate with.
+        "validation_ds": {"manifest_filepath": None, "defer_setup": True},
     }
 
 

@@ -118,6 +118,7 @@ def test_the_configuration_says_what_nemos_own_says(tmp_path):
         for file in (path, CHECKPOINT)
     )
 
+    assert ours["validation_ds"] == nemos["validation_ds"]
     for section in ("encoder", "decoder", "preprocessor"):
         common = ours[section].keys() & nemos[section].keys()
         different = {key for key in common if ours[section][key] != nemos[section][key]}
