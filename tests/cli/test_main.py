@@ -43,13 +43,13 @@ def test_help_and_version_do_not_wait_for_heavy_packages(arguments):
     [
         [],
         ["sing"],
-        ["transcribe", "a.wav"],
+        ["transcribe"],
         ["transcribe", "--model", "m.nemo"],
         ["transcribe", "a.wav", "--model", "m.nemo", "--batch-seconds", "0"],
         ["transcribe", "a.wav", "--model", "m.nemo", "--max-seconds", "nan"],
         ["transcribe", "a.wav", "--model", "m.nemo", "--decoder", "beam"],
         ["eval", "--model", "m.nemo"],
-        ["info"],
+        ["info", "m.nemo", "n.nemo"],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments, capsys):

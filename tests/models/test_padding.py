@@ -5,72 +5,14 @@ alone say where that may be; such clips are counted, and there are few.
 """
 
 from collections import Counter
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.models import golden_data as golden
-
-MARGIN = 1e-3
-QUIET = "near-silence-1s"
-
-CUTS = st.tuples(
-    st.sampled_from(golden.CLIPS),
-    st.integers(0, 30_000),
-    st.integers(0, 48_000) | st.sampled_from([0, 1, 159, 160, 1279, 1280, 1281, 16_000]),
-)
-GARBAGE = st.sampled_from([0.0, 1.0, -1e30, float("inf"), float("nan")])
-
-
-def cut(clip_name, start, length):
-    return golden.clip(clip_name)[start : start + length]
-
-
-def padded(utterances, extra, garbage):
-    lengths = [len(samples) for samples in utterances]
-    waveforms = torch.full((len(utterances), max(lengths) + extra), garbage)
-    for row, samples in zip(waveforms, utterances, strict=True):
-        row[: len(samples)] = torch.from_numpy(samples.copy())
-    return waveforms, torch.tensor(lengths)
-
-
-@contextmanager
-def lead_of_every_decision(model):
-    """Collect how far each decision is ahead of its runner-up while the block transcribes."""
-    leads = []
-
-    def note(logits):
-        if logits.numel():
-            best = logits.float().topk(2, dim=-1).values
-            leads.append(float((best[..., 0] - best[..., 1]).min()))
-
-    def on_logits(head, _, logits):
-        for decisions in head.split(logits) if head is model._network.joint else [logits]:
-            note(decisions)
-
-    heads = [head for head in (model._network.ctc, model._network.joint) if head is not None]
-    hooks = [head.register_forward_hook(on_logits) for head in heads]
-    try:
-        yield leads
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def alone(model, decoder, samples):
-    """The hypothesis of one utterance alone, and the smallest lead of its decisions."""
-    with lead_of_every_decision(model) as leads:
-        (hypothesis,) = model.transcribe([samples], decoder=decoder)
-    return hypothesis, min(leads, default=float("inf"))
-
-
-def told(hypothesis):
-    times = [(word.text, word.start, word.end) for word in hypothesis.words]
-    return hypothesis.text, hypothesis.tokens, hypothesis.frames, hypothesis.durations, times
+from tests.models.companions import CUTS, GARBAGE, MARGIN, alone, cut, padded, told
 
 
 @pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
