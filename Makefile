@@ -4,14 +4,21 @@ VENV          ?= .venv
 TORCH_VERSION ?= 2.13.0
 # The address of a wheel index that holds the torch build you want (CPU or CUDA); empty: pip's own index.
 TORCH_INDEX   ?=
+# Empty: the model that ships with Steno.
 MODEL         ?=
 RECIPE        ?= training/recipes/english.yaml
+# What the model that ships is made from: recordings with a manifest.jsonl, sentences, and a checkpoint to learn from.
+SPEECH        ?= ../shared/speech
+TEXT          ?= ../shared/text/sentences.txt.xz
+TEACHER       ?= ../shared/teacher/stt_en_conformer_ctc_small.nemo
 ARGS          ?=
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DATA  := runs/data
+NEMO  := runs/nemo-venv
 
-.PHONY: setup serve train test test-long test-gpu lint format bench clean
+.PHONY: setup serve train train-bundled nemo-check test test-long test-gpu lint format bench clean
 
 setup: $(STAMP)
 
@@ -22,12 +29,35 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 serve: setup
-	$(if $(MODEL),,$(error name a checkpoint: make serve MODEL=FILE.nemo))
-	$(BIN)/steno serve --model $(MODEL) $(ARGS)
+	$(BIN)/steno serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 # Stopped or killed, a run goes on where it was: run this again. ARGS='--minutes 60 --export model.nemo' and the like.
 train: setup
 	$(BIN)/steno train $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
+
+# The model that ships, from its data. Every step goes on where it was stopped or killed: run this again.
+# One voice, flite/rms, stays unheard: it says the README's sample.
+train-bundled: setup
+	mkdir -p $(DATA)
+	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
+	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
+	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 10 --seed 101 --voices 'flite/*' --without '*rms*'
+	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/espeak --hours 5 --seed 102 --voices 'espeak-ng/*'
+	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/festival --hours 4 --seed 103 --voices 'festival/*'
+	$(BIN)/steno vocabulary $(TEXT) --size 384 --out $(DATA)/english.model
+	$(BIN)/steno train training/recipes/english.yaml --out runs/english --resume \
+	  --export models/bundled/steno-bundled.nemo $(ARGS)
+
+# The same tokens here and in NeMo, frame by frame (docs/checkpoints.md).
+nemo-check: $(NEMO)/.ready
+	$(NEMO)/bin/python -m tests.nemo.compare $(or $(MODEL),bundled) $(SPEECH)/manifest.jsonl $(ARGS)
+
+# NeMo has an environment of its own: gigabytes that nothing else here needs.
+$(NEMO)/.ready:
+	$(PYTHON) -m venv $(NEMO)
+	$(NEMO)/bin/pip install --quiet torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(NEMO)/bin/pip install --quiet 'nemo_toolkit[asr]==3.0.0' torch==$(TORCH_VERSION)
+	touch $@
 
 test: setup
 	$(BIN)/python -m pytest -m "not long and not gpu" $(ARGS)

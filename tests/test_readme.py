@@ -1,6 +1,7 @@
-"""The README's runnable blocks are run, as they stand."""
+"""The README's runnable blocks are run, as they stand, on the service that `make serve` starts."""
 
 import contextlib
+import json
 import os
 import re
 import socket
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bundled_weights import needs_weights
+
 ROOT = Path(__file__).resolve().parent.parent
+SAMPLE = "samples/river.flac"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"<!-- runnable: (\w+) -->\n```bash\n(.*?)```", README, re.DOTALL)
 
@@ -44,13 +48,12 @@ def run(script: str, environment: dict) -> str:
 
 @pytest.fixture(scope="module")
 def server(environment):
-    """`make serve MODEL=...`, with the environment these tests run in instead of a new one."""
-    prefix = Path(sys.prefix)
-    assert "make serve MODEL=" in README
+    """`make serve`, with the environment these tests run in instead of a new one."""
+    assert "\nmake serve\n" in README
     process = subprocess.Popen(
-        ["make", "serve", f"MODEL={environment['MODEL']}", f"VENV={prefix}", f"--old-file={prefix}/.ready"],
+        ["make", "serve", *this_environment()],
         cwd=ROOT,
-        env=environment,
+        env=environment_without_model(environment),
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -58,8 +61,19 @@ def server(environment):
         wait_until_ready(process, environment["STENO_PORT"])
         yield
     finally:
-        os.killpg(process.pid, 15)
+        if process.poll() is None:
+            os.killpg(process.pid, 15)
         process.wait(60)
+
+
+def this_environment() -> list[str]:
+    """Arguments that keep make from building an environment."""
+    return [f"VENV={sys.prefix}", f"--old-file={sys.prefix}/.ready"]
+
+
+def environment_without_model(environment: dict) -> dict:
+    """make takes variables from the environment too, and a reader who types `make serve` has not set MODEL."""
+    return {name: value for name, value in environment.items() if name != "MODEL"}
 
 
 def wait_until_ready(process: subprocess.Popen, port: str) -> None:
@@ -72,27 +86,73 @@ def wait_until_ready(process: subprocess.Popen, port: str) -> None:
     raise AssertionError("the server did not become ready")
 
 
+@needs_weights
 @pytest.mark.parametrize("script", blocks("command"))
 def test_commands_do_what_they_say(script, environment):
-    output = run(script, environment)
+    transcript, *facts, last = run(script, environment).splitlines()
 
-    assert "FastConformer" in output or "tdt" in output
-    assert len(output.splitlines()[-1].split()) > 3
+    assert transcript == in_the_readme("text")
+    assert any("FastConformer" in fact or "tdt" in fact for fact in facts)
+    assert len(last.split()) > 3
 
 
+def in_the_readme(field: str) -> object:
+    """A field of the answer that the README shows."""
+    (answer,) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
+    return json.loads(answer)[field]
+
+
+def test_the_sample_says_what_the_readme_shows():
+    said = (ROOT / SAMPLE).with_suffix(".txt").read_text(encoding="utf-8")
+
+    assert in_the_readme("text") == re.sub(r"[^a-z' ]", "", said.lower())
+
+
+@needs_weights
 @pytest.mark.program("curl")
 @pytest.mark.program("make")
 @pytest.mark.parametrize("script", blocks("request"))
 def test_requests_are_answered_with_the_words(script, environment, server):
-    offline = run('.venv/bin/steno transcribe "$FILE" --model "$MODEL"', environment)
+    file = SAMPLE if SAMPLE in script else environment["FILE"]
+    offline = run(f'.venv/bin/steno transcribe "{file}"', environment).strip()
 
     output = run(script, environment)
 
-    assert f'"text":"{offline.strip()}"' in output
+    assert f'"text":"{offline}"' in output
     assert ('"words":[{' in output) == ("granularities" in script)
+    if file == SAMPLE:
+        assert json.loads(output) == {"text": in_the_readme("text"), "usage": in_the_readme("usage")}
+
+
+@needs_weights
+@pytest.mark.program("curl")
+@pytest.mark.program("make")
+def test_the_model_that_ships_has_one_name_everywhere(environment, server):
+    models = json.loads(run("curl -sS localhost:8000/v1/models", environment))
+    metrics = run("curl -sS localhost:8000/metrics", environment)
+
+    assert [model["id"] for model in models["data"]] == ["steno-bundled"]
+    assert re.search(r'^steno_model_info\{[^}]*model="steno-bundled"', metrics, re.MULTILINE)
+
+
+@pytest.mark.program("make")
+@pytest.mark.parametrize(("variables", "flags"), [([], ""), (["MODEL=m.nemo"], " --model m.nemo")])
+def test_make_serve_names_the_model_that_it_is_given(variables, flags, environment):
+    assert "make serve MODEL=" in README
+
+    done = subprocess.run(
+        ["make", "--dry-run", "serve", *variables, *this_environment()],
+        cwd=ROOT,
+        env=environment_without_model(environment),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.rstrip() == f"{sys.prefix}/bin/steno serve{flags}"
 
 
 def test_there_are_blocks_to_run():
-    assert len(blocks("request")) == 2
+    assert len(blocks("request")) == 3
     assert len(blocks("command")) == 1
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4

@@ -1,0 +1,65 @@
+"""Without --model, the commands use the model that ships, and it is as good as its card says."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import cli
+from models import load_model
+from models.bundled import CHECKPOINT
+from tests.bundled_weights import needs_weights
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "samples" / "river.flac"
+CARD = CHECKPOINT.with_name("MODEL_CARD.md").read_text(encoding="utf-8")
+WER_ROW = re.compile(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+\.\d\d) \|", re.MULTILINE)
+
+
+def sentences():
+    """What is said in the sample, as the model spells."""
+    return re.sub(r"[^a-z' ]", "", SAMPLE.with_suffix(".txt").read_text(encoding="utf-8").lower())
+
+
+@pytest.mark.parametrize("section", ["data", "teacher", "recipe", "word error rate", "not for", "licence"])
+def test_its_card_has_a_section_on(section):
+    assert re.search(rf"^## .*{section}", CARD, re.MULTILINE | re.IGNORECASE)
+
+
+def test_its_licence_is_that_of_the_repository():
+    assert "](../../LICENSE)" in CARD
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_the_sample_is_small_and_said_to_be_synthetic():
+    assert SAMPLE.stat().st_size < 200_000
+    for page in (SAMPLE.with_name("README.md"), ROOT / "README.md"):
+        assert "synthetic" in page.read_text(encoding="utf-8")
+
+
+@needs_weights
+def test_transcribe_gives_the_words_of_the_sample(capsys):
+    assert cli.main(["transcribe", str(SAMPLE), "--device", "cpu"]) == 0
+
+    assert capsys.readouterr().out == sentences() + "\n"
+
+
+@needs_weights
+def test_info_describes_it(capsys):
+    assert cli.main(["info", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == load_model("bundled").info()
+
+
+@needs_weights
+@pytest.mark.speech
+def test_eval_prints_the_word_error_rates_of_its_card(speech_dir, capsys):
+    stated = {source: float(wer) for source, _, _, wer in WER_ROW.findall(CARD)}
+
+    arguments = ["eval", str(speech_dir / "manifest.jsonl"), "--split", "dev", "--json"]
+    assert cli.main([*arguments, "--device", "cpu", "--dtype", "float32"]) == 0
+
+    summary = json.loads(capsys.readouterr().out)
+    measured = summary["wer_by_source"] | {"all": summary["wer"]}
+    assert stated == {source: pytest.approx(100 * wer, abs=0.05) for source, wer in measured.items()}

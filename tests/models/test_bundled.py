@@ -1,0 +1,127 @@
+"""The model that ships: small, quiet where nobody speaks, and the same in every company."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from models import CheckpointError, checkpoint_path, load_model
+from models.bundled import CHECKPOINT
+from tests.bundled_weights import needs_weights
+from tests.models import golden_data as golden
+from tests.models.companions import CUTS, GARBAGE, MARGIN, alone, cut, padded, told
+
+RATE = 16_000
+SECONDS = 10
+
+
+@cache
+def bundled():
+    return load_model("bundled")
+
+
+def test_its_name_stands_for_the_file_in_the_package_and_other_names_for_themselves(tmp_path):
+    assert checkpoint_path("bundled") == CHECKPOINT
+    assert CHECKPOINT.parent.name == "bundled"
+    assert checkpoint_path("bundled.nemo").name == "bundled.nemo"
+    assert checkpoint_path(tmp_path / "bundled") == tmp_path / "bundled"
+
+
+def test_a_package_without_its_weights_says_which_file_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("models.bundled.CHECKPOINT", tmp_path / "steno-bundled.nemo")
+
+    with pytest.raises(CheckpointError, match=r"steno-bundled\.nemo"):
+        load_model("bundled")
+
+
+@needs_weights
+def test_it_is_small_enough_for_a_repository():
+    assert CHECKPOINT.stat().st_size < 30e6
+
+
+@needs_weights
+def test_it_says_what_its_card_says():
+    info = bundled().info()
+    card = CHECKPOINT.with_name("MODEL_CARD.md").read_text(encoding="utf-8")
+
+    assert f"| parameters | {info['parameters']:,} |" in card
+    assert f"| layers, width | {info['layers']}, {info['width']} |" in card
+    assert f"| vocabulary | {info['vocabulary']['size']} " in card
+    assert info["decoders"] == ["ctc"]
+
+
+def noise(exponent):
+    """Noise whose power falls with frequency to the power of ``exponent``: 0 is white, 1 is pink."""
+    spectrum = np.fft.rfft(np.random.default_rng(5).standard_normal(SECONDS * RATE))
+    frequencies = np.maximum(np.fft.rfftfreq(SECONDS * RATE, 1 / RATE), 20)
+    return np.fft.irfft(spectrum * frequencies ** (-exponent / 2))
+
+
+def tone(hertz, seconds=SECONDS):
+    return np.sin(2 * np.pi * hertz * np.arange(round(seconds * RATE)) / RATE)
+
+
+def struck(hertz, seconds):
+    """A note with six harmonics, which begins at once and fades."""
+    harmonics = sum(tone(number * hertz, seconds) / number**1.5 for number in range(1, 7))
+    time = np.arange(len(harmonics)) / RATE
+    return harmonics * np.minimum(time / 0.01, 1) * np.exp(-2.5 * time)
+
+
+def music():
+    """Twenty chords of three notes each: C, A minor, F and G, broken at every other beat."""
+    chords = [(261.6, 329.6, 392.0), (220.0, 261.6, 329.6), (174.6, 220.0, 261.6), (196.0, 246.9, 293.7)]
+    beat = SECONDS / 20
+    played = []
+    for number in range(20):
+        notes = [struck(hertz, beat) for hertz in chords[number // 2 % len(chords)]]
+        delays = [int(index * beat * RATE / 4) * (number % 2) for index in range(len(notes))]
+        played.append(sum(np.pad(note, (delay, 0))[: len(note)] for note, delay in zip(notes, delays, strict=True)))
+    return np.concatenate(played)
+
+
+SOUNDS = {
+    "silence": np.zeros(SECONDS * RATE),
+    "white noise": noise(0),
+    "pink noise": noise(1),
+    "tone": tone(440),
+    "music": music(),
+}
+
+
+@needs_weights
+@pytest.mark.parametrize("sound", SOUNDS)
+def test_it_says_next_to_nothing_where_nobody_speaks(sound):
+    samples = SOUNDS[sound]
+    level = np.sqrt(np.mean(samples**2)) or 1.0
+
+    (hypothesis,) = bundled().transcribe([(0.1 * samples / level).astype(np.float32)])
+
+    assert len(hypothesis.words) <= 2, hypothesis.text
+
+
+@needs_weights
+@given(cuts=st.lists(CUTS, min_size=1, max_size=4), extra=st.integers(0, 5000), garbage=GARBAGE)
+@settings(max_examples=10, deadline=None)
+def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):
+    model = bundled()
+    utterances = [cut(*one) for one in cuts]
+
+    together = model.transcribe_batch(*padded(utterances, extra, garbage))
+
+    for samples, hypothesis in zip(utterances, together, strict=True):
+        reference, lead = alone(model, "ctc", samples)
+        if lead < MARGIN:
+            event("a decision under the margin")
+        else:
+            assert told(hypothesis) == told(reference)
+
+
+@needs_weights
+def test_few_of_its_decisions_are_draws():
+    """The test above would hold of nothing if every clip were under the margin."""
+    leads = [alone(bundled(), "ctc", golden.clip(name))[1] for name in golden.CLIPS]
+
+    assert sum(lead < MARGIN for lead in leads) <= 2, leads
