@@ -1,0 +1,55 @@
+"""The recipe of the bundled model is made of commands that exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cli
+from models.bundled import CHECKPOINT
+from training.synthesis.voices import cast
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """What `make train-bundled` would have steno do, parsed as steno parses it."""
+    variables = ["SPEECH=speech", "TEXT=text.xz", "TEACHER=teacher.nemo", f"VENV={sys.prefix}"]
+    done = subprocess.run(
+        ["make", "--dry-run", f"--old-file={sys.prefix}/.ready", "train-bundled", *variables],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = map(shlex.split, done.stdout.replace("\\\n", " ").splitlines())
+    return [cli._parser().parse_args(line[1:]) for line in lines if line[0].endswith("/bin/steno")]
+
+
+@pytest.mark.program("make")
+def test_the_bundled_model_is_made_by_commands_that_steno_has(steps):
+    assert [step.command for step in steps] == ["synthesize"] * 3 + ["vocabulary", "train"]
+    assert {step.text for step in steps if "text" in step} == {"text.xz"}
+    assert ROOT / steps[-1].recipe == ROOT / "training" / "recipes" / "english.yaml"
+    assert steps[-1].resume
+    assert ROOT / steps[-1].export == CHECKPOINT
+
+
+@pytest.mark.program("make")
+@pytest.mark.program("espeak-ng")
+@pytest.mark.program("festival")
+@pytest.mark.program("flite")
+def test_the_voice_of_the_sample_is_not_trained_on(steps):
+    sample = (ROOT / "samples" / "README.md").read_text(encoding="utf-8")
+    (speaker,) = re.findall(r"--voices (\S+)", sample)
+
+    casts = [cast(step.voices, step.without) for step in steps if step.command == "synthesize"]
+
+    heard = {voice.speaker for one in casts for voice in one.voices}
+    assert speaker == "flite/rms"
+    assert "flite/slt" in heard
+    assert speaker not in heard
