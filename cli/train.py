@@ -35,10 +35,12 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, and export if asked to."""
+    from models.allocator import keep_freed_memory
     from training.errors import TrainingError
     from training.loop import train
     from training.recipe_file import read_recipe
 
+    keep_freed_memory()
     try:
         recipe = read_recipe(Path(args.recipe))
         word_errors = _word_errors() if recipe.dev else None

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.distillation import FrameTargets
 from training.examples import Example
 from training.sampler import Position
 
@@ -16,18 +17,22 @@ class BatchTargets:
     """What a teacher thinks of the student's frames: ``FrameTargets`` of a batch, zero in the padding.
 
     Attributes:
+        heard: which of the clips the teacher heard, bool [batch]; the others' frames are zero.
         blank: the blank's probability, [batch, frames].
         labels: a few labels, [batch, frames, entries], int64.
         masses: their probabilities, [batch, frames, entries].
     """
 
+    heard: Tensor
     blank: Tensor
     labels: Tensor
     masses: Tensor
 
     def to(self, device: torch.device) -> "BatchTargets":
         """Return them on a device."""
-        return BatchTargets(self.blank.to(device), self.labels.to(device), self.masses.to(device))
+        return BatchTargets(
+            self.heard.to(device), self.blank.to(device), self.labels.to(device), self.masses.to(device)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Batch:
         hidden_mels: bands that it hides, bool [batch, mels].
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
-        targets: what the teacher thinks of the student's frames, or None without one.
+        targets: what the teacher thinks of the student's frames, or None if it heard none of the clips.
         audio_seconds: audio in it, without padding.
     """
 
@@ -97,10 +102,13 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
 
 
 def _stacked_targets(examples: Sequence[Example], frames: int) -> BatchTargets | None:
-    targets = [example.targets for example in examples if example.targets]
-    if not targets:
+    heard = [example.targets for example in examples if example.targets]
+    if not heard:
         return None
+    entries = heard[0].labels.shape[1]
+    targets = [example.targets or FrameTargets.unknown(entries) for example in examples]
     return BatchTargets(
+        heard=torch.tensor([example.targets is not None for example in examples]),
         blank=_stacked([one.blank for one in targets], frames),
         labels=_stacked([one.labels for one in targets], frames),
         masses=_stacked([one.masses for one in targets], frames),

@@ -30,6 +30,12 @@ class FrameTargets:
     labels: NDArray[np.int64]
     masses: NDArray[np.float32]
 
+    @classmethod
+    def unknown(cls, entries: int) -> "FrameTargets":
+        """Return those of a clip that the teacher did not hear: no frames at all."""
+        no_masses = np.empty((0, entries), np.float32)
+        return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses)
+
 
 def merged(frames: Frames, ratio: int) -> FrameTargets:
     """Merge every ``ratio`` frames of a teacher into one frame of a slower student.

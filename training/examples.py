@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from audio.resample import Samples
 from training.augment import augmented
-from training.distillation import FrameTargets, greedy_labels, merged
+from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
 from training.labelling import TeacherLabels
 from training.recipe import Augmentation
@@ -28,7 +28,7 @@ class Example:
         hidden_frames: which of its features SpecAugment hides, [n // hop].
         hidden_mels: which of their bands it hides, [mels].
         tokens: labels of its transcript, int64.
-        targets: what the teacher thinks of its frames, at the student's rate, or None without a teacher.
+        targets: what the teacher thinks of its frames, at the student's rate, or None if it did not hear it.
     """
 
     samples: Samples
@@ -60,19 +60,19 @@ class Examples:
             vocabulary: the labels of transcripts.
             augmentation: what is done to clips.
             seed: of what is done to clips.
-            labels: the teacher's, of every take, or None without a teacher.
+            labels: the teacher's, or None without a teacher.
 
         Raises:
-            ManifestError: if a clip has no transcript and there is no teacher who could write one.
+            ManifestError: if a clip has no transcript and no teacher heard it who could write one.
         """
-        without = next((take for take in takes if take.clip.text is None), None)
-        if without is not None and labels is None:
-            raise ManifestError(f"{without.clip.audio} has no transcript, and there is no teacher")
         self.takes = takes
         self._vocabulary = vocabulary
         self._augmentation = augmentation
         self._seed = seed
         self._labels = labels
+        for take in takes:
+            if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
+                raise ManifestError(f"{take.clip.audio} has no transcript, and no teacher hears it")
 
     def make(self, epoch: int, draw: Draw) -> Example:
         """Return the example of a draw.
@@ -85,12 +85,8 @@ class Examples:
         samples = augmented(take.samples(FRONT_END.sample_rate), FRONT_END.sample_rate, self._augmentation, random)
         features = len(samples) // FRONT_END.hop
         hidden_frames, hidden_mels = self._masks(features, random)
-        tokens, targets = self._tokens(take), None
-        if self._labels:
-            targets = merged(self._labels.of(take), self._labels.ratio)
-            if len(targets.blank) != self._labels.frames_of(features):
-                raise ManifestError(f"{take.clip.audio} is not what the teacher heard; remove its labels")
-        return Example(samples, hidden_frames, hidden_mels, np.asarray(tokens, dtype=np.int64), targets)
+        tokens = np.asarray(self._tokens(take), dtype=np.int64)
+        return Example(samples, hidden_frames, hidden_mels, tokens, self._targets(take, features))
 
     def _masks(self, features: int, random: np.random.Generator) -> tuple[Mask, Mask]:
         config = self._augmentation.spec_augment
@@ -100,7 +96,18 @@ class Examples:
 
     def _tokens(self, take: Take) -> list[int]:
         """Return the labels of the transcript, or of the teacher's where there is none."""
-        if take.clip.text is not None:
-            return self._vocabulary.encode(take.clip.text)
-        assert self._labels
-        return greedy_labels(self._labels.of(take))
+        text = take.clip.text
+        if text is None:
+            assert self._labels, "clips without a transcript have a teacher"
+            text = self._labels.transcript(take.clip) or ""
+        return self._vocabulary.encode(text)
+
+    def _targets(self, take: Take, features: int) -> FrameTargets | None:
+        """Return what the teacher thinks of a take that has so many features."""
+        frames = self._labels.of(take) if self._labels else None
+        if self._labels is None or frames is None:
+            return None
+        targets = merged(frames, self._labels.ratio)
+        if len(targets.blank) != self._labels.frames_of(features):
+            raise ManifestError(f"{take.clip.audio} is not what the teacher heard; remove its labels")
+        return targets

@@ -8,7 +8,9 @@ import torch
 from tqdm import tqdm
 
 from training.ahead import ahead
+from training.distillation import greedy_labels
 from training.errors import ManifestError, RecipeError
+from training.manifest import Clip
 from training.posteriors import Frames, PosteriorStore
 from training.recipe import Precision, Teacher
 from training.student import FRONT_END
@@ -26,17 +28,31 @@ class TeacherLabels:
 
     Attributes:
         ratio: frames of the teacher in one frame of the student.
+        vocabulary_size: labels that the teacher knows.
     """
 
-    def __init__(self, store: PosteriorStore, names: dict[Path, str], ratio: int, stride: int) -> None:
-        self.ratio = ratio
+    def __init__(
+        self, store: PosteriorStore, names: dict[Path, str], takes: Sequence[Take], model: TeacherModel, stride: int
+    ) -> None:
+        self.ratio = stride // model.stride
+        self.vocabulary_size = model.vocabulary_size
         self._store = store
         self._names = names
+        self._heard = frozenset(takes)
+        self._a_take_of = {take.clip.audio: take for take in takes}
+        self._tokenizer = model.tokenizer
         self._stride = stride
 
-    def of(self, take: Take) -> Frames:
-        """Return the teacher's frames of a take."""
-        return self._store.read(_entry(self._names, take))
+    def of(self, take: Take) -> Frames | None:
+        """Return the teacher's frames of a take, or None if it did not hear it."""
+        return self._store.read(_entry(self._names, take)) if take in self._heard else None
+
+    def transcript(self, clip: Clip) -> str | None:
+        """Return what the teacher understood of a clip, or None if it heard none of its takes."""
+        take = self._a_take_of.get(clip.audio)
+        if take is None:
+            return None
+        return self._tokenizer.join(greedy_labels(self._store.read(_entry(self._names, take))))
 
     def frames_of(self, features: int) -> int:
         """Return how many frames the student makes of so many features."""
@@ -46,10 +62,10 @@ class TeacherLabels:
 def labelled(
     takes: Sequence[Take], teacher: Teacher, student_stride: int, device: torch.device, precision: Precision
 ) -> TeacherLabels:
-    """Return a teacher's posteriors of every take; what is not on disk yet is computed, with a progress bar.
+    """Return a teacher's posteriors of the takes it hears; what is not on disk yet is computed, with a progress bar.
 
     Args:
-        takes: what to label.
+        takes: what is trained on.
         teacher: the model, and where its posteriors are kept.
         student_stride: features of a frame of the student, a multiple of the teacher's.
         device: where the teacher computes.
@@ -65,12 +81,18 @@ def labelled(
         raise RecipeError(f"a student's frame of {student_stride} features holds no whole frames of {model.stride}")
     folder = f"{_digest(teacher.checkpoint, whole=True)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / folder, teacher.labels)
+    takes = [take for take in takes if _is_heard(take, teacher)]
     paths = {take.clip.audio for take in takes}
     names = {path: _digest(path, whole=False) for path in sorted(paths)}
     missing = [take for take in takes if _entry(names, take) not in store]
     if missing:
         _label(missing, model, store, names)
-    return TeacherLabels(store, names, student_stride // model.stride, student_stride)
+    return TeacherLabels(store, names, takes, model, student_stride)
+
+
+def _is_heard(take: Take, teacher: Teacher) -> bool:
+    of_source = teacher.sources is None or take.clip.source in teacher.sources
+    return of_source and (teacher.speeds is None or take.speed in teacher.speeds)
 
 
 def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> None:

@@ -21,6 +21,7 @@ from training.progress import Progress
 from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
+from training.student import without_teacher_head
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +125,13 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
     with autocast(run.device, run.recipe.precision):
         encoded, frames = run.network.encoder(features, frames)
         logits = run.network.ctc(encoded)
-    return losses(logits, frames, batch, run.recipe.objective)
+        teacher_logits = run.network.teacher_head(encoded) if run.network.teacher_head and batch.targets else None
+    return losses(logits, teacher_logits, frames, batch, run.recipe.objective)
 
 
 def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
     """Measure the averaged weights on the dev set, log it, and return a line that says so."""
-    model = transcribing(run.config, run.vocabulary, run.average.state, run.device)
+    model = transcribing(run.config, run.vocabulary, without_teacher_head(run.average.state), run.device)
     rates = word_error_rates(model, run.dev, word_errors)
     journal.write(step=run.step, wer={name: round(rate, 5) for name, rate in rates.items()})
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())

@@ -26,11 +26,14 @@ class Losses:
     distillation: Tensor | None
 
 
-def losses(logits: Tensor, lengths: Tensor, batch: Batch, objective: Objective) -> Losses:
+def losses(
+    logits: Tensor, teacher_logits: Tensor | None, lengths: Tensor, batch: Batch, objective: Objective
+) -> Losses:
     """Return what a batch costs.
 
     Args:
         logits: of the student, [batch, frames, labels + 1], any floating dtype.
+        teacher_logits: the same for the teacher's labels, if the student's are others.
         lengths: frames of each clip, [batch].
         batch: what was asked for.
         objective: the weights.
@@ -43,11 +46,11 @@ def losses(logits: Tensor, lengths: Tensor, batch: Batch, objective: Objective) 
         total = total + objective.ctc * ctc
     if batch.targets:
         distillation = distillation_loss(
-            log_probabilities,
+            log_probabilities if teacher_logits is None else log_softmax(teacher_logits.float(), dim=-1),
             batch.targets.blank,
             batch.targets.labels,
             batch.targets.masses,
-            valid_positions(lengths, logits.size(1)),
+            valid_positions(lengths, logits.size(1)) & batch.targets.heard[:, None],
             objective.label_emphasis,
         )
         total = total + distillation

@@ -72,14 +72,18 @@ class Teacher:
     """The model that is learned from.
 
     Attributes:
-        checkpoint: a model with a CTC head, whose vocabulary becomes the student's.
+        checkpoint: a model with a CTC head, whose vocabulary becomes the student's unless the recipe names another.
         cache: folder of its posteriors, which any number of runs may share.
         labels: how many of its most probable labels are kept of each frame, besides the blank.
+        sources: sources whose clips it hears, or None for all; the others are learned from their transcripts alone.
+        speeds: speeds at which it hears them, or None for all; at the others they are learned from transcripts alone.
     """
 
     checkpoint: Path
     cache: Path
     labels: int = _within(1, 64, default=5)
+    sources: tuple[str, ...] | None = None
+    speeds: tuple[float, ...] | None = _within(0.5, 2, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +247,9 @@ class Recipe:
         objective: what is minimised.
         augmentation: what is done to clips.
         teacher: the model that is learned from, if any.
-        vocabulary: a SentencePiece model or a ``.nemo`` checkpoint whose pieces are the labels; without a teacher only.
+        vocabulary: a SentencePiece model or a ``.nemo`` checkpoint whose pieces are the labels, or None for the
+            teacher's. Beside a teacher, it makes a student with a second head for the teacher's labels, which helps
+            the encoder to learn and is not part of the model that comes out.
         dev: what progress is measured on, if anything.
         precision: of matrix products; weights and their updates are float32 always.
         report_every: steps from one line of progress to the next.
@@ -266,7 +272,7 @@ class Recipe:
     save_every: int = _within(1, 1_000_000, default=200)
 
     def __post_init__(self) -> None:
-        if (self.teacher is None) == (self.vocabulary is None):
-            raise ValueError("either teacher or vocabulary must be there: they say what the labels are")
-        if self.teacher is None and not self.objective.ctc:
-            raise ValueError("objective.ctc must be above 0 without a teacher")
+        if self.teacher is None and self.vocabulary is None:
+            raise ValueError("teacher or vocabulary must be there: they say what the labels are")
+        if self.vocabulary and not self.objective.ctc:
+            raise ValueError("objective.ctc must be above 0 for a student with labels of its own")

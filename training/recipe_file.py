@@ -101,6 +101,8 @@ def _plain(kind: type, value: object, key: str, folder: Path) -> object:
 
 
 def _check_bounds(value: object, bounds: Mapping[str, float], key: str) -> None:
+    if value is None:
+        return
     numbers = value if isinstance(value, tuple) else (value,)
     for number in numbers:
         inside = not bounds or (isinstance(number, int | float) and bounds["low"] <= number <= bounds["high"])

@@ -21,7 +21,7 @@ from training.optimizer import new_optimizer
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
-from training.student import FRONT_END, new_network, student_config
+from training.student import FRONT_END, is_teacher_head, new_network, student_config, without_teacher_head
 from training.takes import Take, read_takes
 from training.vocabulary import read_vocabulary
 
@@ -63,14 +63,15 @@ class Run:
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         self.vocabulary = read_vocabulary(_vocabulary_path(recipe))
         self.config = student_config(recipe.student, self.vocabulary.size)
-        self.network = new_network(self.config, recipe.student.dropout, recipe.seed).to(device)
+        labels = None
+        if recipe.teacher:
+            labels = labelled(takes, recipe.teacher, recipe.student.subsampling_factor, device, recipe.precision)
+        teacher_labels = labels.vocabulary_size if labels and recipe.vocabulary else None
+        self.network = new_network(self.config, recipe.student.dropout, recipe.seed, teacher_labels).to(device)
         self.front_end = LogMelFeatures(FRONT_END).to(device)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         self.sampler = _sampler(takes, recipe)
-        labels = None
-        if recipe.teacher:
-            labels = labelled(takes, recipe.teacher, recipe.student.subsampling_factor, device, recipe.precision)
         self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels)
         self.step = 0
         self.position = Position()
@@ -84,8 +85,8 @@ class Run:
 
     @property
     def parameters(self) -> int:
-        """Weights of the student."""
-        return sum(parameter.numel() for parameter in self.network.parameters())
+        """Weights of the student, without what only its training needs."""
+        return sum(value.numel() for name, value in self.network.named_parameters() if not is_teacher_head(name))
 
     def save(self) -> None:
         """Put the state on the disk."""
@@ -119,7 +120,8 @@ class Run:
         Raises:
             OSError: if it cannot be written.
         """
-        export_nemo(path, self.config, self.vocabulary, self.average.state, self.recipe.student.dropout)
+        state = without_teacher_head(self.average.state)
+        export_nemo(path, self.config, self.vocabulary, state, self.recipe.student.dropout)
 
 
 def has_state(folder: Path) -> bool:
@@ -140,7 +142,7 @@ def _dev_takes(dev: Dev) -> list[Take]:
 
 
 def _vocabulary_path(recipe: Recipe) -> Path:
-    path = recipe.teacher.checkpoint if recipe.teacher else recipe.vocabulary
+    path = recipe.vocabulary or (recipe.teacher and recipe.teacher.checkpoint)
     assert path, "a recipe has one of them"
     return path
 

@@ -1,10 +1,13 @@
 """The model that is trained: a FastConformer with a CTC head, and the front end of NVIDIA's released models."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from models.config import ConformerConfig, FeatureConfig, ModelConfig
 from models.encoders.subsampling import Subsampling
+from models.heads.ctc import CTCHead
 from models.network import Network
 from training.recipe import Student
 
@@ -52,10 +55,31 @@ class Float32Subsampling(Subsampling):
             return super().forward(features.float(), lengths)
 
 
-def new_network(config: ModelConfig, dropout: float, seed: int) -> Network:
+class StudentNetwork(Network):
+    """The model in training, and what only its training needs.
+
+    Attributes:
+        teacher_head: says the labels of a teacher who has others than the student, or None.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None) -> None:
+        super().__init__(config, dropout)
+        self.encoder.subsampling = Float32Subsampling(config.encoder)
+        self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
+
+
+def new_network(config: ModelConfig, dropout: float, seed: int, teacher_labels: int | None = None) -> StudentNetwork:
     """Return a network with random weights, PyTorch's own, the same for the same seed; nothing else draws from it."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = Network(config, dropout)
-        network.encoder.subsampling = Float32Subsampling(config.encoder)
-        return network
+        return StudentNetwork(config, dropout, teacher_labels)
+
+
+def without_teacher_head(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return of a student's state what the model needs."""
+    return {name: value for name, value in state.items() if not is_teacher_head(name)}
+
+
+def is_teacher_head(name: str) -> bool:
+    """Tell whether a weight is of the head for the teacher's labels."""
+    return name.startswith("teacher_head.")

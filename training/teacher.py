@@ -50,6 +50,8 @@ class TeacherModel:
         if not labels < config.vocabulary_size <= MAX_LABEL:
             raise RecipeError(f"{path} has {config.vocabulary_size} labels; {labels + 1} to {MAX_LABEL} are supported")
         self.stride = config.encoder.subsampling_factor
+        self.tokenizer = checkpoint.tokenizer
+        self.vocabulary_size = config.vocabulary_size
         self._labels = labels
         self._device = device
         self._precision = precision

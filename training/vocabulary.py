@@ -1,5 +1,7 @@
 """The labels that a model is trained on: the pieces of a SentencePiece model, and how text is cut into them."""
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -59,6 +61,35 @@ def read_vocabulary(path: Path) -> TrainingVocabulary:
         raise RecipeError(str(error)) from error
     except ValueError as error:
         raise RecipeError(f"{path}: {error}") from error
+
+
+def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
+    """Return a SentencePiece model of the unigram kind (Kudo, 2018), made for sentences.
+
+    Args:
+        sentences: what to cut into pieces; their characters are taken as they are.
+        size: pieces, the unknown one among them.
+
+    Raises:
+        RecipeError: if the sentences do not give so many pieces, or hold too many characters for so few.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=size,
+            normalization_rule_name="identity",
+            character_coverage=1.0,
+            bos_id=-1,
+            eos_id=-1,
+            num_threads=1,  # more of them add in another order
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise RecipeError(f"no vocabulary of {size}: {' '.join(str(error).split())}") from error
+    return model.getvalue()
 
 
 def _from_checkpoint(path: Path) -> bytes:

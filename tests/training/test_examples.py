@@ -59,7 +59,7 @@ def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
     make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some)).make
 
     assert all(len(make(0, Draw(index, 0)).tokens) > 0 for index in range(len(some)))
-    with pytest.raises(ManifestError, match="no transcript, and there is no teacher"):
+    with pytest.raises(ManifestError, match="no transcript, and no teacher hears it"):
         examples(tmp_path, some)
 
 
@@ -94,11 +94,37 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
             (batch.targets.labels, one.targets.labels),
             (batch.targets.masses, one.targets.masses),
         )
+        assert batch.targets.heard[row]
         for padded, part in parts:
             assert np.array_equal(padded[row, : len(part)].numpy(), part)
             assert not padded[row, len(part) :].any()
         assert batch.lengths[row] == len(one.samples)
         assert batch.token_lengths[row] == len(one.tokens)
+
+
+def test_a_batch_says_which_clips_the_teacher_heard(tmp_path):
+    some = takes(tmp_path)
+    make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some[1:])).make
+    made = [make(0, Draw(index, 0)) for index in range(2)]
+
+    batch = collate(made, Position(), samples=16_000, hop=160, stride=16, rate=16_000)
+
+    assert made[0].targets is None
+    assert batch.targets.heard.tolist() == [False, True]
+    assert not batch.targets.blank[0].any()
+    assert np.array_equal(batch.targets.blank[1, : len(made[1].targets.blank)], made[1].targets.blank)
+
+
+def test_a_take_that_the_teacher_did_not_hear_has_the_transcript_of_one_that_it_heard(tmp_path):
+    heard = takes(tmp_path, texts=False)
+    faster = [replace(take, speed=1.1) for take in heard]
+    make = examples(tmp_path, heard + faster, labels=teacher_labels(tmp_path, heard)).make
+
+    one, other = make(0, Draw(0, 0)), make(0, Draw(len(heard), 0))
+
+    assert len(one.tokens) > 0
+    assert np.array_equal(one.tokens, other.tokens)
+    assert other.targets is None
 
 
 def test_clips_shorter_than_their_bucket_are_padded_to_it(tmp_path):

@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 
+from models import load_model
 from tests.conftest import ROOT
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
 from training.errors import ManifestError, ResumeError, TrainingError
@@ -17,6 +18,7 @@ from training.loop import batch_losses, take_step, train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
+from training.vocabulary import new_vocabulary
 
 CPU = torch.device("cpu")
 TEACHER = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
@@ -43,7 +45,10 @@ def losses_of(folder, out="out"):
     return [(line["step"], line["loss"], line["gradient_norm"]) for line in log(folder, out) if "loss" in line]
 
 
-@pytest.mark.parametrize("changes", [{}, {"teacher": TEACHER, "vocabulary": None}, {"precision": "bfloat16"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"teacher": TEACHER, "vocabulary": None}, {"teacher": TEACHER}, {"precision": "bfloat16"}],
+)
 def test_the_loss_falls(tmp_path, changes):
     run = new_run(tmp_path, steps=40, augmentation={}, **changes)
 
@@ -230,6 +235,25 @@ def test_a_step_is_taken_into_the_average(tmp_path):
     after = run.network.ctc.projection.weight.detach()
     assert not torch.equal(before, after)
     torch.testing.assert_close(run.average.state["ctc.projection.weight"], 0.1 * before + 0.9 * after)
+
+
+def test_a_student_with_labels_of_its_own_learns_from_a_teacher_and_leaves_the_second_head_behind(tmp_path):
+    model = tmp_path / "own.model"
+    model.write_bytes(new_vocabulary(list(TEXTS.values()), 24))
+    run = new_run(tmp_path, vocabulary=str(model), teacher=TEACHER)
+    before = [run.network.ctc.projection.weight.clone(), run.network.teacher_head.projection.weight.clone()]
+
+    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    run.export(tmp_path / "student.nemo")
+
+    assert result.ctc > 0
+    assert result.distillation > 0
+    assert result.loss == pytest.approx(result.ctc + result.distillation, rel=1e-4)
+    after = [run.network.ctc.projection.weight, run.network.teacher_head.projection.weight]
+    assert [len(weight) for weight in after] == [24 + 1, 128 + 1]
+    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    exported = load_model(tmp_path / "student.nemo")
+    assert exported.info()["parameters"] == run.parameters
 
 
 def test_progress_is_not_measured_on_clips_without_transcripts(tmp_path):

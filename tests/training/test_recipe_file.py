@@ -61,8 +61,8 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("student.kernel_size", 4, "student: kernel_size 4 must be odd"),
         ("student.subsampling_factor", 6, "student: subsampling_factor 6 must be a power of two"),
         ("precision", "float16", "precision is 'float16'; it may be float32, bfloat16"),
-        ("vocabulary", None, "either teacher or vocabulary"),
-        ("objective.ctc", 0, "objective.ctc must be above 0 without a teacher"),
+        ("vocabulary", None, "teacher or vocabulary must be there"),
+        ("objective.ctc", 0, "objective.ctc must be above 0 for a student with labels of its own"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, key, value, message):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.small_run import CHECKPOINT
 from training.errors import RecipeError
-from training.vocabulary import read_vocabulary
+from training.vocabulary import new_vocabulary, read_vocabulary
 
 
 def tokenizer_model():
@@ -41,6 +41,23 @@ def test_scores_stand_beside_their_pieces():
 
     assert [line.split("\t")[0] for line in lines] == list(vocabulary.tokenizer.pieces)
     assert all(float(line.split("\t")[1]) <= 0 for line in lines)
+
+
+def test_a_vocabulary_is_made_of_sentences_and_is_the_same_again(tmp_path):
+    sentences = ["the cat sat on the mat", "that hat is at the back", "it's a test of the best"]
+    path = tmp_path / "new.model"
+
+    path.write_bytes(new_vocabulary(sentences, 24))
+
+    vocabulary = read_vocabulary(path)
+    assert vocabulary.size == 24
+    assert new_vocabulary(sentences, 24) == vocabulary.model
+    assert [vocabulary.tokenizer.join(vocabulary.encode(text)) for text in sentences] == sentences
+
+
+def test_a_vocabulary_too_large_for_its_sentences_is_refused():
+    with pytest.raises(RecipeError, match="no vocabulary of 5000"):
+        new_vocabulary(["only this"], 5000)
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def _line(number: int, name: str, reading: Reading, duration: float) -> bytes:
         "audio": name,
         "text": reading.sentence,
         "duration": duration,
-        "source": "synthetic",
+        "source": reading.voice.synthesizer.name,
         "speaker": reading.voice.speaker,
         "split": "train",
         "number": number,

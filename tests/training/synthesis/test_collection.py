@@ -24,7 +24,7 @@ def test_training_reads_what_was_added(tmp_path):
         collection.add(1234, READING, SAMPLES)
 
     (clip,) = read_manifest(tmp_path / "manifest.jsonl", split="train")
-    assert (clip.text, clip.seconds, clip.source, clip.speaker) == (SENTENCE, 1.5, "synthetic", "recorded/alice")
+    assert (clip.text, clip.seconds, clip.source, clip.speaker) == (SENTENCE, 1.5, "recorded", "recorded/alice")
     assert clip.audio == tmp_path / "clips" / "0001" / "0001234.flac"
     np.testing.assert_allclose(Take(clip).samples(16_000), SAMPLES, atol=1e-4)
 
