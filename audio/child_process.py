@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from audio.child_protocol import HEADER, MOST_BYTES_OF_FRAME, Kind
-from audio.decode import Audio, Origin, audio_of
+from audio.decode import Origin, Take
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 
@@ -67,8 +67,8 @@ class ChildProcess:
         is_fresh = self._files < self._confinement.files
         return is_fresh and not self._owes_an_answer and self._process.poll() is None
 
-    def decode(self, descriptor: int, *, rate: int, limits: AudioLimits) -> Audio:
-        """Decode the file behind ``descriptor``, whose position it moves.
+    def decode_into(self, take: Take, descriptor: int, *, rate: int, limits: AudioLimits) -> Origin:
+        """Decode the file behind ``descriptor``, whose position it moves; ``take`` gets the bytes of float32 samples.
 
         Raises:
             AudioError: if the child refuses the file.
@@ -83,7 +83,7 @@ class ChildProcess:
         request = json.dumps({"rate": rate, "limits": asdict(limits)}).encode()
         try:
             socket.send_fds(self._connection, [request], [descriptor])
-            return self._answer(rate, limits, deadline)
+            return self._answer(take, 4 * int(rate * (limits.max_seconds + 1)), deadline)
         except TimeoutError:
             raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
         except OSError:
@@ -110,24 +110,25 @@ class ChildProcess:
             self.close()
             raise RuntimeError(f"the decoder process does not start; it ended with {self._process.poll()}") from error
 
-    def _answer(self, rate: int, limits: AudioLimits, deadline: float) -> Audio:
-        samples = bytearray()
-        most = 4 * int(rate * (limits.max_seconds + 1))
+    def _answer(self, take: Take, most: int, deadline: float) -> Origin:
+        """Hand over samples, ``most`` bytes of them at most, until the origin or a refusal comes."""
+        taken = 0
         while True:
             kind, body = self._frame(deadline)
-            if kind is Kind.SAMPLES and len(samples) + len(body) <= most:
-                samples += body
+            if kind is Kind.SAMPLES and taken + len(body) <= most:
+                taken += len(body)
+                take(body)
             elif kind is Kind.ORIGIN:
-                audio = audio_of(samples, rate, Origin(**json.loads(body)))
+                origin = Origin(**json.loads(body))
                 self._owes_an_answer = False
-                return audio
+                return origin
             elif kind is Kind.REFUSAL:
                 code, message = json.loads(body)
                 refusal = _ERRORS[code](message)
                 self._owes_an_answer = False
                 raise refusal
             else:
-                raise ValueError(f"a frame of kind {kind.name} after {len(samples)} bytes of samples")
+                raise ValueError(f"a frame of kind {kind.name} after {taken} bytes of samples")
 
     def _frame(self, deadline: float) -> tuple[Kind, bytes]:
         kind, length = HEADER.unpack(self._receive(HEADER.size, deadline))

@@ -58,7 +58,7 @@ class Audio(Origin):
     sample_rate: int
 
 
-def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
+def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Audio:
     """Decode ``file`` from its start; one that ends early or is damaged is decoded as far as it goes.
 
     It is decoded in this process, which is for files that are one's own: ``audio.pool`` is for those of strangers.
@@ -67,6 +67,7 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
         file: a seekable binary file.
         rate: samples per second of the result.
         limits: what is accepted.
+        raw: says that the file is 16-bit PCM without a header, and what it would say.
 
     Raises:
         UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
@@ -76,34 +77,23 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
     """
     samples = bytearray()
     try:
-        origin = decode_into(samples.extend, file, rate=rate, limits=limits)
+        origin = decode_into(samples.extend, file, rate=rate, limits=limits, raw=raw)
     except MemoryError:
         raise InvalidAudioError("the file takes more memory to decode than there is") from None
     return audio_of(samples, rate, origin)
 
 
-def decode_raw(file: BinaryIO, form: RawForm, *, rate: int, limits: AudioLimits) -> Audio:
-    """Decode raw 16-bit PCM, which is in this ``form``, as ``decode`` does with files that say what they are.
-
-    Raises:
-        UnsupportedFormatError: if the channels or the sample rate of ``form`` are not accepted.
-        AudioTooShortError: if it lasts less than ``limits.min_seconds``.
-        AudioTooLongError: as soon as more than ``limits.max_seconds`` are decoded.
-    """
-    file.seek(0)
-    samples = bytearray()
-    with SoundFileSource.open(file, limits, form) as source:
-        origin = _drain(source, samples.extend, RAW, rate, limits)
-    return audio_of(samples, rate, origin)
-
-
-def decode_into(take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Origin:
+def decode_into(take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Origin:
     """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
 
     Raises:
         AudioError: as ``decode``, perhaps after some blocks.
         MemoryError: if it takes more than this process may have.
     """
+    if raw is not None:
+        file.seek(0)
+        with SoundFileSource.open(file, limits, raw) as source:
+            return _drain(source, take, RAW, rate, limits)
     container = container_of(file)
     is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile quietly takes what is there
     with _opened(file, container, limits) as source:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildLostError, ChildProcess, Confinement
-from audio.decode import Audio, container_of, decode, decode_raw
+from audio.decode import Audio, Origin, Take, audio_of, container_of, decode_into
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
@@ -47,20 +47,37 @@ class DecodePool:
     ) -> None:
         self.close()
 
-    def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Audio:
-        """Decode as ``audio.decode`` does, but where ``file`` can do no harm; with ``raw``, it has no header.
+    def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
+        """Decode as ``audio.decode.decode`` does, but where ``file`` can do no harm.
 
         Raises:
             AudioError: as ``audio.decode.decode``; InvalidAudioError also where decoding takes too much time or memory.
             RuntimeError: if the pool is closed, or no child can be started.
         """
-        if raw is not None:
-            return decode_raw(file, raw, rate=rate, limits=limits)
-        if reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
-            return decode(file, rate=rate, limits=limits)
+        samples = bytearray()
+        return audio_of(samples, rate, self.decode_into(samples.extend, file, rate=rate, limits=limits))
+
+    def decode_into(
+        self, take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None
+    ) -> Origin:
+        """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
+
+        Args:
+            take: gets the blocks, in this thread.
+            file: a seekable binary file.
+            rate: samples per second of the blocks.
+            limits: what is accepted.
+            raw: says that the file is 16-bit PCM without a header, and what it would say.
+
+        Raises:
+            AudioError: as ``decode``, perhaps after some blocks.
+            RuntimeError: if the pool is closed, or no child can be started.
+        """
+        if raw is not None or reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
+            return decode_into(take, file, rate=rate, limits=limits, raw=raw)
         with self._child() as child, _on_disk(file) as descriptor:
             try:
-                return child.decode(descriptor, rate=rate, limits=limits)
+                return child.decode_into(take, descriptor, rate=rate, limits=limits)
             except ChildLostError as loss:
                 self._on_loss()
                 raise InvalidAudioError(f"the file cannot be decoded: {loss}") from None

@@ -83,7 +83,7 @@ def test_a_child_gives_the_samples_that_this_process_would(pool, name):
 def test_no_child_is_started_for_what_libsndfile_reads(pool):
     for container, codec in LOSSLESS:
         decoded(pool, encoded(tone(440, 0.5, 16000), 16000, container, codec))
-    pool.decode(io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawForm(1, 16000))
+    pool.decode_into(lambda samples: None, io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawForm(1, 16000))
 
     assert not pool._children
 
@@ -268,7 +268,7 @@ def test_a_child_that_was_taken_over_cannot_fill_memory_or_confuse_the_pool(answ
     theirs.sendall(frame(Kind.READY) + answer)
 
     with theirs, tempfile.TemporaryFile() as file, pytest.raises(ChildLostError, match="nonsense"):
-        child.decode(file.fileno(), rate=16000, limits=AudioLimits(max_seconds=0.5))
+        child.decode_into(lambda samples: None, file.fileno(), rate=16000, limits=AudioLimits(max_seconds=0.5))
 
     assert not child.is_usable
     child.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audio.decode import decode_raw
+from audio.decode import decode
 from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
@@ -20,7 +20,7 @@ SAMPLES = np.random.default_rng(0).integers(-(2**15), 2**15, (8000, 2))
 def test_samples_in_either_order_of_bytes_are_those_that_were_sent(order, big_endian):
     data = SAMPLES.astype(order).tobytes()
 
-    audio = decode_raw(io.BytesIO(data), RawForm(2, 16000, big_endian), rate=16000, limits=LIMITS)
+    audio = decode(io.BytesIO(data), rate=16000, limits=LIMITS, raw=RawForm(2, 16000, big_endian))
 
     np.testing.assert_allclose(audio.samples, SAMPLES.mean(axis=1) / 2**15, atol=1e-6)
     assert (audio.seconds, audio.container, audio.channels, audio.source_rate) == (0.5, "pcm", 2, 16000)
@@ -28,7 +28,7 @@ def test_samples_in_either_order_of_bytes_are_those_that_were_sent(order, big_en
 
 
 def test_half_a_frame_at_the_end_is_left_out():
-    audio = decode_raw(io.BytesIO(bytes(4003)), RawForm(1, 8000), rate=8000, limits=LIMITS)
+    audio = decode(io.BytesIO(bytes(4003)), rate=8000, limits=LIMITS, raw=RawForm(1, 8000))
 
     assert len(audio.samples) == 2001
 
@@ -46,7 +46,7 @@ def test_half_a_frame_at_the_end_is_left_out():
 )
 def test_the_limits_hold(form, size, error):
     with pytest.raises(error):
-        decode_raw(io.BytesIO(bytes(size)), form, rate=16000, limits=LIMITS)
+        decode(io.BytesIO(bytes(size)), rate=16000, limits=LIMITS, raw=form)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""Cut a recording into utterances."""
+
+from collections.abc import Iterable, Iterator
+
+from audio.recording import Recording
+from audio.resample import Samples, resampled
+from audio.segment.segmenter import Segment, Segmenter, SegmentRule
+from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
+
+# A block takes about 50 ms of one core: a caller who leaves is not waited for longer.
+_BLOCK_SECONDS = 30
+
+
+def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> Iterator[list[Segment]]:
+    """Yield the utterances of a recording, in samples of its own rate: after each block those that ended in it.
+
+    They are in order and do not overlap, none is longer than the rule allows, and no speech lies outside of them; a
+    recording without speech has none.
+    """
+    stream = detector.stream()
+    segmenter = Segmenter(rule, FRAME_SECONDS)
+    for block in resampled(_blocks(recording), recording.rate, RATE):
+        yield _in_samples(segmenter.push(*stream.push(block)), recording)
+    yield _in_samples(segmenter.push(*stream.finish()), recording)
+    yield _in_samples(segmenter.finish(), recording)
+
+
+def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segment]:
+    size = FRAME_SECONDS * recording.rate
+    ends = [(round(start * size), min(round(stop * size), len(recording))) for start, stop in segments]
+    return [Segment(start, stop) for start, stop in ends if start < stop]
+
+
+def _blocks(recording: Recording) -> Iterator[Samples]:
+    size = _BLOCK_SECONDS * recording.rate
+    for start in range(0, len(recording), size):
+        yield recording.read(start, start + size)

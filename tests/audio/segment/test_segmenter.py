@@ -1,0 +1,139 @@
+"""Segments of a recording, from what was judged of its frames."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audio.segment.segmenter import Segment, Segmenter, SegmentRule
+
+FRAME = 0.1
+PROBABILITIES = st.sampled_from([0.0, 0.1, 0.36, 0.49, 0.5, 0.7, 1.0])
+# Runs, because speech and pauses last; independent frames would hardly ever make a long segment.
+RUNS = st.lists(st.tuples(PROBABILITIES, st.integers(1, 30)), max_size=25)
+RULES = st.builds(
+    SegmentRule,
+    longest=st.floats(0.4, 6.0),
+    pause=st.floats(0.0, 3.0),
+    before=st.floats(0.0, 1.0),
+    after=st.floats(0.0, 1.0),
+    threshold=st.sampled_from([0.0, 0.3, 0.5, 0.9]),
+)
+
+
+def frames_of(runs: list[tuple[float, int]]) -> list[float]:
+    return [probability for probability, count in runs for _ in range(count)]
+
+
+def segments_of(probabilities: list[float], rule: SegmentRule, energies: list[float] | None = None) -> list[Segment]:
+    segmenter = Segmenter(rule, FRAME)
+    energies = energies or [1.0] * len(probabilities)
+    return [*segmenter.push(probabilities, energies), *segmenter.finish()]
+
+
+def speech(probabilities: list[float], threshold: float) -> list[int]:
+    """Frames that are speech: over the threshold, or a little under it right after speech."""
+    found, is_speech = [], False
+    for frame, probability in enumerate(probabilities):
+        is_speech = probability >= (threshold - 0.15 if is_speech else threshold)
+        if is_speech:
+            found.append(frame)
+    return found
+
+
+@settings(max_examples=400, deadline=None)
+@given(RUNS, RULES)
+def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, rule):
+    probabilities = frames_of(runs)
+
+    segments = segments_of(probabilities, rule)
+
+    ends = [end for segment in segments for end in segment]
+    assert ends == sorted(ends)
+    assert all(segment.start < segment.stop for segment in segments)
+    assert all((segment.stop - segment.start) * FRAME <= rule.longest + 1e-6 for segment in segments)
+    assert not ends or (ends[0] >= 0 and ends[-1] <= len(probabilities))
+
+
+@settings(max_examples=400, deadline=None)
+@given(RUNS, RULES)
+def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs, rule):
+    probabilities = frames_of(runs)
+
+    segments = segments_of(probabilities, rule)
+
+    spoken = speech(probabilities, rule.threshold)
+    inside = {frame for segment in segments for frame in range(*segment)}
+    assert inside.issuperset(spoken)
+    assert all(any(frame in range(*segment) for frame in spoken) for segment in segments)
+
+
+@settings(max_examples=200, deadline=None)
+@given(RUNS, RULES, st.lists(st.integers(0, 40)), st.randoms(use_true_random=False))
+def test_it_does_not_matter_how_the_frames_are_divided(runs, rule, sizes, random):
+    probabilities = frames_of(runs)
+    energies = [random.random() for _ in probabilities]
+    segmenter = Segmenter(rule, FRAME)
+
+    segments, done = [], 0
+    for size in [*sizes, len(probabilities)]:
+        segments += segmenter.push(probabilities[done : done + size], energies[done : done + size])
+        done = min(done + size, len(probabilities))
+    segments += segmenter.finish()
+
+    assert segments == segments_of(probabilities, rule, energies)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(50, 400), st.integers(4, 40))
+def test_what_waits_for_a_decision_is_never_more_than_a_segment(frames, longest):
+    segmenter = Segmenter(SegmentRule(longest=longest * FRAME), FRAME)
+
+    for _ in range(frames):
+        list(segmenter.push([1.0], [1.0]))
+
+        assert len(segmenter._energies) <= longest + 1
+        assert len(segmenter._pauses) <= longest
+
+
+def test_short_pauses_stay_inside_and_long_ones_end_a_segment():
+    rule = SegmentRule(longest=10.0, pause=0.4, before=0.2, after=0.1)
+
+    segments = segments_of(frames_of([(0, 5), (1, 5), (0, 3), (1, 5), (0, 4), (1, 5), (0, 20)]), rule)
+
+    assert segments == [Segment(3, 19), Segment(20, 28)]
+
+
+def test_speech_that_goes_on_is_cut_in_its_longest_pause():
+    rule = SegmentRule(longest=5.0, pause=1.0, before=0.0, after=0.0)
+
+    segments = segments_of(frames_of([(1, 28), (0, 4), (1, 6), (0, 2), (1, 30)]), rule)
+
+    assert segments == [Segment(0, 30), Segment(30, 70)]
+
+
+def test_a_pause_in_the_second_half_is_better_than_a_longer_one_that_leaves_a_scrap():
+    rule = SegmentRule(longest=5.0, pause=1.0, before=0.0, after=0.0)
+
+    segments = segments_of(frames_of([(1, 3), (0, 6), (1, 26), (0, 2), (1, 33)]), rule)
+
+    assert segments == [Segment(0, 36), Segment(36, 70)]
+
+
+def test_speech_without_a_pause_is_cut_in_its_quietest_frame():
+    energies = [1.0] * 80
+    energies[10] = 0.0  # in the first half
+    energies[41] = 0.2
+
+    segments = segments_of([1.0] * 80, SegmentRule(longest=5.0), energies)
+
+    assert segments == [Segment(0, 41), Segment(41, 80)]
+
+
+@pytest.mark.parametrize("probabilities", [[], [0.0] * 1000])
+def test_without_speech_there_are_no_segments(probabilities):
+    assert segments_of(probabilities, SegmentRule(longest=5.0)) == []
+
+
+def test_segments_that_could_hold_no_speech_are_refused():
+    with pytest.raises(ValueError, match=r"at most 0\.3 s"):
+        Segmenter(SegmentRule(longest=0.3), FRAME)

@@ -1,0 +1,79 @@
+"""Speech is told from silence and noise, however the audio comes in."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audio.segment.voice_activity import FRAME_SAMPLES, RATE, SpeechDetector
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return SpeechDetector()
+
+
+@pytest.fixture(scope="module")
+def clip(golden):
+    samples, rate = soundfile.read(golden / "clips" / "slt-12s.wav", dtype="float32")
+    assert rate == RATE
+    return samples
+
+
+def judged(detector, samples, sizes=()):
+    """Probabilities and energies, when the samples come in pieces of these sizes and the rest at once."""
+    stream, answers, done = detector.stream(), [], 0
+    for size in [*sizes, len(samples)]:
+        answers.append(stream.push(samples[done : done + size]))
+        done = min(done + size, len(samples))
+    answers.append(stream.finish())
+    probabilities, energies = zip(*answers, strict=True)
+    return np.concatenate(probabilities), np.concatenate(energies)
+
+
+def test_a_voice_is_speech_and_silence_and_noise_are_not(detector, clip):
+    silence = np.zeros(5 * RATE, np.float32)
+    noise = np.random.default_rng(1).normal(0, 0.01, 5 * RATE).astype(np.float32)
+
+    assert np.mean(judged(detector, clip)[0] > 0.5) > 0.6
+    assert np.max(judged(detector, silence)[0]) < 0.5
+    assert np.mean(judged(detector, noise)[0] > 0.5) < 0.02
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 5000), max_size=30))
+def test_it_does_not_matter_how_the_audio_is_divided(detector, clip, sizes):
+    samples = clip[: 4 * RATE]
+
+    probabilities, energies = judged(detector, samples, sizes)
+
+    together, energies_together = judged(detector, samples)
+    np.testing.assert_allclose(probabilities, together, atol=1e-5)
+    np.testing.assert_allclose(energies, energies_together, rtol=1e-6)
+
+
+@pytest.mark.parametrize("samples", [0, 1, FRAME_SAMPLES - 1, FRAME_SAMPLES, FRAME_SAMPLES + 1])
+def test_every_sample_is_in_a_frame(detector, samples):
+    probabilities, energies = judged(detector, np.ones(samples, np.float32))
+
+    assert len(probabilities) == len(energies) == -(-samples // FRAME_SAMPLES)
+
+
+def test_the_energy_of_a_frame_is_its_mean_square(detector):
+    _, energies = judged(detector, np.repeat(np.float32([0.5, 0.1]), FRAME_SAMPLES))
+
+    assert energies == pytest.approx([0.25, 0.01])
+
+
+def test_pytorch_is_not_loaded_to_find_speech():
+    program = (
+        "import json, sys, audio.segment.cuts as cuts; cuts.SpeechDetector(); print(json.dumps(list(sys.modules)))"
+    )
+    loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+
+    assert {"torch", "silero_vad"}.isdisjoint(loaded)
