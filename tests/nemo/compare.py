@@ -37,9 +37,7 @@ class NeMo:
 
     def __init__(self, path: Path) -> None:
         from nemo.collections.asr.models import ASRModel
-        from nemo.utils import logging as nemo_logging
 
-        nemo_logging.setLevel(logging.ERROR)
         self._model = ASRModel.restore_from(str(path), map_location="cpu")
 
     @torch.no_grad()
@@ -106,7 +104,9 @@ def main() -> int:
     parser.add_argument("manifest", type=Path, help="JSON Lines with audio, source and split")
     parser.add_argument("--split", default="dev")
     args = parser.parse_args()
-    warnings.simplefilter("ignore")  # NeMo's imports warn of much that does not concern us
+    # NeMo's imports warn of much that does not concern us, and its transcribe() does so for every file.
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
 
     model, nemo = load_model(args.model), NeMo(checkpoint_path(args.model))
     found = [compare(model, nemo, *recording) for recording in recordings(args.manifest, args.split)]
