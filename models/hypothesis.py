@@ -31,7 +31,8 @@ class Hypothesis:
         tokens: ids of the labels.
         frames: the encoder frame at which each token begins.
         durations: frames by which each token advanced a TDT; None for other decoders.
-        token_confidence: probability of each token among labels and blank.
+        token_confidence: probability of each token among labels and blank where it begins; of the simple measures of
+            Laptev and Ginsburg (2022, arXiv 2212.08703) the maximum probability.
         words: the words in order.
     """
 

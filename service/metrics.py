@@ -150,7 +150,7 @@ class Metrics:
             self.http_in_flight.labels(endpoint)
         for outcome in ("ok", "error", "cancelled"):
             self.audio_seconds.labels(outcome)
-        for reason in ("full", "draining", "loading", "too_large"):
+        for reason in ("full", "draining", "loading", "too_large", "key"):
             self.queue_rejected.labels(reason)
         for reason in ("cancelled", "expired", "worker_lost"):
             self.queue_dropped.labels(reason)

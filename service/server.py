@@ -93,7 +93,7 @@ class Server:
                 on_loss=self.metrics.decoder_crashes.inc,
             ) as decode_pool,
         ):
-            access = Access(settings.api_keys)
+            access = Access(settings.api_keys, settings.max_requests_per_key)
             front = Front(settings, self.dispatcher, self.metrics, decoders, decode_pool, int(time.time()), access)
             web = _Web(
                 uvicorn.Config(

@@ -25,6 +25,7 @@ from pydantic_settings import (
 from audio.limits import AudioLimits
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
+from service.languages import language_code
 
 PREFIX = "STENO_"
 
@@ -33,6 +34,8 @@ _SERVICE_LINK = re.compile(
     r"STENO_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 _API_KEY = re.compile(r"[A-Za-z0-9_-]+:[0-9a-f]{64}")
+# As browsers send it (RFC 6454): neither a path nor a slash at the end, and in lower case.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+")
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -64,6 +67,11 @@ class Settings(BaseSettings):
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("whisper-1",), description="Further names under which clients may ask for the model, by commas."
     )
+    languages: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Languages the model speaks, ISO 639-1 by commas; requests for others are refused. "
+        "Unset: what the checkpoint says, and any where it says nothing.",
+    )
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto", description="auto: bfloat16 on CUDA, float32 on a CPU."
@@ -74,6 +82,12 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Keys that open the API, name:sha256 by commas (`steno key`); unset: open to all."
+    )
+    max_requests_per_key: Count | None = Field(
+        default=None, description="Transcriptions under way at once for each key; unset: as many as for all."
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Origins whose web pages may call the API, by commas, or *; unset: none but its own."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["auto", "json", "text"] = Field(
@@ -149,7 +163,7 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
 
-    @field_validator("model_aliases", "bucket_seconds", "api_keys", mode="before")
+    @field_validator("model_aliases", "languages", "bucket_seconds", "api_keys", "cors_origins", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -160,6 +174,19 @@ class Settings(BaseSettings):
         for number, entry in enumerate(value, 1):
             if not _API_KEY.fullmatch(entry):  # the entry itself stays unsaid: it may be a key in the wrong place
                 raise ValueError(f"entry {number} is not name:sha256 (`steno key` makes one)")
+        return value
+
+    @field_validator("languages")
+    @classmethod
+    def _language_codes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(language_code(entry) for entry in value)
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} is not an origin, such as https://app.example or http://localhost:3000")
         return value
 
     @field_validator("bucket_seconds")
@@ -175,6 +202,8 @@ class Settings(BaseSettings):
                 f"min_audio_seconds ({self.min_audio_seconds:g}) must be below "
                 f"max_audio_seconds ({self.max_audio_seconds:g})"
             )
+        if self.max_requests_per_key is not None and not self.api_keys:
+            raise ValueError("max_requests_per_key needs api_keys: without keys there is nobody to count")
         return self
 
     @property

@@ -83,6 +83,11 @@ class Admission:
         """Seconds until what is accepted now would be answered."""
         return self.backlog_seconds / self.rtfx if self.rtfx else 0.0
 
+    @property
+    def retry_after(self) -> int:
+        """Seconds that a refused client is told to wait: the predicted wait, within what clients honour."""
+        return _retry_after(self.predicted_wait)
+
     @contextmanager
     def enter(self, announced_bytes: int) -> Iterator[Permit]:
         """Gate 1: hold a place for one request.
@@ -137,7 +142,7 @@ class Admission:
             raise self._overloaded(f"the predicted wait is {self.predicted_wait:.0f} s")
 
     def _overloaded(self, why: str) -> OverloadedError:
-        return OverloadedError(f"The service is overloaded: {why}.", _retry_after(self.predicted_wait))
+        return OverloadedError(f"The service is overloaded: {why}.", self.retry_after)
 
 
 def _retry_after(seconds: float) -> int:

@@ -1,9 +1,11 @@
-"""API keys: who may ask. The service knows only their SHA-256 digests; `steno key` makes them."""
+"""API keys: who may ask, and how much at once. The service knows only their digests; `steno key` makes them."""
 
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from starlette.datastructures import Headers
 
@@ -22,9 +24,12 @@ class Access:
 
     Args:
         entries: `name:digest` of each key.
+        max_requests: Transcriptions that may be under way at once for each name; None leaves them uncounted.
     """
 
-    def __init__(self, entries: Iterable[str]) -> None:
+    def __init__(self, entries: Iterable[str], max_requests: int | None = None) -> None:
+        self._max_requests = max_requests
+        self._under_way: Counter[str] = Counter()
         self._names = {known: name for name, _, known in (entry.rpartition(":") for entry in entries)}
 
     def authorize(self, headers: Headers) -> str | None:
@@ -43,3 +48,26 @@ class Access:
             fault = "is not known" if bearer else "is missing (Authorization: Bearer KEY)"
             raise RequestError(f"The API key {fault}.", code="invalid_api_key", status=401)
         return matching[0]
+
+    @contextmanager
+    def enter(self, caller: str | None, retry_after: int) -> Iterator[None]:
+        """Hold one of the places of a caller.
+
+        Args:
+            caller: Name of its key, None where the API is open.
+            retry_after: Seconds that a refused caller is told to wait.
+
+        Raises:
+            RequestError: If all its places are taken.
+        """
+        if caller is None or self._max_requests is None:
+            yield
+            return
+        if self._under_way[caller] >= self._max_requests:
+            message = f"This key has {self._max_requests} requests under way, which is all it may have at once."
+            raise RequestError(message, code="rate_limit_exceeded", status=429, retry_after=retry_after)
+        self._under_way[caller] += 1
+        try:
+            yield
+        finally:
+            self._under_way[caller] -= 1

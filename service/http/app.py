@@ -5,6 +5,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 
 from audio.errors import AudioError
@@ -14,6 +15,9 @@ from service.http.front import Front
 from service.http.pages import page_router
 from service.http.routes import api, operations
 from service.http.telemetry import Telemetry, note_error
+
+# What a page of another origin may read of an answer; OpenAI's client needs it to retry as it is told.
+_READABLE_HEADERS = ("openai-processing-ms", "retry-after", "server-timing", "x-request-id", "x-should-retry")
 
 
 def create_app(front: Front) -> FastAPI:
@@ -28,6 +32,14 @@ def create_app(front: Front) -> FastAPI:
     app.include_router(operations)
     app.include_router(page_router())
     app.add_middleware(Telemetry, metrics=front.metrics)
+    if front.settings.cors_origins:  # around everything, so that such a page can read every error
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=front.settings.cors_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            expose_headers=_READABLE_HEADERS,
+        )
     for kind in (RequestError, AudioError, DispatchError, HTTPException):
         app.add_exception_handler(kind, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)

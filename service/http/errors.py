@@ -23,20 +23,31 @@ from service.dispatch.errors import (
 )
 
 INVALID_REQUEST = "invalid_request_error"
+RATE_LIMIT_ERROR = "rate_limit_error"
 SERVER_ERROR = "server_error"
 
 
 class RequestError(Exception):
-    """A request that can never succeed as it is.
+    """A request that is refused for what it is, or for who asks.
 
     Attributes:
         status: HTTP status.
         code: Stable name of the fault.
         param: The form field at fault, if one is.
+        retry_after: Seconds after which it may succeed; None if it never will.
     """
 
-    def __init__(self, message: str, *, code: str, param: str | None = None, status: int = 400) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        status: int = 400,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(message)
+        self.retry_after = retry_after
         self.status = status
         self.code = code
         self.param = param
@@ -70,7 +81,7 @@ class ErrorResponse(Response):
 
     def __init__(self, row: _Row, message: str, param: str | None) -> None:
         self.code = row.code
-        kind = SERVER_ERROR if row.status >= 500 else INVALID_REQUEST
+        kind = RATE_LIMIT_ERROR if row.status == 429 else SERVER_ERROR if row.status >= 500 else INVALID_REQUEST
         body = {"error": {"message": message, "type": kind, "param": param, "code": row.code}}
         headers = {}
         if row.retry_after is not None:
@@ -85,7 +96,8 @@ def error_response(error: Exception) -> ErrorResponse:
     match error:
         case RequestError():
             should_retry = False if error.status in (408, 413) else None
-            response = ErrorResponse(_Row(error.status, error.code, should_retry=should_retry), str(error), error.param)
+            row = _Row(error.status, error.code, error.retry_after, should_retry)
+            response = ErrorResponse(row, str(error), error.param)
             if error.status == 401:
                 response.headers["www-authenticate"] = "Bearer"
             return response

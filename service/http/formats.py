@@ -13,6 +13,7 @@ from service.http.logprobs import token_logprobs
 from service.http.schemas import Granularity, ResponseFormat
 from service.http.segments import split_segments
 from service.http.subtitles import cues, srt, vtt
+from service.languages import NAMES
 
 
 def render(
@@ -21,7 +22,7 @@ def render(
     seconds: float,
     response_format: ResponseFormat,
     granularities: Sequence[Granularity],
-    language: str | None,
+    languages: Sequence[str],
     spellings: Sequence[bytes] | None,
 ) -> Response:
     """Answer in the format asked for.
@@ -31,7 +32,7 @@ def render(
         seconds: Length of the recording.
         response_format: One of the formats.
         granularities: What verbose_json lists with times.
-        language: ISO code, None where the model does not say.
+        languages: ISO 639-1 codes of what the model speaks; it is known what it heard where there is one.
         spellings: What each token writes, for json with log-probabilities; None leaves them out.
     """
     if response_format == "text":
@@ -47,7 +48,7 @@ def render(
     return _json(
         {
             "task": "transcribe",
-            "language": language,
+            "language": NAMES[languages[0]] if len(languages) == 1 else None,
             "duration": seconds,
             "text": transcript.text,
             "words": [_word(word) for word in transcript.words] if "word" in granularities else None,

@@ -7,6 +7,7 @@ from audio.pool import DecodePool
 from service.dispatch.dispatcher import Dispatcher
 from service.http.access import Access
 from service.http.errors import RequestError
+from service.languages import NAMES
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -48,3 +49,25 @@ class Front:
                 param="model",
                 status=404,
             )
+
+    @property
+    def languages(self) -> list[str]:
+        """ISO 639-1 codes of what the model speaks; none where that is not known."""
+        model = self.dispatcher.model
+        return list(self.settings.languages or (model and model.info.get("languages")) or ())
+
+    def check_language(self, code: str | None) -> None:
+        """Accept a language that the model speaks, and any where that is not known.
+
+        Raises:
+            RequestError: For any other, naming what is spoken.
+        """
+        spoken = self.languages
+        if code is None or not spoken or code in spoken:
+            return
+        names = ", ".join(f"{known!r} ({NAMES[known]})" for known in spoken)
+        raise RequestError(
+            f"The model {self.model_id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.",
+            code="unsupported_value",
+            param="language",
+        )

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.http.errors import RequestError
+from service.languages import language_code
 
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
@@ -36,7 +37,10 @@ class TranscriptionForm(BaseModel):
         list[Inclusion], Field(description="With json: the log-probability of each token, streamed or not.")
     ] = []
     temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; decoding is greedy.")] = 0.0
-    language: Annotated[str | None, Field(description="Accepted; the model knows its own language.")] = None
+    language: Annotated[
+        Annotated[str, AfterValidator(language_code)] | None,
+        Field(description="What is spoken, in ISO 639-1 (`en`, `en-US`); what the model does not speak is refused."),
+    ] = None
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
     stream: Annotated[
         bool, Field(description="Answer json or text as server-sent events: a delta for each segment, then the whole.")
@@ -81,7 +85,7 @@ def _fault(error: ValidationError) -> RequestError:
     param = str(fault["loc"][0])
     if fault["type"] == "missing":
         return RequestError(f"The field {param!r} is missing.", code="missing_required_parameter", param=param)
-    return RequestError(f"{param}: {fault['msg']}.", code="invalid_value", param=param)
+    return RequestError(f"{param}: {fault['msg'].removeprefix('Value error, ')}.", code="invalid_value", param=param)
 
 
 class Usage(BaseModel):

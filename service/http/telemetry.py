@@ -25,6 +25,7 @@ _REJECTIONS = {
     "draining": "draining",
     "model_loading": "loading",
     "file_too_large": "too_large",
+    "rate_limit_exceeded": "key",
 }
 
 

@@ -14,7 +14,6 @@ from starlette.datastructures import FormData
 from audio.decode import Audio
 from audio.errors import AudioError
 from audio.raw import RawForm
-from service.dispatch.dispatcher import Dispatcher
 from service.engine.protocol import Transcript
 from service.http import schemas
 from service.http.disconnect import finish_even_if_cancelled, unless_client_leaves
@@ -34,6 +33,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         404: "No such model.",
         408: "The body came too slowly.",
         413: "The body is too large.",
+        429: "The key has all the requests under way that it may have; see Retry-After.",
         500: "The server failed on this request.",
         503: "Overloaded, draining or loading; see Retry-After.",
     }.items()
@@ -62,7 +62,8 @@ async def transcribe(request: Request) -> Response:
     record: Record = request.state.record
     settings = front.settings
     size = announced_bytes(request.headers, settings.max_upload_bytes)
-    with front.dispatcher.admission.enter(size) as permit:
+    admission = front.dispatcher.admission
+    with front.access.enter(record.caller, admission.retry_after), admission.enter(size) as permit:
         upload = Upload(
             request.receive,
             permit,
@@ -77,6 +78,7 @@ async def transcribe(request: Request) -> Response:
         async with _closing(form):
             fields = schemas.TranscriptionForm.parse(form)
             front.check_model(fields.model)
+            front.check_language(fields.language)
             record.stages["receive"] = time.monotonic() - record.began
             return await unless_client_leaves(request.receive, _answer(front, record, fields))
 
@@ -90,17 +92,16 @@ async def _answer(front: Front, record: Record, fields: schemas.TranscriptionFor
     record.stages["queue"] = answer.queue_seconds
     record.stages["infer"] = answer.infer_seconds
     _count(front.metrics, audio, fields.file.size or 0, len(answer.transcript.words))
-    response = _response(answer.transcript, audio.seconds, fields, front.dispatcher)
+    response = _response(answer.transcript, audio.seconds, fields, front)
     response.headers["server-timing"] = record.server_timing()
     response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
     return response
 
 
-def _response(
-    transcript: Transcript, seconds: float, fields: schemas.TranscriptionForm, dispatcher: Dispatcher
-) -> Response:
-    assert dispatcher.model is not None
-    spellings = dispatcher.model.spellings if "logprobs" in fields.include else None
+def _response(transcript: Transcript, seconds: float, fields: schemas.TranscriptionForm, front: Front) -> Response:
+    model = front.dispatcher.model
+    assert model is not None
+    spellings = model.spellings if "logprobs" in fields.include else None
     if fields.stream:
         return event_stream(transcript, seconds, spellings)
     return render(
@@ -108,7 +109,7 @@ def _response(
         seconds=seconds,
         response_format=fields.response_format,
         granularities=fields.timestamp_granularities,
-        language=_language(dispatcher),
+        languages=front.languages,
         spellings=spellings,
     )
 
@@ -147,9 +148,3 @@ def _count(metrics: Metrics, audio: Audio, size: int, words: int) -> None:
     metrics.words.inc(words)
     if not words:
         metrics.empty_transcripts.inc()
-
-
-def _language(dispatcher: Dispatcher) -> str | None:
-    """The model's language, where it has exactly one and says so."""
-    languages = (dispatcher.model.info.get("languages") if dispatcher.model else None) or []
-    return languages[0] if len(languages) == 1 else None

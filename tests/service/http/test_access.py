@@ -1,10 +1,13 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import openai
 import pytest
 
 from service.engine.stub import SAMPLE_RATE
-from service.http.access import digest
+from service.http.access import Access, digest
+from service.http.errors import RequestError
 from service.settings import Settings, SettingsError
-from tests.service.serving import form, serving, tone, wav
+from tests.service.serving import form, serving, tone, wait_for, wav
 
 KEY, OTHER = "sk-steno-one", "sk-steno-two"
 RECORDING = wav(tone(SAMPLE_RATE))
@@ -58,3 +61,66 @@ def test_a_key_in_the_place_of_its_digest_is_refused_without_being_repeated():
         Settings.read({"model": "m", "api_keys": f"alice:{KEY}"})
 
     assert KEY not in str(refusal.value)
+
+
+def test_a_key_may_have_so_many_requests_under_way_and_no_more():
+    keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
+    alice, bob = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
+    with serving(api_keys=keys, max_requests_per_key=2) as service, ThreadPoolExecutor() as pool:
+        service.hold_engine()
+        waiting = [pool.submit(service.post, **form(RECORDING), headers=alice) for _ in range(2)]
+        wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 2)
+
+        third = service.post(**form(RECORDING), headers=alice)
+        others = pool.submit(service.post, **form(RECORDING), headers=bob)
+        models = service.client.get("/v1/models", headers=alice)
+        service.release_engine()
+
+        assert third.status_code == 429
+        assert third.json()["error"]["type"] == "rate_limit_error"
+        assert third.json()["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(third.headers["retry-after"]) <= 60
+        assert models.status_code == 200
+        assert [answer.result().status_code for answer in (*waiting, others)] == [200] * 3
+        assert service.post(**form(RECORDING), headers=alice).status_code == 200
+        assert service.metric('steno_queue_rejected_total{reason="key"}') == 1
+
+
+def test_keys_of_one_name_count_together_and_places_come_back():
+    access = Access([f"alice:{digest(KEY)}", f"alice:{digest(OTHER)}"], max_requests=1)
+
+    with access.enter("alice", 1), pytest.raises(RequestError) as refusal, access.enter("alice", 7):
+        pass
+
+    assert (refusal.value.status, refusal.value.retry_after) == (429, 7)
+    with access.enter("alice", 1):
+        pass
+
+
+def test_a_limit_for_keys_without_keys_is_refused():
+    with pytest.raises(SettingsError, match="needs api_keys"):
+        Settings.read({"max_requests_per_key": 3})
+
+
+def test_openais_client_waits_as_told_and_tries_again():
+    url = "http://127.0.0.1:{}/v1"
+    with serving(api_keys=f"alice:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:
+        service.hold_engine()
+        first = pool.submit(service.post, **form(RECORDING), headers={"authorization": f"Bearer {KEY}"})
+        wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 1)
+        with (
+            openai.DefaultHttpxClient(trust_env=False) as http,
+            openai.OpenAI(
+                api_key=KEY, base_url=url.format(service.server.port), http_client=http, max_retries=1
+            ) as client,
+        ):
+            with pytest.raises(openai.RateLimitError) as refusal:
+                client.audio.transcriptions.create(model="whisper-1", file=RECORDING)
+            patient = pool.submit(client.audio.transcriptions.create, model="whisper-1", file=RECORDING)
+            wait_for(lambda: service.metric('steno_queue_rejected_total{reason="key"}') == 3)
+            service.release_engine()
+
+            assert (refusal.value.code, refusal.value.type) == ("rate_limit_exceeded", "rate_limit_error")
+            assert patient.result().text
+            assert first.result().status_code == 200
+            assert service.metric('steno_http_client_retries_total{lang="python"}') == 2

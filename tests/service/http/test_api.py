@@ -169,6 +169,7 @@ def test_half_a_file_is_transcribed_as_far_as_it_goes(service):
         ({"timestamp_granularities[]": "phoneme"}, 400, "invalid_value", "timestamp_granularities"),
         ({"stream": "true", "response_format": "srt"}, 400, "unsupported_value", "stream"),
         ({"stream": "maybe"}, 400, "invalid_value", "stream"),
+        ({"language": "klingon"}, 400, "invalid_value", "language"),
     ],
 )
 def test_a_wrong_field_is_named(service, fields, status, code, param):
@@ -176,6 +177,22 @@ def test_a_wrong_field_is_named(service, fields, status, code, param):
 
     assert answer.status_code == status
     assert (error(answer)["code"], error(answer)["param"]) == (code, param)
+
+
+@pytest.mark.parametrize("language", ["de", "en-US", "French"])
+def test_a_model_that_says_nothing_of_its_language_is_asked_for_any(service, language):
+    assert service.post(**form(wav(SECOND), language=language)).status_code == 200
+
+
+def test_a_language_that_the_model_does_not_speak_is_refused_by_name():
+    with serving(languages="en") as service:
+        spoken = service.post(**form(wav(SECOND), language="en-US", response_format="verbose_json"))
+        refused = service.post(**form(wav(SECOND), language="de"))
+
+    assert spoken.json()["language"] == "english"
+    assert refused.status_code == 400
+    assert (error(refused)["code"], error(refused)["param"]) == ("unsupported_value", "language")
+    assert error(refused)["message"] == "The model 'stub' does not speak 'de' (german); it speaks 'en' (english)."
 
 
 def test_a_form_without_a_file_says_so(service):

@@ -23,7 +23,7 @@ TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
 def answer(heard: Transcript, response_format: str = "verbose_json", granularities=("segment",)):
     return render(
-        heard, seconds=2.5, response_format=response_format, granularities=granularities, language=None, spellings=None
+        heard, seconds=2.5, response_format=response_format, granularities=granularities, languages=(), spellings=None
     )
 
 

@@ -1,0 +1,26 @@
+import pytest
+
+from service.languages import NAMES, language_code
+
+
+@pytest.mark.parametrize("text", ["en", "EN", " en ", "en-US", "en_GB", "en-Latn-US", "English", "ENGLISH"])
+def test_a_language_has_a_code_however_it_is_spelt(text):
+    assert language_code(text) == "en"
+
+
+@pytest.mark.parametrize("code", NAMES)
+def test_a_code_and_its_name_are_the_same_language(code):
+    assert language_code(code) == language_code(NAMES[code]) == code
+
+
+@pytest.mark.parametrize("text", ["", "xx", "eng", "e", "klingon", "en-", "-US", "en US", "en-US\n-x", "日本"])
+def test_what_is_no_language_is_refused(text):
+    with pytest.raises(ValueError, match="is not an ISO 639-1 language code"):
+        language_code(text)
+
+
+def test_a_refusal_is_short_however_long_the_text():
+    with pytest.raises(ValueError, match="is not") as refusal:
+        language_code("a language " * 100_000)
+
+    assert len(str(refusal.value)) < 100
