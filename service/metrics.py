@@ -101,7 +101,7 @@ class Metrics:
         self.queue_depth = gauge("queue_depth", "Utterances waiting for a batch.")
         self.queue_audio_seconds = gauge("queue_audio_seconds", "Audio waiting for a batch: the signal to scale on.")
         self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the utterance that waits longest.")
-        self.queue_predicted_wait = gauge("queue_predicted_wait_seconds", "Backlog over measured RTFx.")
+        self.queue_predicted_wait = gauge("queue_predicted_wait_seconds", "One turn of each recording over RTFx.")
         self.queue_passed_over = gauge("queue_bypass_max", "Batches led by later arrivals; the highest now waiting.")
         self.queue_wait = histogram("queue_wait_seconds", "Accepted to sent.", _STAGE_EDGES, "length_class")
         self.queue_rejected = counter("queue_rejected_total", "Requests refused at a gate.", "reason")

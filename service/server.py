@@ -16,8 +16,10 @@ import uvloop
 
 from audio.child_process import Confinement
 from audio.pool import DecodePool
+from audio.segment.voice_activity import SpeechDetector
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.recordings import Recordings
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
 from service.http.access import Access
@@ -31,6 +33,7 @@ log = logging.getLogger("steno")
 
 _CLOSE_SECONDS = 5  # after the drain, for answers that are still being written
 _LAG_SECONDS = 0.25
+_SPARE_DECODE_THREADS = 4
 
 
 class Server:
@@ -49,7 +52,6 @@ class Server:
             edges=settings.edges,
             policy=BatchPolicy(max_padding_share=settings.max_padding_share, max_passed_over=settings.max_passed_over),
             limits=settings.admission_limits,
-            timeout=settings.request_timeout_seconds,
             metrics=self.metrics,
         )
         self.supervisor = Supervisor(
@@ -62,7 +64,7 @@ class Server:
                 threads=settings.threads,
             ),
             self.dispatcher,
-            longest_seconds=settings.max_audio_seconds,
+            longest_seconds=settings.edges[-1],
             timeout=settings.engine_timeout_seconds,
             module=engine_module,
             engine_arguments=("--log-format", resolve_format(settings.log_format), "--log-level", settings.log_level),
@@ -87,14 +89,26 @@ class Server:
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
         with (
-            ThreadPoolExecutor(settings.decode_threads or os.cpu_count(), "decode") as decoders,
+            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode") as decoders,
+            ThreadPoolExecutor(os.cpu_count(), "cut") as cutters,
             DecodePool(
                 Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
                 on_loss=self.metrics.decoder_crashes.inc,
             ) as decode_pool,
         ):
             access = Access(settings.api_keys, settings.max_requests_per_key)
-            front = Front(settings, self.dispatcher, self.metrics, decoders, decode_pool, int(time.time()), access)
+            front = Front(
+                settings=settings,
+                dispatcher=self.dispatcher,
+                recordings=Recordings(self.dispatcher, timeout=settings.request_timeout_seconds, metrics=self.metrics),
+                metrics=self.metrics,
+                decoders=decoders,
+                cutters=cutters,
+                detector=SpeechDetector(),
+                decode_pool=decode_pool,
+                started=int(time.time()),
+                access=access,
+            )
             web = _Web(
                 uvicorn.Config(
                     create_app(front),
@@ -155,6 +169,11 @@ class _Web(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _decode_threads() -> int:
+    """More than cores: the system shares these out, and short uploads pass those that take a while."""
+    return (os.cpu_count() or 1) + _SPARE_DECODE_THREADS
 
 
 def _family(host: str) -> socket.AddressFamily:

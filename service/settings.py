@@ -95,7 +95,10 @@ class Settings(BaseSettings):
     )
 
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
-    max_audio_seconds: Seconds = Field(default=120.0, description="Longest recording.")
+    max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
+    max_utterance_seconds: Annotated[float, Field(ge=2, le=120)] = Field(
+        default=40.0, description="Longest piece that the model takes; a longer recording is cut where nobody speaks."
+    )
     min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
     max_channels: Count = Field(default=8, description="Most channels of a recording.")
     min_sample_rate: Count = Field(default=1_000, description="Lowest sample rate of a recording, Hz.")
@@ -104,19 +107,24 @@ class Settings(BaseSettings):
     max_requests: Count = Field(default=1024, description="Transcriptions under way at once.")
     max_stored_bytes: Count = Field(default=4 << 30, description="Bytes of uploads being received or decoded at once.")
     max_queued_audio_seconds: Seconds = Field(
-        default=36_000.0, description="Decoded audio without a transcript; 64 kB of memory a second at 16 kHz."
+        default=36_000.0, description="Decoded audio without a transcript; 64 kB a second at 16 kHz, on disk."
     )
     max_wait_seconds: Seconds = Field(
         default=300.0, description="Predicted wait above which requests are refused; clients give up after 600 s."
     )
-    request_timeout_seconds: Seconds = Field(default=600.0, description="Time from acceptance to transcript.")
+    request_timeout_seconds: Seconds = Field(
+        default=600.0, description="Time from acceptance to transcript, to which a recording adds its own length."
+    )
     receive_timeout_seconds: Seconds = Field(default=30.0, description="Longest silence while a body arrives.")
     max_receive_seconds: Seconds = Field(default=600.0, description="Longest time that a body may take to arrive.")
     keep_alive_seconds: Count = Field(
         default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
     )
     drain_seconds: Seconds = Field(default=300.0, description="After SIGTERM, time for accepted work.")
-    decode_threads: Count | None = Field(default=None, description="Uploads decoded at once; unset: one per core.")
+    decode_threads: Count | None = Field(
+        default=None,
+        description="Uploads decoded at once; unset: 4 more than cores, so that short ones pass long ones.",
+    )
     decode_timeout_seconds: Seconds = Field(
         default=120.0, description="Longest time that a decoder process may take for an upload."
     )
@@ -132,7 +140,7 @@ class Settings(BaseSettings):
         default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
     )
     max_passed_over: Count = Field(
-        default=8, description="Batches led by later arrivals that an utterance may have to let pass."
+        default=8, description="Batches led by later arrivals that a caller's utterances may have to let pass."
     )
     engine_timeout_seconds: Seconds = Field(
         default=60.0, description="Silence, or time beyond the expected, after which an engine is replaced."
@@ -234,8 +242,8 @@ class Settings(BaseSettings):
 
     @property
     def edges(self) -> list[float]:
-        """Upper bounds of the buckets in use; the last one is the longest recording."""
-        return bucket_edges(self.max_audio_seconds, self.bucket_seconds)
+        """Upper bounds of the buckets in use; the last one is the longest utterance."""
+        return bucket_edges(min(self.max_utterance_seconds, self.max_audio_seconds), self.bucket_seconds)
 
 
 def _refuse_unknown(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> None:

@@ -33,7 +33,7 @@ class SegmentRule:
     """
 
     longest: float
-    pause: float = 0.4
+    pause: float = 0.3
     before: float = 0.15
     after: float = 0.15
     threshold: float = 0.5

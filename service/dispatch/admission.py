@@ -23,8 +23,8 @@ class AdmissionLimits:
     Attributes:
         max_requests: Requests accepted and not finished.
         max_stored_bytes: Bytes of uploads being received or decoded.
-        max_queued_audio_seconds: Decoded audio without a transcript; bounds memory, 64 kB a second at 16 kHz.
-        max_wait_seconds: Predicted wait, backlog / RTFx.
+        max_queued_audio_seconds: Decoded audio without a transcript; 64 kB a second at 16 kHz, in memory or on disk.
+        max_wait_seconds: Predicted wait, by what is ahead and the RTFx.
     """
 
     max_requests: int
@@ -51,23 +51,40 @@ class Permit:
         self._admission.check_bytes(0)
 
 
+@dataclass(slots=True, eq=False)
+class Accepted:
+    """The audio of a recording behind gate 2.
+
+    Attributes:
+        unanswered_seconds: Has no transcript yet.
+        unstaged_seconds: Of that, waits outside the batcher: a long recording comes into it part by part.
+    """
+
+    unanswered_seconds: float
+    unstaged_seconds: float
+
+
 class Admission:
     """Decides what is accepted; holds the figures that the decision needs.
+
+    Args:
+        limits: What may be under way at once.
+        turn_seconds: Audio that a recording may have in a turn; what is longer does not stand before others.
 
     Attributes:
         requests: Accepted and not finished.
         stored_bytes: Of uploads being received or decoded.
-        backlog_seconds: Decoded audio without a transcript.
         rtfx: Audio-seconds per second of all engines together; None until one has been ready.
         is_draining: Nothing new is accepted.
         loading_seconds: How long the model takes to load, as far as known.
     """
 
-    def __init__(self, limits: AdmissionLimits) -> None:
+    def __init__(self, limits: AdmissionLimits, turn_seconds: float) -> None:
         self.limits = limits
         self.requests = 0
         self.stored_bytes = 0
-        self.backlog_seconds = 0.0
+        self._turn_seconds = turn_seconds
+        self._accepted: set[Accepted] = set()
         self.rtfx: float | None = None
         self.is_draining = False
         self.loading_seconds = _LOADING_SECONDS
@@ -79,9 +96,20 @@ class Admission:
         await self._idle.wait()
 
     @property
+    def backlog_seconds(self) -> float:
+        """Decoded audio without a transcript."""
+        return sum(accepted.unanswered_seconds for accepted in self._accepted)
+
+    @property
+    def unstaged_seconds(self) -> float:
+        """Decoded audio that is not in the batcher yet."""
+        return sum(accepted.unstaged_seconds for accepted in self._accepted)
+
+    @property
     def predicted_wait(self) -> float:
-        """Seconds until what is accepted now would be answered."""
-        return self.backlog_seconds / self.rtfx if self.rtfx else 0.0
+        """Seconds until what is accepted now would have its turn: one turn of each recording stands before it."""
+        ahead = sum(min(accepted.unanswered_seconds, self._turn_seconds) for accepted in self._accepted)
+        return ahead / self.rtfx if self.rtfx else 0.0
 
     @property
     def retry_after(self) -> int:
@@ -129,8 +157,23 @@ class Admission:
         if self.requests > 1 and self.stored_bytes + more > self.limits.max_stored_bytes:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
 
+    @contextmanager
+    def accept(self, seconds: float) -> Iterator[Accepted]:
+        """Gate 2: count the audio of one recording until it is answered.
+
+        Raises:
+            OverloadedError: If it would wait too long, or take too much room.
+        """
+        self.check_audio(seconds)
+        accepted = Accepted(seconds, seconds)
+        self._accepted.add(accepted)
+        try:
+            yield accepted
+        finally:
+            self._accepted.remove(accepted)
+
     def check_audio(self, seconds: float) -> None:
-        """Gate 2: refuse when this much more audio would wait too long, or take too much memory.
+        """Refuse when this much more audio would wait too long, or take too much room.
 
         Raises:
             OverloadedError: If so.

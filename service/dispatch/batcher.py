@@ -1,17 +1,20 @@
 """Which utterances leave together, and when: decided only when an engine asks, and never by waiting.
 
-The utterance with the highest response ratio, (wait + own time) / own time, leads: short work does not queue behind
-long work, and everything's ratio grows while it waits. A bound makes starvation impossible: what has been passed over
-too often leads before all later arrivals. The batch is filled with the leader's own bucket in order of arrival, then
-from the buckets around it, nearest first, while its padding share stays under a bound: without the neighbours, what is
-left over in each bucket would leave in small batches. Its cost, count x longest, stays within the device's budget; an
-utterance that alone is over the budget leaves alone.
+Callers take turns (`turns`). Of the first turn that anybody waits for, the utterance with the highest response ratio,
+(wait + own time) / own time, leads: short work does not queue behind long work, and everything's ratio grows while it
+waits. A bound makes starvation impossible: when later arrivals have led too often since a caller last had something in
+a batch, its first utterance leads before them. The batch is filled with the leader's own bucket in the order of turns
+and arrival, then from the buckets around it, nearest first, while its padding share stays under a bound: without the
+neighbours, what is left over in each bucket would leave in small batches. Later turns may fill it, so none leaves
+emptier for the sake of fairness. Its cost, count x longest, stays within the device's budget; an utterance that alone
+is over the budget leaves alone.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.dispatch.buckets import pick_bucket
+from service.dispatch.turns import Turns
 from service.dispatch.utterance import Utterance
 
 
@@ -22,7 +25,7 @@ class BatchPolicy:
     Attributes:
         batch_seconds: Padded audio-seconds, count x longest.
         max_padding_share: Of the padded seconds, when other buckets than the leader's fill up a batch.
-        max_passed_over: Batches led by later arrivals that an utterance may have to let pass.
+        max_passed_over: Batches led by later arrivals that a caller's utterances may have to let pass.
         rtfx: Audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
@@ -36,12 +39,13 @@ class Batcher:
     """The utterances that wait, by bucket; pure bookkeeping, the clock is an argument.
 
     Args:
-        edges: Upper bounds of the length buckets in seconds.
+        edges: Upper bounds of the length buckets in seconds; the last is also what a caller may have in a turn.
     """
 
     def __init__(self, edges: Sequence[float]) -> None:
         self._edges = list(edges)
-        # By number: removal is cheap, and the order of insertion is the order of arrival.
+        self._turns = Turns(self._edges[-1])
+        # By number: removal is cheap, and the order of insertion is kept to be that of turns and arrival.
         self._buckets: list[dict[int, Utterance]] = [{} for _ in self._edges]
 
     def __len__(self) -> int:
@@ -59,17 +63,19 @@ class Batcher:
     @property
     def oldest_arrival(self) -> float | None:
         """Monotonic time at which the longest-waiting utterance came."""
-        return min((utterance.arrived for utterance in self._heads()), default=None)
+        return min((utterance.arrived for utterance in self), default=None)
 
     def add(self, utterance: Utterance) -> None:
         """Let an utterance wait; one that comes back from a lost engine takes its old place."""
+        if utterance.turn < 0:
+            utterance.turn = self._turns.take(utterance.caller, utterance.seconds)
         bucket = self._buckets[pick_bucket(utterance.seconds, self._edges)]
-        comes_back = bool(bucket) and utterance.number < next(reversed(bucket))
+        comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
-        if comes_back:
-            ordered = sorted(bucket.items())
+        if comes_between:
+            ordered = sorted(bucket.values(), key=_order)
             bucket.clear()
-            bucket.update(ordered)
+            bucket.update((waiting.number, waiting) for waiting in ordered)
 
     def remove(self, utterance: Utterance) -> bool:
         """Take out an utterance whose caller has left; False if it does not wait here."""
@@ -79,23 +85,23 @@ class Batcher:
     def next_batch(self, now: float, policy: BatchPolicy) -> list[Utterance]:
         """Take out the utterances that should run next; empty only when nothing that is wanted waits."""
         self._drop_unwanted()
+        self._turns.update(list(self))
         leader = self._leader(now, policy)
         if leader is None:
             return []
         batch = [leader] if leader.alone else self._fill(leader, policy)
         for utterance in batch:
             self.remove(utterance)
+        served = {utterance.caller for utterance in batch}
         for utterance in self:
-            if utterance.number < leader.number:
+            if utterance.caller in served:
+                utterance.passed_over = 0
+            elif utterance.number < leader.number:
                 utterance.passed_over += 1
         return batch
 
-    def _heads(self) -> Iterator[Utterance]:
-        """The longest-waiting utterance of each bucket: the most urgent one, and the most often passed over."""
-        return (next(iter(bucket.values())) for bucket in self._buckets if bucket)
-
     def _leader(self, now: float, policy: BatchPolicy) -> Utterance | None:
-        overdue = [head for head in self._heads() if head.passed_over >= policy.max_passed_over]
+        overdue = [utterance for utterance in self if utterance.passed_over >= policy.max_passed_over]
         if overdue:
             return min(overdue, key=lambda utterance: utterance.number)
 
@@ -103,7 +109,9 @@ class Batcher:
             own_seconds = utterance.seconds / policy.rtfx
             return (now - utterance.arrived + own_seconds) / own_seconds
 
-        return max(self._heads(), key=response_ratio, default=None)
+        heads = [next(iter(bucket.values())) for bucket in self._buckets if bucket]
+        first_turn = min((head.turn for head in heads), default=None)
+        return max((head for head in heads if head.turn == first_turn), key=response_ratio, default=None)
 
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = pick_bucket(leader.seconds, self._edges)
@@ -124,3 +132,7 @@ class Batcher:
         for bucket in self._buckets:
             for number in [number for number, waiting in bucket.items() if waiting.answer.done()]:
                 del bucket[number]
+
+
+def _order(utterance: Utterance) -> tuple[int, int]:
+    return utterance.turn, utterance.number

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from service.dispatch.errors import (
 )
 from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Utterance
+from service.dispatch.window import Window
 from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
 from service.metrics import Metrics, length_class
 
@@ -53,11 +54,10 @@ class EngineLink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A transcript and where its time went."""
+    """A transcript, and how long its audio waited for a batch."""
 
     transcript: Transcript
     queue_seconds: float
-    infer_seconds: float
 
 
 class Dispatcher:
@@ -67,11 +67,11 @@ class Dispatcher:
         edges: Upper bounds of the length buckets in seconds.
         policy: The bounds of a batch; its budget and RTFx are replaced by what engines measure.
         limits: Of the two gates.
-        timeout: Seconds that an accepted utterance may take.
         clock: Monotonic seconds.
 
     Attributes:
         admission: The gates.
+        window: Places for the parts of long recordings: enough for what engines hold, and a batch more.
         model: What the engine last said of its model; None until one has been ready.
     """
 
@@ -81,13 +81,12 @@ class Dispatcher:
         edges: Sequence[float],
         policy: BatchPolicy,
         limits: AdmissionLimits,
-        timeout: float,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.admission = Admission(limits)
+        self.admission = Admission(limits, turn_seconds=edges[-1])
+        self.window = Window()
         self._policy = policy
-        self._timeout = timeout
         self._metrics = metrics
         self._clock = clock
         self._batcher = Batcher(edges)
@@ -108,54 +107,50 @@ class Dispatcher:
         self.admission.is_draining = True
         self._metrics.draining.set(1)
 
-    async def transcribe(self, samples: Samples) -> Answer:
+    async def transcribe(self, samples: Samples, caller: Hashable, deadline: float) -> Answer:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
         Args:
-            samples: Mono audio at the model's rate, (samples,). Gate 1 must have let its request in.
+            samples: Mono audio at the model's rate, (samples,). Both gates must have let its recording in.
+            caller: Who takes turns with others.
+            deadline: Time of the event loop until which an answer is of use.
 
         Raises:
-            OverloadedError: At gate 2.
-            DeadlineExceededError: If it took longer than the timeout.
+            DeadlineExceededError: If it was not answered by then.
             EngineLostError: If the engine died with it, and its successor too.
             DeviceMemoryError: If it does not fit the device alone.
             TranscriptionFailedError: If the engine failed on it alone.
         """
         assert self.model is not None
+        if self._abandoned:
+            raise EngineLostError(self._abandoned)
         # Of the samples as they are sent, not of the recording before it was resampled: budgets are memory, too.
         seconds = len(samples) / self.model.sample_rate
-        self.admission.check_audio(seconds)
         self._accepted += 1
         now = self._clock()
-        utterance = Utterance(self._accepted, samples, seconds, now, asyncio.get_running_loop().create_future())
-        self.admission.backlog_seconds += seconds
-        outcome = "error"
+        answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
+        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller)
         try:
             self._batcher.add(utterance)
             self._feed_engines()
-            async with asyncio.timeout(self._timeout):
-                transcript = await utterance.answer
-            outcome = "ok"
-            return Answer(transcript, utterance.sent - now, utterance.infer_seconds)
+            async with asyncio.timeout_at(deadline):
+                transcript = await answer
+            return Answer(transcript, utterance.sent - now)
         except TimeoutError:
             self._metrics.queue_dropped.labels("expired").inc()
-            message = f"No transcript within {self._timeout:g} s."
-            raise DeadlineExceededError(message, retry_after=60) from None
+            raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
         except asyncio.CancelledError:
-            outcome = "cancelled"
             self._metrics.queue_dropped.labels("cancelled").inc()
             raise
         finally:
             self._batcher.remove(utterance)
-            self.admission.backlog_seconds -= seconds
-            self._metrics.audio_seconds.labels(outcome).inc(seconds)
 
     def update_gauges(self) -> None:
         """Set the gauges of the queue to what is now; they change too often to be kept up to date all the time."""
         batcher, metrics = self._batcher, self._metrics
         oldest = batcher.oldest_arrival
         metrics.queue_depth.set(len(batcher))
-        metrics.queue_audio_seconds.set(batcher.audio_seconds)
+        metrics.queue_audio_seconds.set(batcher.audio_seconds + self.admission.unstaged_seconds)
         metrics.queue_oldest_age.set(0.0 if oldest is None else self._clock() - oldest)
         metrics.queue_predicted_wait.set(self.admission.predicted_wait)
         metrics.queue_passed_over.set(max((utterance.passed_over for utterance in batcher), default=0))
@@ -178,6 +173,7 @@ class Dispatcher:
         self._engines[engine] = ready.rtfx
         self.model = ready
         self._update_rtfx()
+        self._size_window()
         self.admission.loading_seconds = ready.load_seconds + ready.warmup_seconds
         self._metrics.worker_up.labels(engine.name).set(1)
         self._metrics.model_load_seconds.set(ready.load_seconds)
@@ -250,7 +246,6 @@ class Dispatcher:
 
     def _complete(self, engine: EngineLink, utterances: list[Utterance], result: Result) -> None:
         for utterance, transcript in zip(utterances, result.transcripts, strict=True):
-            utterance.infer_seconds = result.infer_seconds
             if not utterance.answer.done():
                 utterance.answer.set_result(transcript)
         audio = sum(utterance.seconds for utterance in utterances)
@@ -297,6 +292,10 @@ class Dispatcher:
         self._batcher.remove(utterance)
         if not utterance.answer.done():
             utterance.answer.set_exception(EngineLostError(message))
+
+    def _size_window(self) -> None:
+        batches = ((engine.ready, engine.ready.places + 1) for engine in self._engines if engine.ready)
+        self.window.samples = sum(int(ready.batch_seconds * ready.sample_rate) * places for ready, places in batches)
 
     def _update_rtfx(self) -> None:
         """While no engine is ready, the last known speed still tells how long the backlog will take."""

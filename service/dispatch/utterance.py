@@ -1,6 +1,7 @@
 """One piece of audio on its way through the dispatcher."""
 
 import asyncio
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,11 +20,12 @@ class Utterance:
         seconds: Its length.
         arrived: Monotonic time of acceptance.
         answer: Resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
-        passed_over: Batches that were led by a later arrival while this one waited.
+        caller: Who takes turns with others: the name of an API key, or the upload itself.
+        turn: In which of them it may run; -1 before it has come to the batcher.
+        passed_over: Batches that were led by a later arrival since its caller last had something in one.
         engines_lost: Engines that died with it.
         alone: It shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
         sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
-        infer_seconds: Time its batch took in the engine.
     """
 
     number: int
@@ -31,8 +33,9 @@ class Utterance:
     seconds: float
     arrived: float
     answer: asyncio.Future[Transcript] = field(repr=False)
+    caller: Hashable
+    turn: int = -1
     passed_over: int = 0
     engines_lost: int = 0
     alone: bool = False
     sent: float = 0.0
-    infer_seconds: float = 0.0

@@ -32,12 +32,3 @@ async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def finish_even_if_cancelled(work: "asyncio.Future[T]") -> T:
-    """Await the work of a thread, which cannot be cancelled: what it reads must not be closed under it."""
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait({work})
-        raise

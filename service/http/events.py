@@ -1,41 +1,61 @@
-"""`stream=true`: a transcript as server-sent events, a delta for each segment and then the whole."""
+"""`stream=true`: a transcript as server-sent events, deltas as its parts come in and then the whole."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import orjson
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from service.engine.protocol import Transcript
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
 
 
-def event_stream(transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None) -> Response:
-    """Answer with events; the status is 200 only because the transcript is there.
+class EventStream(StreamingResponse):
+    """An answer of events; what it needs is released when it was sent, or cannot be.
+
+    Attributes:
+        resources: What is released.
+    """
+
+    def __init__(self, frames: AsyncIterator[bytes]) -> None:
+        headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+        super().__init__(frames, headers=headers, media_type="text/event-stream; charset=utf-8")
+        self.resources = AsyncExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        async with self.resources:
+            await super().__call__(scope, receive, send)
+
+
+def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, *, is_first: bool) -> Iterator[bytes]:
+    """Yield an event for each segment of a part.
 
     Args:
-        transcript: What was heard.
-        seconds: Length of the recording.
+        part: What was heard in it.
         spellings: What each token writes, for events with log-probabilities; None leaves them out.
+        is_first: No text was sent before it, from which it would have to be kept apart.
     """
-    headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-    body = b"".join(_frames(transcript, seconds, spellings))
-    return Response(body, headers=headers, media_type="text/event-stream; charset=utf-8")
+    lead = "" if is_first else " "
+    for delta, span in deltas(part):
+        logprobs = {} if spellings is None else {"logprobs": token_logprobs(part, spellings, span, begins=is_first)}
+        yield frame({"type": "transcript.text.delta", "delta": lead + delta, **logprobs})
+        lead = ""
 
 
-def _frames(transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None) -> Iterator[bytes]:
-    def logprobs(span: tuple[int, int] | None = None) -> dict[str, Any]:
-        return {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings, span)}
-
-    for delta, span in deltas(transcript):
-        yield _frame({"type": "transcript.text.delta", "delta": delta, **logprobs(span)})
+def done_frame(transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None) -> bytes:
+    """Return the last event: the whole transcript of a recording of this length."""
+    logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
     usage = {"type": "duration", "seconds": seconds}
-    yield _frame({"type": "transcript.text.done", "text": transcript.text, **logprobs(), "usage": usage})
+    return frame({"type": "transcript.text.done", "text": transcript.text, **logprobs, "usage": usage})
 
 
-def _frame(event: dict[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(event) + b"\n\n"
+def frame(event: dict[str, Any] | bytes) -> bytes:
+    """Return an event, given as an object or as its JSON, as it is sent."""
+    return b"data: %b\n\n" % (orjson.dumps(event) if isinstance(event, dict) else event)
 
 
 def deltas(transcript: Transcript) -> Iterator[tuple[str, tuple[int, int]]]:

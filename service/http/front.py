@@ -4,7 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from audio.pool import DecodePool
+from audio.segment.voice_activity import SpeechDetector
 from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.recordings import Recordings
 from service.http.access import Access
 from service.http.errors import RequestError
 from service.languages import NAMES
@@ -17,7 +19,10 @@ class Front:
     """The parts of a service that answer a request; one per service, found as `request.app.state.front`.
 
     Attributes:
+        recordings: Takes recordings of any length to the dispatcher.
         decoders: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
+        cutters: Threads that find the parts of long recordings; apart, because decoding hours of audio takes a while.
+        detector: What they find speech with.
         decode_pool: What they call; it keeps hostile files away from this process.
         started: Unix time, the `created` of the model.
         access: The API keys.
@@ -25,8 +30,11 @@ class Front:
 
     settings: Settings
     dispatcher: Dispatcher
+    recordings: Recordings
     metrics: Metrics
     decoders: ThreadPoolExecutor
+    cutters: ThreadPoolExecutor
+    detector: SpeechDetector
     decode_pool: DecodePool
     started: int
     access: Access

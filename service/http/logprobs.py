@@ -8,7 +8,7 @@ from service.engine.protocol import Transcript
 
 
 def token_logprobs(
-    transcript: Transcript, spellings: Sequence[bytes], span: tuple[int, int] | None = None
+    transcript: Transcript, spellings: Sequence[bytes], span: tuple[int, int] | None = None, *, begins: bool = True
 ) -> list[dict[str, Any]]:
     """Describe the tokens of a transcript; one after the other their bytes are its text.
 
@@ -18,9 +18,10 @@ def token_logprobs(
         transcript: What was heard.
         spellings: What each token of the vocabulary writes.
         span: A slice of its tokens; None means all.
+        begins: It is the beginning of a text, not a later part of one.
     """
     begin, end = span or (0, len(transcript.tokens))
-    at_start = begin == 0
+    at_start = begins and begin == 0
     entries = []
     for place in range(begin, end):
         written = spellings[transcript.tokens[place]]

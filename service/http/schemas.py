@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
+from service.http.chunking import ChunkingStrategy, ServerVad
 from service.http.errors import RequestError
 from service.languages import language_code
 
@@ -16,6 +17,8 @@ Inclusion = Literal["logprobs"]
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
 _STREAMED = ("json", "text")
 _LISTS = ("timestamp_granularities", "include")
+# OpenAI's clients send the fields of an object as parts `name[field]`.
+_OBJECTS = {"chunking_strategy": ServerVad.model_fields}
 
 
 class TranscriptionForm(BaseModel):
@@ -42,6 +45,10 @@ class TranscriptionForm(BaseModel):
         Field(description="What is spoken, in ISO 639-1 (`en`, `en-US`); what the model does not speak is refused."),
     ] = None
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
+    chunking_strategy: Annotated[
+        ChunkingStrategy,
+        Field(description="`auto`, or which pauses to cut at, as an object; unset: as `auto`."),
+    ] = None
     stream: Annotated[
         bool, Field(description="Answer json or text as server-sent events: a delta for each segment, then the whole.")
     ] = False
@@ -60,6 +67,8 @@ class TranscriptionForm(BaseModel):
                 values = [part.strip() for value in values for part in str(value).split(",")]
             if values:
                 fields[name] = values if name in _LISTS else values[-1]
+            elif parts := {key: form[f"{name}[{key}]"] for key in _OBJECTS.get(name, {}) if f"{name}[{key}]" in form}:
+                fields[name] = parts
         if not isinstance(fields.get("file"), UploadFile):
             raise RequestError(
                 "The form has no file part named 'file'.", code="missing_required_parameter", param="file"
@@ -82,10 +91,10 @@ class TranscriptionForm(BaseModel):
 
 def _fault(error: ValidationError) -> RequestError:
     fault = error.errors(include_url=False, include_input=False)[0]
-    param = str(fault["loc"][0])
+    param, where = str(fault["loc"][0]), ".".join(map(str, fault["loc"]))
     if fault["type"] == "missing":
-        return RequestError(f"The field {param!r} is missing.", code="missing_required_parameter", param=param)
-    return RequestError(f"{param}: {fault['msg'].removeprefix('Value error, ')}.", code="invalid_value", param=param)
+        return RequestError(f"The field {where!r} is missing.", code="missing_required_parameter", param=param)
+    return RequestError(f"{where}: {fault['msg'].removeprefix('Value error, ')}.", code="invalid_value", param=param)
 
 
 class Usage(BaseModel):

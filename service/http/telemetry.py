@@ -117,7 +117,7 @@ class Telemetry:
                 metrics.queue_rejected.labels(_REJECTIONS[record.error]).inc()
         if endpoint == "transcriptions":
             metrics.http_request_size.observe(record.body_bytes)
-            if status == 200 and record.audio_seconds is not None:
+            if status == 200 and record.audio_seconds is not None and record.error is None:
                 self._report_transcription(record, record.audio_seconds, seconds)
         log.log(
             logging.DEBUG if scope["path"] in _PROBES else logging.INFO,

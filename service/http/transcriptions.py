@@ -2,27 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.datastructures import FormData
 
-from audio.decode import Audio
+from audio.decode import Origin
 from audio.errors import AudioError
 from audio.raw import RawForm
-from service.engine.protocol import Transcript
+from audio.recording import Recording, StorageFullError
+from audio.segment.segmenter import SegmentRule
+from service.dispatch.errors import OverloadedError
+from service.dispatch.source import Source
 from service.http import schemas
-from service.http.disconnect import finish_even_if_cancelled, unless_client_leaves
-from service.http.events import event_stream
-from service.http.formats import render
+from service.http.disconnect import unless_client_leaves
+from service.http.events import EventStream
 from service.http.front import Front
+from service.http.hearing import Hearing
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
-from service.metrics import Metrics
+from service.threads import finish_even_if_cancelled
 
 router = APIRouter()
 
@@ -63,7 +64,9 @@ async def transcribe(request: Request) -> Response:
     settings = front.settings
     size = announced_bytes(request.headers, settings.max_upload_bytes)
     admission = front.dispatcher.admission
-    with front.access.enter(record.caller, admission.retry_after), admission.enter(size) as permit:
+    async with AsyncExitStack() as resources:
+        resources.enter_context(front.access.enter(record.caller, admission.retry_after))
+        permit = resources.enter_context(admission.enter(size))
         upload = Upload(
             request.receive,
             permit,
@@ -75,52 +78,50 @@ async def transcribe(request: Request) -> Response:
             form = await upload.form(request.headers)
         finally:
             record.body_bytes = permit.stored_bytes
-        async with _closing(form):
-            fields = schemas.TranscriptionForm.parse(form)
-            front.check_model(fields.model)
-            front.check_language(fields.language)
-            record.stages["receive"] = time.monotonic() - record.began
-            return await unless_client_leaves(request.receive, _answer(front, record, fields))
+        resources.push_async_callback(form.close)  # removes its spooled file
+        fields = schemas.TranscriptionForm.parse(form)
+        front.check_model(fields.model)
+        front.check_language(fields.language)
+        record.stages["receive"] = time.monotonic() - record.began
+        response = await unless_client_leaves(request.receive, _answer(front, record, fields, resources))
+        response.headers["server-timing"] = record.server_timing()
+        response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
+        if isinstance(response, EventStream):
+            response.resources = resources.pop_all()
+        return response
 
 
-async def _answer(front: Front, record: Record, fields: schemas.TranscriptionForm) -> Response:
+async def _answer(
+    front: Front, record: Record, fields: schemas.TranscriptionForm, resources: AsyncExitStack
+) -> Response:
     began = time.monotonic()
-    audio = await _decode(front, fields)
-    record.stages["decode"] = time.monotonic() - began
-    record.audio_seconds = audio.seconds
-    answer = await front.dispatcher.transcribe(audio.samples)
-    record.stages["queue"] = answer.queue_seconds
-    record.stages["infer"] = answer.infer_seconds
-    _count(front.metrics, audio, fields.file.size or 0, len(answer.transcript.words))
-    response = _response(answer.transcript, audio.seconds, fields, front)
-    response.headers["server-timing"] = record.server_timing()
-    response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
-    return response
-
-
-def _response(transcript: Transcript, seconds: float, fields: schemas.TranscriptionForm, front: Front) -> Response:
-    model = front.dispatcher.model
-    assert model is not None
-    spellings = model.spellings if "logprobs" in fields.include else None
-    if fields.stream:
-        return event_stream(transcript, seconds, spellings)
-    return render(
-        transcript,
-        seconds=seconds,
-        response_format=fields.response_format,
-        granularities=fields.timestamp_granularities,
-        languages=front.languages,
-        spellings=spellings,
-    )
-
-
-async def _decode(front: Front, fields: schemas.TranscriptionForm) -> Audio:
     model = front.dispatcher.model
     assert model is not None  # gate 1 refuses until an engine has been ready
+    recording = resources.enter_context(Recording(model.sample_rate, front.settings.max_utterance_seconds))
+    origin = await _decode(front, fields, recording)
+    record.stages["decode"] = time.monotonic() - began
+    record.audio_seconds = origin.seconds
+    rule = _rule(recording, fields, front.settings.max_utterance_seconds)
+    source = Source(recording, rule, front.detector, front.cutters)
+    answers = front.recordings.transcribe(source, record.caller or record.request_id)
+    resources.push_async_callback(answers.aclose)
+    hearing = await Hearing.begin(front, record, fields, origin, answers)
+    return hearing.stream() if fields.stream else await hearing.response()
+
+
+def _rule(recording: Recording, fields: schemas.TranscriptionForm, longest: float) -> SegmentRule | None:
+    """Where to cut a recording; None where it is one utterance."""
+    if fields.chunking_strategy is not None:
+        return fields.chunking_strategy.rule(longest)
+    return SegmentRule(longest) if recording.seconds > longest else None
+
+
+async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording) -> Origin:
     decode = partial(
-        front.decode_pool.decode,
+        front.decode_pool.decode_into,
+        recording.append,
         fields.file.file,
-        rate=model.sample_rate,
+        rate=recording.rate,
         limits=front.settings.audio_limits,
         raw=RawForm.of_media_type(fields.file.content_type or ""),
     )
@@ -130,21 +131,5 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm) -> Audio:
     except AudioError as error:
         front.metrics.audio_decode.labels("unknown", error.code).inc()
         raise
-
-
-@asynccontextmanager
-async def _closing(form: FormData) -> AsyncIterator[None]:
-    """Remove the form's spooled files, however the request ends."""
-    try:
-        yield
-    finally:
-        await form.close()
-
-
-def _count(metrics: Metrics, audio: Audio, size: int, words: int) -> None:
-    metrics.audio_duration.observe(audio.seconds)
-    metrics.audio_bytes.labels(audio.container).inc(size)
-    metrics.audio_decode.labels(audio.container, "truncated" if audio.truncated else "ok").inc()
-    metrics.words.inc(words)
-    if not words:
-        metrics.empty_transcripts.inc()
+    except StorageFullError:
+        raise OverloadedError("The service has no room for this recording now.", retry_after=60) from None

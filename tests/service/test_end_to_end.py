@@ -14,6 +14,8 @@ from models import load_model
 from tests.service.serving import ServerProcess, form, metric, steno_serve, wait_for, wav
 
 RATE = 16_000
+# These tests compare with a model that is given each recording whole.
+WHOLE = ("--max-utterance-seconds", "120")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_mixed_uploads_at_once_are_answered_like_offline_in_full_batches(checkpo
     recordings = mixed_lengths(speech, 64)
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
 
-    with steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service:
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint), *WHOLE) as service:
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
             answers = post_while_engine_is_held(service, recordings, pool)
             service.signal_engine(signal.SIGCONT)
@@ -82,7 +84,7 @@ def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkp
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
 
     with (
-        steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service,
+        steno_serve(tmp_path / "log", "--model", str(checkpoint), *WHOLE) as service,
         concurrent.futures.ThreadPoolExecutor(50) as pool,
     ):
         answers = post_while_engine_is_held(service, recordings, pool)

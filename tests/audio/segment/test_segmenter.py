@@ -40,7 +40,7 @@ def speech(probabilities: list[float], threshold: float) -> list[int]:
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(RUNS, RULES)
 def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, rule):
     probabilities = frames_of(runs)
@@ -54,7 +54,7 @@ def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, ru
     assert not ends or (ends[0] >= 0 and ends[-1] <= len(probabilities))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(RUNS, RULES)
 def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs, rule):
     probabilities = frames_of(runs)
@@ -67,7 +67,7 @@ def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs
     assert all(any(frame in range(*segment) for frame in spoken) for segment in segments)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(RUNS, RULES, st.lists(st.integers(0, 40)), st.randoms(use_true_random=False))
 def test_it_does_not_matter_how_the_frames_are_divided(runs, rule, sizes, random):
     probabilities = frames_of(runs)

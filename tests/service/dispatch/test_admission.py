@@ -11,7 +11,7 @@ def admission(**limits) -> Admission:
         "max_queued_audio_seconds": 100.0,
         "max_wait_seconds": 10.0,
     }
-    gates = Admission(AdmissionLimits(**(defaults | limits)))
+    gates = Admission(AdmissionLimits(**(defaults | limits)), turn_seconds=1000.0)
     gates.rtfx = 10.0
     return gates
 
@@ -77,21 +77,39 @@ def test_one_upload_on_an_idle_service_has_only_its_own_limit():
 
 def test_audio_beyond_the_queue_is_refused_but_never_on_an_empty_queue():
     gates = admission()
-    gates.check_audio(500.0)
 
-    gates.backlog_seconds = 60.0
-
-    gates.check_audio(40.0)
-    with pytest.raises(OverloadedError, match="60 s of audio"):
-        gates.check_audio(41.0)
-
-
-@pytest.mark.parametrize(("backlog", "retry_after"), [(101.0, 11), (599.0, 60), (5000.0, 60)])
-def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry_after):
-    gates = admission(max_queued_audio_seconds=1e9)
-    gates.backlog_seconds = backlog
-
-    with pytest.raises(OverloadedError) as refusal, gates.enter(0):
+    with gates.accept(500.0):
         pass
 
+    with gates.accept(60.0):
+        with gates.accept(40.0):
+            assert gates.backlog_seconds == 100.0
+        with pytest.raises(OverloadedError, match="60 s of audio"), gates.accept(41.0):
+            pass
+    assert gates.backlog_seconds == 0
+
+
+@pytest.mark.parametrize(("backlog", "retry_after"), [(101.0, 11), (599.0, 60), (999.0, 60)])
+def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry_after):
+    gates = admission(max_queued_audio_seconds=1e9)
+
+    with gates.accept(backlog):
+        with pytest.raises(OverloadedError) as refusal, gates.enter(0):
+            pass
+
     assert refusal.value.retry_after == retry_after
+
+
+def test_a_long_recording_stands_before_others_for_no_more_than_a_turn():
+    gates = Admission(AdmissionLimits(10, 1000, 36_000.0, max_wait_seconds=300.0), turn_seconds=40.0)
+    gates.rtfx = 10.0
+
+    with gates.accept(14_400.0) as long, gates.accept(20.0):
+        assert gates.predicted_wait == 6.0
+        assert gates.backlog_seconds == 14_420.0
+        with gates.enter(0):
+            pass
+
+        long.unanswered_seconds = 10.0
+
+        assert gates.predicted_wait == 3.0

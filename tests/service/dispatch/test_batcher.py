@@ -30,9 +30,11 @@ class Queue:
     batcher: Batcher = field(default_factory=lambda: Batcher(EDGES))
     added: int = 0
 
-    def add(self, seconds: float, arrived: float = 0.0, **state) -> Utterance:
+    def add(self, seconds: float, arrived: float = 0.0, caller: str | None = None, **state) -> Utterance:
+        """Let somebody's utterance wait: one of its own unless a caller is named."""
         self.added += 1
-        utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), **state)
+        owner = caller or self.added
+        utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), owner, **state)
         self.batcher.add(utterance)
         return utterance
 
@@ -212,7 +214,7 @@ def test_futures_of_a_loop_serve_as_answers():
     async def scenario() -> bool:
         batcher = Batcher(EDGES)
         answer = asyncio.get_running_loop().create_future()
-        batcher.add(Utterance(1, np.empty(0, np.float32), 1.0, 0.0, answer))
+        batcher.add(Utterance(1, np.empty(0, np.float32), 1.0, 0.0, answer, 1))
         answer.cancel()
         return batcher.next_batch(0.0, BatchPolicy()) == []
 

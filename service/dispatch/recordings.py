@@ -1,0 +1,113 @@
+"""Recordings of any length: cut, staged as places come free, answered part by part in order.
+
+Only so many parts are in memory at a time (`window`), and between callers they take turns (`turns`): hours of audio are
+bounded in memory, and nobody waits behind them for longer than behind a short recording.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Hashable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+
+from audio.segment.segmenter import Segment
+from service.dispatch.admission import Accepted
+from service.dispatch.dispatcher import Answer, Dispatcher
+from service.dispatch.errors import DeadlineExceededError
+from service.dispatch.joining import shifted
+from service.dispatch.source import Source
+from service.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    source: Source
+    caller: Hashable
+    deadline: float
+    accepted: Accepted
+
+
+class Recordings:
+    """Takes recordings to the dispatcher.
+
+    Args:
+        dispatcher: Transcribes their parts.
+        timeout: Seconds that a recording may take, beside its own length.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, *, timeout: float, metrics: Metrics) -> None:
+        self._dispatcher = dispatcher
+        self._timeout = timeout
+        self._metrics = metrics
+
+    async def transcribe(self, source: Source, caller: Hashable) -> AsyncGenerator[Answer, None]:
+        """Yield the answers of a recording's parts in order, with times of the recording; none where nobody speaks.
+
+        Closing the generator, or cancelling who waits for it, drops the parts that are under way.
+
+        Args:
+            source: The recording. Gate 1 must have let its request in.
+            caller: Who takes turns with others.
+
+        Raises:
+            OverloadedError: At gate 2, before anything else.
+            DispatchError: If a part gets no transcript; see `Dispatcher.transcribe`.
+        """
+        seconds = source.recording.seconds
+        deadline = asyncio.get_running_loop().time() + self._timeout + seconds
+        under_way: deque[asyncio.Task[Answer]] = deque()
+        with self._dispatcher.admission.accept(seconds) as accepted, self._counted(accepted):
+            request = _Request(source, caller, deadline, accepted)
+            try:
+                async with aclosing(source.cuts()) as cuts:
+                    async for cut in cuts:
+                        under_way.append(await self._stage(request, cut))
+                        while under_way and under_way[0].done():
+                            yield under_way.popleft().result()
+                while under_way:
+                    yield await under_way.popleft()
+            finally:
+                for task in under_way:
+                    task.cancel()
+                await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _stage(self, request: _Request, cut: Segment) -> "asyncio.Task[Answer]":
+        """Wait for a place for a part, and set it going."""
+        source, window = request.source, self._dispatcher.window
+        # What is taken whole was in memory before it came here, and waits for nobody.
+        samples = 0 if source.is_whole else cut.stop - cut.start
+        if samples:
+            try:
+                async with asyncio.timeout_at(request.deadline):
+                    await window.enter(samples)
+            except TimeoutError:
+                raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
+        # With the silence before it, which needs no answer.
+        unstaged = (len(source.recording) - cut.stop) / source.recording.rate
+        share = request.accepted.unstaged_seconds - unstaged
+        request.accepted.unstaged_seconds = unstaged
+        task = asyncio.create_task(self._transcribe_part(request, cut, share))
+        # Not within the task: one that is cancelled before it begins never runs.
+        task.add_done_callback(lambda _: window.leave(samples))
+        return task
+
+    async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
+        samples = await request.source.read(cut)
+        answer = await self._dispatcher.transcribe(samples, request.caller, request.deadline)
+        request.accepted.unanswered_seconds -= share
+        self._metrics.audio_seconds.labels("ok").inc(share)
+        offset = cut.start / request.source.recording.rate
+        return Answer(shifted(answer.transcript, offset), answer.queue_seconds)
+
+    @contextmanager
+    def _counted(self, accepted: Accepted) -> Iterator[None]:
+        """Count what has no answer in the end: silence after the last part, or what was given up."""
+        outcome = "error"
+        try:
+            yield
+            outcome = "ok"
+        except (asyncio.CancelledError, GeneratorExit):
+            outcome = "cancelled"
+            raise
+        finally:
+            self._metrics.audio_seconds.labels(outcome).inc(max(0.0, accepted.unanswered_seconds))

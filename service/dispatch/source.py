@@ -1,0 +1,57 @@
+"""A decoded recording as the dispatcher takes it: what is short as one utterance, what is long cut part by part."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from audio.recording import Recording
+from audio.resample import Samples
+from audio.segment.cuts import cuts
+from audio.segment.segmenter import Segment, SegmentRule
+from audio.segment.voice_activity import SpeechDetector
+from service.threads import finish_even_if_cancelled
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the utterances of a request come from.
+
+    Attributes:
+        recording: What was decoded.
+        rule: Where it is cut; None takes it whole.
+        detector: Finds the speech.
+        threads: In which it is cut and read.
+    """
+
+    recording: Recording
+    rule: SegmentRule | None
+    detector: SpeechDetector
+    threads: Executor
+
+    @property
+    def is_whole(self) -> bool:
+        """It is one utterance."""
+        return self.rule is None
+
+    async def cuts(self) -> AsyncGenerator[Segment, None]:
+        """Yield its utterances in order, in samples; a few at a time, as they are asked for."""
+        if self.rule is None:
+            yield Segment(0, len(self.recording))
+            return
+        blocks: Iterator[list[Segment] | None] = cuts(self.recording, self.detector, self.rule)
+        while (found := await self._in_thread(lambda: next(blocks, None))) is not None:
+            for segment in found:
+                yield segment
+
+    async def read(self, segment: Segment) -> Samples:
+        """Return the samples of one."""
+        if self.rule is None:  # what is taken whole is in memory
+            return self.recording.read(*segment)
+        return await self._in_thread(lambda: self.recording.read(*segment))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await finish_even_if_cancelled(asyncio.get_running_loop().run_in_executor(self.threads, work))

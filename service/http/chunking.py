@@ -1,0 +1,47 @@
+"""`chunking_strategy`: how a recording is cut, in the words of OpenAI's API."""
+
+from typing import Annotated, Literal
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from audio.segment.segmenter import SegmentRule
+
+
+class ServerVad(BaseModel):
+    """Cut at every pause, however short the recording is; the fields and what they are by default are OpenAI's."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["server_vad"]
+    threshold: Annotated[float, Field(ge=0, le=1, description="Probability from which sound is speech.")] = 0.5
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=5_000, description="Audio kept before speech.")] = 300
+    silence_duration_ms: Annotated[int, Field(ge=0, le=10_000, description="Silence that ends a segment.")] = 200
+
+    def rule(self, longest_seconds: float) -> SegmentRule:
+        """Return what it asks for, with segments of at most so many seconds."""
+        return SegmentRule(
+            longest=longest_seconds,
+            pause=self.silence_duration_ms / 1000,
+            before=self.prefix_padding_ms / 1000,
+            threshold=self.threshold,
+        )
+
+
+def _parsed(value: object) -> object:
+    """Read what a form has: `auto`, which is what happens anyway, or an object as JSON or from parts of its own."""
+    if value == "auto":
+        return None
+    if isinstance(value, str):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise ValueError("neither 'auto' nor an object as JSON") from None
+    return value
+
+
+ChunkingStrategy = Annotated[
+    ServerVad | None,
+    BeforeValidator(_parsed),
+    WithJsonSchema({"anyOf": [{"type": "string", "enum": ["auto"]}, ServerVad.model_json_schema()]}),
+]

@@ -1,0 +1,113 @@
+"""A recording that is being transcribed, and the two ways to answer: all at once, or part by part."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from starlette.responses import Response
+
+from audio.decode import Origin
+from service.dispatch.dispatcher import Answer
+from service.dispatch.errors import DispatchError
+from service.dispatch.joining import joined
+from service.engine.protocol import Transcript
+from service.http.errors import error_response
+from service.http.events import EventStream, delta_frames, done_frame, frame
+from service.http.formats import render
+from service.http.front import Front
+from service.http.schemas import TranscriptionForm
+from service.http.telemetry import Record, note_error
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """What was asked, and what is heard.
+
+    Attributes:
+        origin: What the recording was before it was decoded.
+        began: Monotonic time at which it came to the dispatcher.
+        parts: Its transcripts in order.
+    """
+
+    front: Front
+    record: Record
+    fields: TranscriptionForm
+    origin: Origin
+    began: float
+    parts: AsyncIterator[Transcript]
+
+    @classmethod
+    async def begin(
+        cls, front: Front, record: Record, fields: TranscriptionForm, origin: Origin, answers: AsyncIterator[Answer]
+    ) -> Self:
+        """Wait for the first part: what fails before it is an answer with the status of an error, streamed or not.
+
+        Raises:
+            DispatchError: If it gets no transcript.
+        """
+        began = time.monotonic()
+        first = await anext(answers, None)
+        record.stages["queue"] = first.queue_seconds if first else 0.0
+        return cls(front, record, fields, origin, began, _transcripts(first, answers))
+
+    async def response(self) -> Response:
+        """Answer when all is heard.
+
+        Raises:
+            DispatchError: If a part gets no transcript.
+        """
+        transcript = joined([part async for part in self.parts])
+        self._finish(transcript)
+        return render(
+            transcript,
+            seconds=self.origin.seconds,
+            response_format=self.fields.response_format,
+            granularities=self.fields.timestamp_granularities,
+            languages=self.front.languages,
+            spellings=self._spellings,
+        )
+
+    def stream(self) -> EventStream:
+        """Answer while it is heard."""
+        return EventStream(self._frames())
+
+    async def _frames(self) -> AsyncIterator[bytes]:
+        heard: list[Transcript] = []
+        try:
+            async for part in self.parts:
+                if part.text:
+                    for event in delta_frames(part, self._spellings, is_first=not heard):
+                        yield event
+                    heard.append(part)
+        except DispatchError as error:  # the status is sent: clients take an event with an error for one
+            response = error_response(error)
+            note_error(self.record, response)
+            yield frame(bytes(response.body))
+            return
+        transcript = joined(heard)
+        self._finish(transcript)
+        yield done_frame(transcript, self.origin.seconds, self._spellings)
+
+    @property
+    def _spellings(self) -> Sequence[bytes] | None:
+        model = self.front.dispatcher.model
+        assert model is not None
+        return model.spellings if "logprobs" in self.fields.include else None
+
+    def _finish(self, transcript: Transcript) -> None:
+        self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
+        metrics, origin = self.front.metrics, self.origin
+        metrics.audio_duration.observe(origin.seconds)
+        metrics.audio_bytes.labels(origin.container).inc(self.fields.file.size or 0)
+        metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
+        metrics.words.inc(len(transcript.words))
+        if not transcript.words:
+            metrics.empty_transcripts.inc()
+
+
+async def _transcripts(first: Answer | None, answers: AsyncIterator[Answer]) -> AsyncIterator[Transcript]:
+    if first is not None:
+        yield first.transcript
+    async for answer in answers:
+        yield answer.transcript

@@ -1,0 +1,212 @@
+"""Recordings become utterances, and utterances one transcript."""
+
+import asyncio
+import itertools
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from audio.recording import Recording
+from audio.segment.segmenter import Segment, SegmentRule
+from service.dispatch import source as sources
+from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
+from service.dispatch.recordings import Recordings
+from service.dispatch.source import Source
+from service.engine.protocol import FailureKind
+from service.metrics import Metrics
+from tests.service.dispatch.fake_engine import RATE, READY, FakeEngine, dispatcher, settle
+
+RULE = SegmentRule(longest=10.0)
+
+
+class Immediately(ThreadPoolExecutor):
+    """Does the work of threads at once, so that a test knows when it is done."""
+
+    def submit(self, work, *arguments):
+        future = Future()
+        future.set_result(work(*arguments))
+        return future
+
+
+@contextmanager
+def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: SegmentRule | None = RULE):
+    """A recording in which each second has its own number as samples, cut as given, one a block."""
+    segments = [Segment(int(start * RATE), int(stop * RATE)) for start, stop in cuts]
+    monkeypatch.setattr(sources, "cuts", lambda recording, detector, rule: iter([[cut] for cut in segments]))
+    with Recording(RATE, seconds_in_memory=1.0) as recording:
+        recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
+        yield Source(recording, rule, detector=None, threads=Immediately())
+
+
+def front(timeout: float = 60.0):
+    dispatching, engine = dispatcher(), FakeEngine()
+    dispatching.engine_ready(engine, READY)
+    metrics = Metrics()
+    return dispatching, engine, Recordings(dispatching, timeout=timeout, metrics=metrics), metrics
+
+
+async def collect(answers) -> list:
+    return [answer async for answer in answers]
+
+
+def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, metrics = front()
+        with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), (30, 31)) as source:
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            while not asked.done():
+                await settle()
+                if engine.batches:
+                    engine.answer(dispatching)
+
+            answers = await asked
+
+        assert [answer.transcript.text for answer in answers] == ["1.0", "10.0", "20.0", "30.0"]
+        assert dispatching.admission.backlog_seconds == 0
+        assert metrics.audio_seconds.labels("ok")._value.get() == pytest.approx(40)
+
+    asyncio.run(scenario())
+
+
+def test_a_short_recording_is_one_utterance_and_stands_in_no_queue_for_places(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, _ = front()
+        dispatching.window.samples = 1
+        await dispatching.window.enter(1)
+        with recorded(monkeypatch, 3, rule=None) as source:
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            await settle()
+            engine.answer(dispatching)
+
+            (answer,) = await asked
+
+        assert answer.transcript.text == "0.0"
+
+    asyncio.run(scenario())
+
+
+def test_silence_has_no_answers_and_is_counted(monkeypatch):
+    async def scenario() -> None:
+        _, _, recordings, metrics = front()
+        with recorded(monkeypatch, 40) as source:
+            assert await collect(recordings.transcribe(source, "me")) == []
+        assert metrics.audio_seconds.labels("ok")._value.get() == 40
+
+    asyncio.run(scenario())
+
+
+def test_only_so_many_parts_are_staged_at_a_time(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, _ = front()
+        dispatching.window.samples = 25 * RATE
+        cuts = [(start, start + 10) for start in range(0, 200, 10)]
+        with recorded(monkeypatch, 200, *cuts) as source:
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            while not asked.done():
+                await settle()
+                staged = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE + sum(
+                    utterance.seconds for utterance in dispatching._batcher
+                )
+                assert staged <= 25
+                assert dispatching.admission.unstaged_seconds + staged <= dispatching.admission.backlog_seconds
+                if engine.batches:
+                    engine.answer(dispatching)
+
+            assert len(await asked) == 20
+
+    asyncio.run(scenario())
+
+
+def test_a_short_upload_passes_a_long_one_after_the_batch_under_way(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, _ = front()
+        with recorded(monkeypatch, 900, *[(start, start + 10) for start in range(0, 900, 10)]) as long:
+            slow = asyncio.create_task(collect(recordings.transcribe(long, "slow")))
+            await settle()
+            engine.answer(dispatching)
+            await settle()
+
+            with Recording(RATE, 10.0) as recording:
+                recording.append(np.full(RATE, -7, np.float32).tobytes())
+                short = asyncio.create_task(
+                    collect(recordings.transcribe(Source(recording, None, None, Immediately()), "short"))
+                )
+                await settle()
+                engine.answer(dispatching)  # what was under way
+                await settle()
+                engine.answer(dispatching)
+
+                assert (await short)[0].transcript.text == "-7.0"
+            assert not slow.done()
+            slow.cancel()
+            await asyncio.wait({slow})
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_takes_all_parts_along(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, metrics = front()
+        with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
+            answers = recordings.transcribe(source, "me")
+            first = asyncio.create_task(anext(answers))
+            await settle()
+            engine.answer(dispatching)
+            await first
+            await answers.aclose()
+
+            assert len(dispatching._batcher) == 0
+            assert dispatching.admission.backlog_seconds == 0
+            assert dispatching.window._held == 0
+            done = metrics.audio_seconds.labels("ok")._value.get()
+            assert metrics.audio_seconds.labels("cancelled")._value.get() == pytest.approx(200 - done)
+
+    asyncio.run(scenario())
+
+
+def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, metrics = front()
+        with recorded(monkeypatch, 60, (0, 10), (10, 20), (20, 30), (30, 40)) as source:
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            await settle()
+            engine.fail(dispatching, FailureKind.BATCH)  # the first part leaves alone, being alone at first
+            await settle()
+
+            with pytest.raises(TranscriptionFailedError):
+                await asked
+
+        assert len(dispatching._batcher) == 0
+        assert dispatching.admission.backlog_seconds == 0
+        assert dispatching.window._held == 0
+        assert metrics.audio_seconds.labels("error")._value.get() == 60
+
+    asyncio.run(scenario())
+
+
+def test_gate_two_refuses_what_would_not_fit_the_queue_and_counts_a_recording_whole(monkeypatch):
+    async def scenario() -> None:
+        _, _, recordings, _ = front()
+        with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
+            waiting = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            await settle()
+
+            with recorded(monkeypatch, 200) as another, pytest.raises(OverloadedError, match="900 s"):
+                await collect(recordings.transcribe(another, "me"))
+
+            waiting.cancel()
+            await asyncio.wait({waiting})
+
+    asyncio.run(scenario())
+
+
+def test_a_part_that_finds_no_place_in_time_is_answered(monkeypatch):
+    async def scenario() -> None:
+        dispatching, _, recordings, _ = front(timeout=-19.99)
+        await dispatching.window.enter(10**9)
+        with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
+            await collect(recordings.transcribe(source, "me"))
+
+    asyncio.run(scenario())

@@ -1,0 +1,90 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.dispatch.batcher import Batcher
+from service.dispatch.turns import Turns
+from service.dispatch.utterance import Utterance
+from tests.service.dispatch.test_batcher import Answer, Queue
+
+
+def waiting(caller: str, turn: int) -> Utterance:
+    return Utterance(1, np.empty(0, np.float32), 1.0, 0.0, Answer(), caller, turn)
+
+
+def test_what_a_caller_uses_beyond_its_turn_counts_against_the_next():
+    turns = Turns(10.0)
+
+    assert [turns.take("a", 8.0) for _ in range(6)] == [0, 0, 1, 2, 3, 4]
+
+
+def test_who_comes_late_joins_the_turn_that_is_on():
+    turns = Turns(10.0)
+    for _ in range(5):
+        turns.take("long", 10.0)
+    turns.update([waiting("long", 3), waiting("long", 4)])
+
+    assert turns.take("late", 5.0) == 3
+    assert turns.take("long", 5.0) == 5
+
+
+def test_nobody_is_remembered_who_has_nothing_left():
+    turns = Turns(10.0)
+    for number in range(100):
+        turns.take(number, 1.0)
+    turns.update([waiting(7, 0)])
+
+    assert set(turns._accounts) == {7}
+
+    turns.update([])
+
+    assert not turns._accounts
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.1, 30.0), min_size=2, max_size=8), st.integers(2, 4))
+def test_callers_that_all_have_work_get_the_same_share_to_within_two_turns(lengths, callers):
+    """Whatever the first caller's pieces are like: nobody gets ahead of another by more than two turns of audio."""
+    queue = Queue(Batcher([10.0, 30.0]))
+    for caller in range(callers):
+        for seconds in lengths * 3 if caller == 0 else [5.0] * int(sum(lengths) * 3 / 5):
+            queue.add(seconds, caller=f"caller {caller}")
+    served = {f"caller {caller}": 0.0 for caller in range(callers)}
+
+    while served.keys() == {utterance.caller for utterance in queue.batcher}:
+        for utterance in queue.next(now=0.0, batch_seconds=0.1, max_passed_over=10**6):
+            served[utterance.caller] += utterance.seconds
+        assert max(served.values()) - min(served.values()) <= 60.0
+
+
+def test_an_upload_that_comes_while_hours_wait_lets_at_most_the_rest_of_a_turn_pass():
+    queue = Queue(Batcher([10.0, 30.0]))
+    for number in range(200):
+        queue.add(25.0, arrived=0.001 * number, caller="two hours")
+    for step in range(5):
+        queue.next(now=float(step), batch_seconds=30.0)
+
+    short = queue.add(3.0, arrived=5.0, caller="short")
+
+    assert short in [queue.next(now=6.0 + step, batch_seconds=30.0)[0] for step in range(2)]
+
+
+def test_batches_are_full_although_one_caller_has_all_the_work():
+    queue = Queue(Batcher([10.0, 30.0]))
+    for _ in range(12):
+        queue.add(25.0, caller="alone")
+
+    assert len(queue.next(batch_seconds=300.0)) == 12
+
+
+def test_a_caller_with_hours_of_work_is_not_kept_waiting_by_a_stream_of_others():
+    queue = Queue(Batcher([10.0, 30.0]))
+    for _ in range(20):
+        queue.add(25.0, caller="hours")
+    led = 0
+
+    for step in range(60):
+        queue.add(1.0, arrived=float(step), caller=f"upload {step}")
+        led += queue.next(now=float(step), batch_seconds=1.0, max_passed_over=8)[0].caller == "hours"
+
+    assert led >= 6

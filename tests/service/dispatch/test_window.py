@@ -1,0 +1,71 @@
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.dispatch.window import Window
+from tests.service.dispatch.fake_engine import run, settle
+
+
+def test_places_are_given_in_order_as_others_leave():
+    async def scenario() -> None:
+        window = Window()
+        window.samples = 10
+        await window.enter(6)
+        large, small = (asyncio.create_task(window.enter(samples)) for samples in (5, 1))
+        await settle()
+        assert not large.done()
+        assert not small.done()  # it would fit, but stands behind
+
+        window.leave(6)
+        await settle()
+
+        assert large.done()
+        assert small.done()
+
+    run(scenario)
+
+
+def test_what_is_larger_than_the_window_gets_in_alone():
+    async def scenario() -> None:
+        window = Window()
+        window.samples = 10
+
+        await window.enter(50)
+        waiting = asyncio.create_task(window.enter(1))
+        await settle()
+        assert not waiting.done()
+        window.leave(50)
+        await waiting
+
+    run(scenario)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["enter", "cancel", "leave"]), st.integers(1, 12)), max_size=60))
+def test_whoever_comes_leaves_or_gives_up_the_window_is_never_overfull_and_nobody_is_forgotten(events):
+    async def scenario() -> None:
+        window = Window()
+        window.samples = 10
+        guests: list[tuple[int, asyncio.Task]] = []
+        for event, number in events:
+            if event == "enter":
+                guests.append((number, asyncio.create_task(window.enter(number))))
+            elif guests:
+                samples, guest = guests.pop(number % len(guests))
+                if event == "leave" and guest.done():
+                    window.leave(samples)
+                else:
+                    guests += [(samples, guest)] if guest.done() else []
+                    guest.cancel()  # one that is inside does not hear it
+            await settle()
+            inside = [samples for samples, guest in guests if guest.done()]
+            assert sum(inside) <= 10 or len(inside) == 1
+
+        while guests:
+            inside = next(guest for guest in guests if guest[1].done())
+            guests.remove(inside)
+            window.leave(inside[0])
+            await settle()
+
+    run(scenario)
