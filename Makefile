@@ -17,8 +17,9 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DATA  := runs/data
 NEMO  := runs/nemo-venv
+OPENAI_1 := .clients/openai-1
 
-.PHONY: setup serve train train-bundled nemo-check test test-long test-gpu lint format bench clean
+.PHONY: setup clients serve train train-bundled nemo-check test test-long test-gpu lint format bench clean
 
 setup: $(STAMP)
 
@@ -26,6 +27,18 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,eval,dev]'
+	touch $@
+
+# What tests of the API need beyond setup: OpenAI's JavaScript client (node and npm), and its Python client 1.x.
+clients: examples/node_modules/.ready $(OPENAI_1)/.ready
+
+examples/node_modules/.ready: examples/package.json
+	npm install --prefix examples --silent --no-audit --no-fund --no-package-lock
+	touch $@
+
+$(OPENAI_1)/.ready: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(OPENAI_1) \
+	  openai==1.109.1 distro==1.9.0
 	touch $@
 
 serve: setup
@@ -82,4 +95,4 @@ bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients examples/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

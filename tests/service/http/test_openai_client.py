@@ -72,6 +72,30 @@ def test_verbose_json_has_typed_words_and_segments(client):
     assert answer.segments[0].tokens == HEARD.tokens
 
 
+def test_json_has_log_probabilities_when_asked(client):
+    answer = client.audio.transcriptions.create(model="whisper-1", file=recording(), include=["logprobs"])
+
+    assert "".join(entry.token for entry in answer.logprobs) == HEARD.text
+    assert bytes(int(byte) for entry in answer.logprobs for byte in entry.bytes).decode() == HEARD.text
+    assert all(entry.logprob < 0 for entry in answer.logprobs)
+
+
+def test_a_stream_has_log_probabilities_when_asked(client):
+    *deltas, done = client.audio.transcriptions.create(
+        model="whisper-1", file=recording(), include=["logprobs"], stream=True
+    )
+
+    assert [entry.token for event in deltas for entry in event.logprobs] == [entry.token for entry in done.logprobs]
+
+
+def test_a_confidence_is_an_extra_field_of_each_word(client):
+    answer = client.audio.transcriptions.create(
+        model="whisper-1", file=recording(), response_format="verbose_json", timestamp_granularities=["word"]
+    )
+
+    assert [word.to_dict()["confidence"] for word in answer.words] == [word.confidence for word in HEARD.words]
+
+
 @pytest.mark.parametrize("response_format", ["json", "text"])
 def test_a_stream_is_deltas_and_then_the_whole(client, response_format):
     events = list(
@@ -94,6 +118,8 @@ def test_models_are_listed_and_found(client):
     [
         ({"file": b"not audio"}, openai.BadRequestError, "unsupported_format", "file"),
         ({"model": "gpt-5"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"language": "xx"}, openai.BadRequestError, "invalid_value", "language"),
+        ({"response_format": "text", "include": ["logprobs"]}, openai.BadRequestError, "unsupported_value", "include"),
         ({"response_format": "diarized_json"}, openai.BadRequestError, "unsupported_value", "response_format"),
     ],
 )

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# curl in front of Steno: transcribe.sh RECORDING
+#
+# OPENAI_BASE_URL says where Steno is; OPENAI_API_KEY is the key, where its operator has set any.
+set -euo pipefail
+recording=$1
+url=${OPENAI_BASE_URL:-http://localhost:8000/v1}
+
+# --fail-with-body ends with an error, and prints it, when the answer is one.
+transcribe() {
+  curl --silent --show-error --fail-with-body --header "Authorization: Bearer ${OPENAI_API_KEY:-none}" \
+    "$url/audio/transcriptions" --form model=whisper-1 --form file=@"$recording" "$@"
+}
+
+transcribe --form response_format=text
+transcribe --form response_format=verbose_json \
+  --form 'timestamp_granularities[]=word' --form 'timestamp_granularities[]=segment'
+echo
+transcribe --form 'include[]=logprobs'
+echo
+transcribe --no-buffer --form stream=true
+transcribe --form response_format=srt

@@ -1,0 +1,68 @@
+"""The examples are run, as they stand, against a server."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service.engine.stub import SAMPLE_RATE, transcript
+from tests.service.serving import serving, tone, wav
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+COMMANDS = [
+    pytest.param(["bash", "transcribe.sh"], marks=pytest.mark.program("curl"), id="curl"),
+    pytest.param([sys.executable, "transcribe.py"], id="python"),
+    pytest.param(["node", "transcribe.mjs"], marks=pytest.mark.clients, id="javascript"),
+]
+SECOND = tone(SAMPLE_RATE)
+HEARD = transcript(SECOND)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as served:
+        yield served
+
+
+def run(command: list[str], service, recording: Path) -> subprocess.CompletedProcess:
+    url = f"http://127.0.0.1:{service.server.port}/v1"
+    environment = os.environ | {"OPENAI_BASE_URL": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
+    return subprocess.run(
+        [*command, str(recording)], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_example_gets_the_words_in_every_way(command, service, tmp_path):
+    recording = tmp_path / "speech.wav"
+    recording.write_bytes(wav(SECOND))
+
+    done = run(command, service, recording)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(HEARD.text)
+    assert done.stdout.count(HEARD.text) >= 3  # at once, as a segment, streamed
+    assert all(word.text in done.stdout for word in HEARD.words)
+    assert "0.9" in done.stdout  # a confidence
+    assert "logprob" in done.stdout
+    assert "00:00:00,000 --> 00:00:0" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_example_says_what_went_wrong_and_fails(command, service, tmp_path):
+    recording = tmp_path / "notes.wav"
+    recording.write_text("nothing that sounds" * 10)
+
+    done = run(command, service, recording)
+
+    assert done.returncode != 0
+    assert "unsupported_format" in done.stdout + done.stderr
+
+
+def test_every_example_is_run():
+    programs = {path.name for path in EXAMPLES.glob("transcribe.*")}
+
+    assert programs == {parameter.values[0][1] for parameter in COMMANDS}
