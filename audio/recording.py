@@ -1,6 +1,7 @@
 """A decoded recording that may be hours long: what is short stays in memory, what is long lies in an unnamed file."""
 
 import tempfile
+import threading
 from types import TracebackType
 from typing import Self
 
@@ -30,6 +31,7 @@ class Recording:
         self.rate = rate
         size = int(seconds_in_memory * rate) * _SAMPLE_BYTES
         self._file = tempfile.SpooledTemporaryFile(max_size=size)  # noqa: SIM115  # closed with the recording
+        self._lock = threading.Lock()
         self._length = 0
 
     def __enter__(self) -> Self:
@@ -62,9 +64,10 @@ class Recording:
         self._length += len(samples) // _SAMPLE_BYTES
 
     def read(self, start: int, stop: int) -> Samples:
-        """Return the samples from ``start`` up to ``stop``, as far as there are any; one thread at a time may."""
-        self._file.seek(start * _SAMPLE_BYTES)
-        return np.frombuffer(self._file.read((stop - start) * _SAMPLE_BYTES), np.float32)
+        """Return the samples from ``start`` up to ``stop``, as far as there are any; any thread may."""
+        with self._lock:
+            self._file.seek(start * _SAMPLE_BYTES)
+            return np.frombuffer(self._file.read((stop - start) * _SAMPLE_BYTES), np.float32)
 
     def close(self) -> None:
         """Give its memory and its file back."""

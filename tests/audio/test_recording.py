@@ -1,7 +1,9 @@
 """A decoded recording is read as it was written, in memory or not."""
 
 import os
+import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -49,3 +51,24 @@ def test_a_full_disk_is_an_error_of_its_own(monkeypatch):
 
     with recording, pytest.raises(StorageFullError, match="No space left"):
         recording.append(bytes(4))
+
+
+@pytest.fixture
+def impatient_threads():
+    """Threads take turns as often as they can, so that they meet in the middle of things."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("seconds_in_memory", [0, 100])
+def test_threads_that_read_at_the_same_time_get_what_each_asked_for(seconds_in_memory, impatient_threads):
+    samples = np.arange(200_000, dtype=np.float32)
+    with Recording(rate=16_000, seconds_in_memory=seconds_in_memory) as recording, ThreadPoolExecutor(4) as threads:
+        recording.append(samples.tobytes())
+
+        starts = np.random.default_rng(0).integers(0, 100_000, 1000)
+        pieces = threads.map(lambda start: recording.read(start, start + 5000)[[0, -1]], starts)
+
+        assert [tuple(piece) for piece in pieces] == [(start, start + 4999) for start in starts]
