@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from models.bundled import checkpoint_path
+from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.config import Decoder
 from models.features import LogMelFeatures
@@ -43,7 +43,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torc
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
-    return Model(read_checkpoint(checkpoint_path(path)), torch.device(device), dtype)
+    languages = bundled.LANGUAGES if path == bundled.NAME else None
+    return Model(read_checkpoint(bundled.checkpoint_path(path)), torch.device(device), dtype, languages)
 
 
 class Model:
@@ -57,7 +58,14 @@ class Model:
         decoders: the ways to decode, the default first.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        device: torch.device,
+        dtype: torch.dtype,
+        languages: Sequence[str] | None = None,
+    ) -> None:
+        self._languages = languages
         self._config = checkpoint.config
         self._vocabulary = Vocabulary(checkpoint.tokenizer)
         self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
@@ -167,7 +175,7 @@ class Model:
             "decoders": list(self.decoders),
             "durations": list(transducer.durations) if transducer and transducer.durations else None,
             "max_symbols": transducer.max_symbols if transducer else None,
-            "languages": None,
+            "languages": None if self._languages is None else list(self._languages),
             "capabilities": {
                 "transcription": True,
                 "translation": False,

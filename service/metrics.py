@@ -69,6 +69,7 @@ class Metrics:
         self.http_client_retries = counter(
             "http_client_retries_total", "Requests that an OpenAI client sent again.", "lang"
         )
+        self.ignored_fields = counter("ignored_fields_total", "Form fields that have no effect.", "field")
         self.errors = counter("errors_total", "Error answers by code.", "kind")
 
         # Requests for transcripts

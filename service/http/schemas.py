@@ -15,6 +15,8 @@ Inclusion = Literal["logprobs"]
 
 # Values of the OpenAI API that this service knows and does not offer.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
+# Fields of the OpenAI API that have no effect here; other unknown ones are counted together.
+_WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references", "languages")
 _STREAMED = ("json", "text")
 _LISTS = ("timestamp_granularities", "include")
 # OpenAI's clients send the fields of an object as parts `name[field]`.
@@ -87,6 +89,12 @@ class TranscriptionForm(BaseModel):
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
             raise RequestError(message, code="unsupported_value", param="include")
         return parsed
+
+
+def ignored_fields(form: FormData) -> list[str]:
+    """Return the fields of a form that have no effect, as label values: those that nobody knows are "other"."""
+    names = {name.partition("[")[0] for name in form} - set(TranscriptionForm.model_fields)
+    return [name if name in _WITHOUT_EFFECT else "other" for name in sorted(names)]
 
 
 def _fault(error: ValidationError) -> RequestError:

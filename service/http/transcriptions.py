@@ -82,6 +82,8 @@ async def transcribe(request: Request) -> Response:
         fields = schemas.TranscriptionForm.parse(form)
         front.check_model(fields.model)
         front.check_language(fields.language)
+        for name in schemas.ignored_fields(form):
+            front.metrics.ignored_fields.labels(name).inc()
         record.stages["receive"] = time.monotonic() - record.began
         response = await unless_client_leaves(request.receive, _answer(front, record, fields, resources))
         response.headers["server-timing"] = record.server_timing()

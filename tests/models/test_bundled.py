@@ -36,6 +36,14 @@ def test_a_package_without_its_weights_says_which_file_is_missing(tmp_path, monk
         load_model("bundled")
 
 
+def test_it_speaks_english_and_a_checkpoint_does_not_say(monkeypatch):
+    checkpoint = golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
+    monkeypatch.setattr("models.bundled.CHECKPOINT", checkpoint)
+
+    assert load_model("bundled").info()["languages"] == ["en"]
+    assert load_model(checkpoint).info()["languages"] is None
+
+
 @needs_weights
 def test_it_is_small_enough_for_a_repository():
     assert CHECKPOINT.stat().st_size < 30e6

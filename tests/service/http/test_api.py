@@ -83,6 +83,20 @@ def test_fields_may_come_in_any_order_and_unknown_ones_are_ignored(service):
         assert service.post(files=order).status_code == 200
 
 
+def test_fields_without_effect_are_counted_and_nobody_can_make_up_labels():
+    with serving() as service:
+        fields = {"keywords[]": "a", "known_speaker_names[]": "b", "unheard_of": "1", "x[y]": "2", "model[z]": "3"}
+        service.post(**form(wav(SECOND), **fields))
+        exposed = service.client.get("/metrics").text
+
+    counted = {line for line in exposed.splitlines() if line.startswith("steno_ignored_fields_total{")}
+    assert counted == {
+        'steno_ignored_fields_total{field="keywords"} 1.0',
+        'steno_ignored_fields_total{field="known_speaker_names"} 1.0',
+        'steno_ignored_fields_total{field="other"} 2.0',
+    }
+
+
 def test_the_default_model_has_an_id_and_an_alias(service):
     models = service.client.get("/v1/models").json()
 
