@@ -62,12 +62,22 @@ def merged(frames: Frames, ratio: int) -> FrameTargets:
     return FrameTargets(all_blank, labels.reshape(count, ratio * entries), masses * share[:, None])
 
 
-def greedy_labels(frames: Frames) -> list[int]:
-    """Return a teacher's own transcript: the best label of every frame, repeats merged, blanks dropped."""
+def greedy_spans(frames: Frames) -> list[tuple[int, int, int]]:
+    """Return a teacher's own transcript: the best label of every frame, repeats merged, blanks dropped.
+
+    Returns:
+        Labels, each with the first and the last of its frames.
+    """
     best = np.where(frames["blank"] >= frames["masses"][:, 0], -1, frames["labels"][:, 0].astype(np.int64))
-    changed = np.diff(best, prepend=-1) != 0
-    tokens: list[int] = best[changed & (best >= 0)].tolist()
-    return tokens
+    starts = np.flatnonzero(np.diff(best, prepend=-2))
+    ends = np.append(starts[1:], len(best)) - 1
+    spans = zip(best[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
+    return [(label, first, last) for label, first, last in spans if label >= 0]
+
+
+def greedy_labels(frames: Frames) -> list[int]:
+    """Return the labels of a teacher's own transcript."""
+    return [label for label, _, _ in greedy_spans(frames)]
 
 
 def distillation_loss(

@@ -11,9 +11,11 @@ from training.augment import augmented
 from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
 from training.labelling import TeacherLabels
+from training.posteriors import Frames
 from training.recipe import Augmentation
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
+from training.splice import Splicer, Spoken
 from training.student import FRONT_END
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
@@ -70,6 +72,7 @@ class Examples:
         self._augmentation = augmentation
         self._seed = seed
         self._labels = labels
+        self._splicer = Splicer(takes, labels, augmentation.splice) if augmentation.splice and labels else None
         for take in takes:
             if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
                 raise ManifestError(f"{take.clip.audio} has no transcript, and no teacher hears it")
@@ -82,11 +85,22 @@ class Examples:
         """
         take = self.takes[draw.take]
         random = np.random.default_rng([self._seed, epoch, draw.take, draw.copy])
-        samples = augmented(take.samples(FRONT_END.sample_rate), FRONT_END.sample_rate, self._augmentation, random)
+        spoken = (self._splicer and self._splicer.spoken(take, random)) or self._as_it_is(take)
+        samples = augmented(spoken.samples, FRONT_END.sample_rate, self._augmentation, random)
         features = len(samples) // FRONT_END.hop
         hidden_frames, hidden_mels = self._masks(features, random)
-        tokens = np.asarray(self._tokens(take), dtype=np.int64)
-        return Example(samples, hidden_frames, hidden_mels, tokens, self._targets(take, features))
+        tokens = np.asarray(self._vocabulary.encode(spoken.text), dtype=np.int64)
+        targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
+        return Example(samples, hidden_frames, hidden_mels, tokens, targets)
+
+    def _as_it_is(self, take: Take) -> Spoken:
+        """Return a take with its transcript, or the teacher's where there is none."""
+        text = take.clip.text
+        if text is None:
+            assert self._labels, "clips without a transcript have a teacher"
+            text = self._labels.transcript(take.clip) or ""
+        frames = self._labels.of(take) if self._labels else None
+        return Spoken(take.samples(FRONT_END.sample_rate), text, frames)
 
     def _masks(self, features: int, random: np.random.Generator) -> tuple[Mask, Mask]:
         config = self._augmentation.spec_augment
@@ -94,19 +108,9 @@ class Examples:
             return np.zeros(features, dtype=np.bool_), np.zeros(FRONT_END.mels, dtype=np.bool_)
         return draw_masks(features, FRONT_END.mels, config, random)
 
-    def _tokens(self, take: Take) -> list[int]:
-        """Return the labels of the transcript, or of the teacher's where there is none."""
-        text = take.clip.text
-        if text is None:
-            assert self._labels, "clips without a transcript have a teacher"
-            text = self._labels.transcript(take.clip) or ""
-        return self._vocabulary.encode(text)
-
-    def _targets(self, take: Take, features: int) -> FrameTargets | None:
-        """Return what the teacher thinks of a take that has so many features."""
-        frames = self._labels.of(take) if self._labels else None
-        if self._labels is None or frames is None:
-            return None
+    def _targets(self, frames: Frames, features: int, take: Take) -> FrameTargets:
+        """Return what the teacher thinks of a take that has so many features, at the student's rate."""
+        assert self._labels, "they are its frames"
         targets = merged(frames, self._labels.ratio)
         if len(targets.blank) != self._labels.frames_of(features):
             raise ManifestError(f"{take.clip.audio} is not what the teacher heard; remove its labels")

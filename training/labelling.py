@@ -28,14 +28,16 @@ class TeacherLabels:
 
     Attributes:
         ratio: frames of the teacher in one frame of the student.
-        vocabulary_size: labels that the teacher knows.
+        frame_samples: samples of a frame of the teacher.
+        pieces: labels that the teacher knows.
     """
 
     def __init__(
         self, store: PosteriorStore, names: dict[Path, str], takes: Sequence[Take], model: TeacherModel, stride: int
     ) -> None:
         self.ratio = stride // model.stride
-        self.vocabulary_size = model.vocabulary_size
+        self.frame_samples = model.stride * FRONT_END.hop
+        self.pieces = model.tokenizer.pieces
         self._store = store
         self._names = names
         self._heard = frozenset(takes)

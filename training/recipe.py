@@ -223,9 +223,25 @@ class Codec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Splice:
+    """Clips put together anew out of phrases of the same voice, where a teacher says when its words end.
+
+    Attributes:
+        share: share of the clips.
+        seconds: shortest and longest part that is taken of a clip at a time; parts end with a phrase.
+        clips: only voices with at least so many clips.
+    """
+
+    share: float = _within(0, 1)
+    seconds: tuple[float, float] = _within(0.1, 20, default=(0.6, 3.0))
+    clips: int = _within(2, 1000, default=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
     """What is done to clips before they are learned from; None leaves them as they are."""
 
+    splice: Splice | None = None
     spec_augment: SpecAugment | None = None
     noise: Noise | None = None
     reverberation: Reverberation | None = None
@@ -250,6 +266,8 @@ class Recipe:
         vocabulary: a SentencePiece model or a ``.nemo`` checkpoint whose pieces are the labels, or None for the
             teacher's. Beside a teacher, it makes a student with a second head for the teacher's labels, which helps
             the encoder to learn and is not part of the model that comes out.
+        initial: a ``.nemo`` checkpoint of a student of this shape, from whose weights this one starts, those of its
+            head too if it has the same labels; None starts from random ones.
         dev: what progress is measured on, if anything.
         precision: of matrix products; weights and their updates are float32 always.
         report_every: steps from one line of progress to the next.
@@ -266,6 +284,7 @@ class Recipe:
     augmentation: Augmentation = Augmentation()
     teacher: Teacher | None = None
     vocabulary: Path | None = None
+    initial: Path | None = None
     dev: Dev | None = None
     precision: Precision = "float32"
     report_every: int = _within(1, 1_000_000, default=50)
@@ -274,5 +293,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.teacher is None and self.vocabulary is None:
             raise ValueError("teacher or vocabulary must be there: they say what the labels are")
+        if self.augmentation.splice and self.teacher is None:
+            raise ValueError("augmentation.splice needs a teacher")
         if self.vocabulary and not self.objective.ctc:
             raise ValueError("objective.ctc must be above 0 for a student with labels of its own")

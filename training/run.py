@@ -21,7 +21,7 @@ from training.optimizer import new_optimizer
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
-from training.student import FRONT_END, is_teacher_head, new_network, student_config, without_teacher_head
+from training.student import FRONT_END, is_teacher_head, new_network, start_from, student_config, without_teacher_head
 from training.takes import Take, read_takes
 from training.vocabulary import read_vocabulary
 
@@ -66,8 +66,10 @@ class Run:
         labels = None
         if recipe.teacher:
             labels = labelled(takes, recipe.teacher, recipe.student.subsampling_factor, device, recipe.precision)
-        teacher_labels = labels.vocabulary_size if labels and recipe.vocabulary else None
+        teacher_labels = len(labels.pieces) if labels and recipe.vocabulary else None
         self.network = new_network(self.config, recipe.student.dropout, recipe.seed, teacher_labels).to(device)
+        if recipe.initial:
+            start_from(self.network, recipe.initial, self.config, self.vocabulary)
         self.front_end = LogMelFeatures(FRONT_END).to(device)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)

@@ -1,15 +1,20 @@
 """The model that is trained: a FastConformer with a CTC head, and the front end of NVIDIA's released models."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from models.checkpoint import read_checkpoint
+from models.checkpoint.errors import CheckpointError
 from models.config import ConformerConfig, FeatureConfig, ModelConfig
 from models.encoders.subsampling import Subsampling
 from models.heads.ctc import CTCHead
 from models.network import Network
+from training.errors import RecipeError
 from training.recipe import Student
+from training.vocabulary import TrainingVocabulary
 
 FRONT_END = FeatureConfig(
     sample_rate=16_000,
@@ -73,6 +78,25 @@ def new_network(config: ModelConfig, dropout: float, seed: int, teacher_labels: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return StudentNetwork(config, dropout, teacher_labels)
+
+
+def start_from(network: StudentNetwork, path: Path, config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
+    """Give a student the weights of a checkpoint: those of the encoder, and of the head if it has the same labels.
+
+    Raises:
+        RecipeError: if it cannot be read, or is of another shape.
+    """
+    try:
+        checkpoint = read_checkpoint(path)
+    except CheckpointError as error:
+        raise RecipeError(str(error)) from error
+    if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
+        raise RecipeError(f"{path} is of another shape than the student")
+    same_labels = checkpoint.config.ctc and checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces
+    wanted = ("encoder.", "ctc.") if same_labels else ("encoder.",)
+    network.load_state_dict(
+        {**network.state_dict(), **{n: v for n, v in checkpoint.state.items() if n.startswith(wanted)}}
+    )
 
 
 def without_teacher_head(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -51,7 +51,6 @@ class TeacherModel:
             raise RecipeError(f"{path} has {config.vocabulary_size} labels; {labels + 1} to {MAX_LABEL} are supported")
         self.stride = config.encoder.subsampling_factor
         self.tokenizer = checkpoint.tokenizer
-        self.vocabulary_size = config.vocabulary_size
         self._labels = labels
         self._device = device
         self._precision = precision

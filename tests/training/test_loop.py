@@ -12,7 +12,7 @@ import torch
 from models import load_model
 from tests.conftest import ROOT
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
-from training.errors import ManifestError, ResumeError, TrainingError
+from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.loader import load
 from training.loop import batch_losses, take_step, train
 from training.recipe_file import read_recipe
@@ -254,6 +254,37 @@ def test_a_student_with_labels_of_its_own_learns_from_a_teacher_and_leaves_the_s
     assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     exported = load_model(tmp_path / "student.nemo")
     assert exported.info()["parameters"] == run.parameters
+
+
+def test_a_student_starts_from_the_weights_of_another(tmp_path):
+    first = new_run(tmp_path, steps=2)
+    finish(first)
+    first.export(tmp_path / "first.nemo")
+
+    same = new_run(tmp_path, out="same", initial="first.nemo")
+    model = tmp_path / "own.model"
+    model.write_bytes(new_vocabulary(list(TEXTS.values()), 24))
+    other = new_run(tmp_path, out="other", initial="first.nemo", vocabulary=str(model), seed=4)
+
+    trained = {name: value.half().float() for name, value in first.average.state.items() if "running" not in name}
+    for name, value in same.network.state_dict().items():
+        if name in trained and value.is_floating_point():
+            torch.testing.assert_close(value, trained[name])
+    encoder = "encoder.layers.0.attention.query.weight"
+    torch.testing.assert_close(other.network.state_dict()[encoder], trained[encoder])
+    assert len(other.network.ctc.projection.weight) == 24 + 1
+
+
+@pytest.mark.parametrize(
+    ("student", "message"),
+    [({"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 8}, "another shape"), (None, "no checkpoint")],
+)
+def test_weights_of_another_shape_or_none_are_no_start(tmp_path, student, message):
+    if student:
+        new_run(tmp_path).export(tmp_path / "first.nemo")
+
+    with pytest.raises(RecipeError, match=message):
+        new_run(tmp_path, out="next", initial="first.nemo", **({"student": student} if student else {}))
 
 
 def test_progress_is_not_measured_on_clips_without_transcripts(tmp_path):

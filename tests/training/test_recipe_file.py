@@ -62,6 +62,7 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("student.subsampling_factor", 6, "student: subsampling_factor 6 must be a power of two"),
         ("precision", "float16", "precision is 'float16'; it may be float32, bfloat16"),
         ("vocabulary", None, "teacher or vocabulary must be there"),
+        ("augmentation.splice", {"share": 0.5}, "augmentation.splice needs a teacher"),
         ("objective.ctc", 0, "objective.ctc must be above 0 for a student with labels of its own"),
     ],
 )
@@ -102,7 +103,8 @@ def test_a_missing_file_is_refused(tmp_path):
         read_recipe(tmp_path / "recipe.yaml")
 
 
-def test_the_recipe_of_the_bundled_model_is_one():
-    recipe = read_recipe(ROOT / "training" / "recipes" / "english.yaml")
+@pytest.mark.parametrize("name", ["english-start", "english"])
+def test_the_recipes_of_the_bundled_model_are_some(name):
+    recipe = read_recipe(ROOT / "training" / "recipes" / f"{name}.yaml")
 
     assert recipe.teacher.cache.resolve() == ROOT / "runs" / "posteriors"
