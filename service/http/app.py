@@ -13,6 +13,7 @@ from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
 from service.http.pages import page_router
+from service.http.reference import reference_page
 from service.http.routes import api, operations
 from service.http.telemetry import Telemetry, note_error
 
@@ -26,11 +27,13 @@ def create_app(front: Front) -> FastAPI:
         title="Steno",
         version=version("steno"),
         description="Recorded speech to text, behind the audio API that OpenAI's clients speak.",
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.front = front
     app.include_router(api)
     app.include_router(operations)
-    app.include_router(page_router())
+    app.include_router(page_router(reference_page(app.openapi())))
     app.add_middleware(Telemetry, metrics=front.metrics)
     if front.settings.cors_origins:  # around everything, so that such a page can read every error
         app.add_middleware(

@@ -1,4 +1,4 @@
-"""The page at / and its parts. They are read once, at start-up, and need no key: they hold nothing but themselves."""
+"""The pages at / and /docs and their parts. They are made once, at start-up, and need no key: they hold no secret."""
 
 import hashlib
 from importlib.resources import files
@@ -42,13 +42,15 @@ class _Page:
         return Response(self._body, headers=self._headers, media_type=self._media_type)
 
 
-def page_router() -> APIRouter:
-    """Read the page; return its routes: `/`, and `/web/NAME` for each of its parts."""
+def page_router(reference: str) -> APIRouter:
+    """Return the routes `/`, `/web/NAME` for each part of a page, and `/docs` for the reference, an HTML page."""
     router = APIRouter(include_in_schema=False)
+    pages = {"/docs": _Page(reference.encode(), _MEDIA_TYPES["html"])}
     for file in (files("service") / "web").iterdir():
         media_type = _MEDIA_TYPES.get(file.name.rpartition(".")[2])
         if media_type is not None:  # an editor's leftovers are no part of the page
             path = "/" if file.name == "index.html" else f"/web/{file.name}"
-            page = _Page(file.read_bytes(), media_type)
-            router.add_api_route(path, page, methods=["GET", "HEAD"], response_model=None)
+            pages[path] = _Page(file.read_bytes(), media_type)
+    for path, page in pages.items():
+        router.add_api_route(path, page, methods=["GET", "HEAD"], response_model=None)
     return router

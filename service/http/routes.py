@@ -1,9 +1,11 @@
 """All routes: the API, which may need a key, and what operators ask."""
 
 import asyncio
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
+from fastapi.security import HTTPBearer
 
 from service.http import schemas, transcriptions
 from service.http.errors import RequestError
@@ -14,14 +16,20 @@ async def _authorize(request: Request) -> None:
     request.state.record.caller = request.app.state.front.access.authorize(request.headers)
 
 
+# Said in the description of the API; the decision is that of `_authorize`, for its error has our shape.
+_bearer = HTTPBearer(auto_error=False, description="A key, where the operator has set any.")
+_NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
+    401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
+}
+
 # Probes and metrics never need a key, and are not for the public.
-api = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)])
+api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_NOT_AUTHORIZED)
 api.include_router(transcriptions.router)
 operations = APIRouter()
 
 
-@api.post("/audio/translations", responses={404: {"model": schemas.ErrorBody}})
-async def translate(request: Request) -> None:
+@api.post("/audio/translations", status_code=404, response_description="No model translates.")
+async def translate(request: Request) -> schemas.ErrorBody:
     """Refuse: none of the models served so far translates."""
     front: Front = request.app.state.front
     message = f"The model {front.model_id!r} does not translate."
@@ -35,7 +43,7 @@ async def list_models(request: Request) -> schemas.ModelList:
     return schemas.ModelList(data=[_card(front)])
 
 
-@api.get("/models/{name:path}", responses={404: {"model": schemas.ErrorBody}})
+@api.get("/models/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
 async def get_model(request: Request, name: str) -> schemas.ModelCard:
     """Describe one model."""
     front: Front = request.app.state.front
@@ -53,7 +61,7 @@ async def healthz() -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@operations.get("/readyz")
+@operations.get("/readyz", responses={503: {"description": "Loading or draining."}})
 async def readyz(request: Request) -> JSONResponse:
     """Tell whether new work is accepted and an engine is ready for it; a full queue does not change that."""
     dispatcher = request.app.state.front.dispatcher

@@ -39,6 +39,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         503: "Overloaded, draining or loading; see Retry-After.",
     }.items()
 }
+_TRANSCRIPT: dict[str, Any] = {
+    "model": schemas.Transcription | schemas.VerboseTranscription,
+    "content": {kind: {} for kind in ("text/plain", "application/x-subrip", "text/vtt", "text/event-stream")},
+}
 _FORM = {
     "requestBody": {
         "required": True,
@@ -54,7 +58,8 @@ _FORM = {
 @router.post(
     "/audio/transcriptions",
     response_model=None,
-    responses={200: {"model": schemas.Transcription | schemas.VerboseTranscription}, **_ERRORS},
+    response_description="The transcript, in the format asked for.",
+    responses={200: _TRANSCRIPT, **_ERRORS},
     openapi_extra=_FORM,
 )
 async def transcribe(request: Request) -> Response:

@@ -334,6 +334,19 @@ def test_nothing_is_asked_of_anybody_else(browser, service, clip):
     assert browser.complaints() == []
 
 
+def test_the_reference_asks_nobody_else_and_fits_a_phone(browser, service):
+    browser.requested_hosts()
+    browser.complaints()
+    browser.screen(360, 740)
+
+    browser.open(f"http://127.0.0.1:{service.server.port}/docs")
+
+    assert "POST /v1/audio/transcriptions" in browser.text("main")
+    assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
+    assert browser.complaints() == []
+    assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
+
+
 def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
     path = tmp_path / f"{'a-name-without-end' * 8}.wav"
     path.write_bytes(wav(SAMPLES))
