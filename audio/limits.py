@@ -17,7 +17,7 @@ class AudioLimits:
         max_rate: highest sample rate in Hz.
     """
 
-    max_seconds: float = 120.0
+    max_seconds: float = 14_400.0
     min_seconds: float = 0.1
     max_channels: int = 8
     min_rate: int = 1_000

@@ -108,6 +108,7 @@ def _outcomes(model: "Model", clips: Sequence[Clip], args: argparse.Namespace) -
         decoder=args.decoder,
         batch_seconds=args.batch_seconds,
         limits=AudioLimits(max_seconds=args.max_seconds),
+        utterance_seconds=args.utterance_seconds,
     )
     outcomes = []
     for clip, outcome in zip(clips, tqdm(transcripts, total=len(clips), unit="clip", disable=None), strict=True):

@@ -1,21 +1,25 @@
-"""Transcribe many files: threads decode ahead of the model, in batches and in bounded memory."""
+"""Transcribe many files, short or hours long: threads decode ahead of the model, in batches and in bounded memory."""
 
 from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from audio.errors import AudioError
+from audio.recording import Recording, StorageFullError
+from audio.segment.segmenter import Segment, SegmentRule
+from cli.joining import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from audio.decode import Audio
     from audio.limits import AudioLimits
     from audio.pool import DecodePool
+    from audio.resample import Samples
     from models import Hypothesis, Model
 
 _THREADS = 4
@@ -39,35 +43,86 @@ class Failed:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of a file, from a second on; the last one knows how long the file is."""
+
+    start: float
+    samples: Samples
+    file_seconds: float | None
+
+
 def transcribe_files(
-    model: Model, paths: Iterable[Path], *, decoder: str | None, batch_seconds: float, limits: AudioLimits
+    model: Model,
+    paths: Iterable[Path],
+    *,
+    decoder: str | None,
+    batch_seconds: float,
+    limits: AudioLimits,
+    utterance_seconds: float,
 ) -> Iterator[Transcribed | Failed]:
     """Yield what became of each file, in the order given.
 
     Args:
         model: the model.
-        paths: the files; only so many are held decoded as a few batches take.
+        paths: the files; only so many of them, or of their parts, are held in memory as a few batches take.
         decoder: one of ``model.decoders``, or None for the first.
         batch_seconds: audio and padding in one batch.
         limits: what audio is accepted.
+        utterance_seconds: the longest that the model is given; a longer file is cut where nobody speaks.
     """
-    decoded = _decoded(paths, model.sample_rate, limits)
-    for chunk in _chunks(decoded, _BATCHES_AT_A_TIME * batch_seconds):
-        samples = [audio.samples for audio in chunk if not isinstance(audio, Failed)]
+    heard: list[tuple[float, Hypothesis]] = []  # in the parts of the file that is under way
+    parts = _parts(_decoded(paths, model.sample_rate, limits, utterance_seconds), utterance_seconds)
+    for chunk in _chunks(parts, _BATCHES_AT_A_TIME * batch_seconds * model.sample_rate):
+        samples = [part.samples for part in chunk if isinstance(part, _Part)]
         hypotheses = iter(model.transcribe(samples, decoder=decoder, batch_seconds=batch_seconds))
-        for audio in chunk:
-            yield audio if isinstance(audio, Failed) else Transcribed(audio.seconds, next(hypotheses))
+        for part in chunk:
+            if isinstance(part, Failed):
+                yield part
+                continue
+            heard.append((part.start, next(hypotheses)))
+            if part.file_seconds is not None:
+                yield Transcribed(part.file_seconds, joined(heard, model.seconds_per_frame))
+                heard = []
 
 
-def _decoded(paths: Iterable[Path], rate: int, limits: AudioLimits) -> Iterator[Audio | Failed]:
+def _parts(decoded: Iterable[Recording | Failed], utterance_seconds: float) -> Iterator[_Part | Failed]:
+    """Yield the parts of each file; one without speech has one that is empty."""
+    for recording in decoded:
+        if isinstance(recording, Failed):
+            yield recording
+            continue
+        with recording:
+            if recording.seconds <= utterance_seconds:
+                yield _Part(0.0, recording.read(0, len(recording)), recording.seconds)
+            else:
+                yield from _parts_of_long(recording, utterance_seconds)
+
+
+def _parts_of_long(recording: Recording, utterance_seconds: float) -> Iterator[_Part]:
+    from audio.segment.cuts import cuts
+    from audio.segment.voice_activity import SpeechDetector
+
+    last = Segment(0, 0)
+    for found in cuts(recording, SpeechDetector(), SegmentRule(utterance_seconds)):
+        for cut in found:
+            if last.stop:
+                yield _Part(last.start / recording.rate, recording.read(*last), None)
+            last = cut
+    yield _Part(last.start / recording.rate, recording.read(*last), recording.seconds)
+
+
+def _decoded(
+    paths: Iterable[Path], rate: int, limits: AudioLimits, seconds_in_memory: float
+) -> Iterator[Recording | Failed]:
     """Yield decoded files in order, while threads decode the next few."""
     from audio.pool import DecodePool
 
-    pending: deque[Future[Audio | Failed]] = deque()
+    pending: deque[Future[Recording | Failed]] = deque()
     threads, decoders = ThreadPoolExecutor(_THREADS), DecodePool()
     try:
         for path in paths:
-            pending.append(threads.submit(_decode, decoders, path, rate, limits))
+            pending.append(threads.submit(_decode, decoders, path, rate, limits, seconds_in_memory))
             if len(pending) > _FILES_AHEAD:
                 yield pending.popleft().result()
         while pending:
@@ -76,27 +131,36 @@ def _decoded(paths: Iterable[Path], rate: int, limits: AudioLimits) -> Iterator[
         threads.shutdown(wait=False, cancel_futures=True)
         decoders.close()
         threads.shutdown()
+        for future in pending:
+            if not future.cancelled() and isinstance(left_over := future.result(), Recording):
+                left_over.close()
 
 
-def _decode(decoders: DecodePool, path: Path, rate: int, limits: AudioLimits) -> Audio | Failed:
-    try:
-        with path.open("rb") as file:
-            return decoders.decode(file, rate=rate, limits=limits)
-    except AudioError as error:
-        return Failed(str(error))
-    except OSError as error:
-        return Failed(error.strerror or str(error))
+def _decode(
+    decoders: DecodePool, path: Path, rate: int, limits: AudioLimits, seconds_in_memory: float
+) -> Recording | Failed:
+    with ExitStack() as unless_decoded:
+        recording = unless_decoded.enter_context(Recording(rate, seconds_in_memory))
+        try:
+            with path.open("rb") as file:
+                decoders.decode_into(recording.append, file, rate=rate, limits=limits)
+        except (AudioError, StorageFullError) as error:
+            return Failed(str(error))
+        except OSError as error:
+            return Failed(error.strerror or str(error))
+        unless_decoded.pop_all()
+    return recording
 
 
-def _chunks(decoded: Iterable[Audio | Failed], seconds: float) -> Iterator[list[Audio | Failed]]:
-    """Yield runs of files that hold ``seconds`` of audio or a little more."""
-    chunk: list[Audio | Failed] = []
-    held = 0.0
-    for audio in decoded:
-        chunk.append(audio)
-        held += 0 if isinstance(audio, Failed) else audio.seconds
-        if held >= seconds:
+def _chunks(parts: Iterable[_Part | Failed], samples: float) -> Iterator[list[_Part | Failed]]:
+    """Yield runs of parts that hold so many samples or a little more."""
+    chunk: list[_Part | Failed] = []
+    held = 0
+    for part in parts:
+        chunk.append(part)
+        held += 0 if isinstance(part, Failed) else len(part.samples)
+        if held >= samples:
             yield chunk
-            chunk, held = [], 0.0
+            chunk, held = [], 0
     if chunk:
         yield chunk

@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from audio.limits import AudioLimits
+from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS
 from cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         default=AudioLimits().max_seconds,
         metavar="N",
         help="longest audio that is accepted (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--utterance-seconds",
+        type=positive,
+        default=DEFAULT_UTTERANCE_SECONDS,
+        metavar="N",
+        help="longest piece that the model is given; longer audio is cut where nobody speaks (default: %(default)g)",
     )
 
 

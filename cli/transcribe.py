@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
         decoder=args.decoder,
         batch_seconds=args.batch_seconds,
         limits=AudioLimits(max_seconds=args.max_seconds),
+        utterance_seconds=args.utterance_seconds,
     )
     failures = 0
     with tqdm(zip(args.files, outcomes, strict=True), total=len(args.files), unit="file", disable=None) as progress:

@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from audio.limits import AudioLimits
+from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
 from service.languages import language_code
@@ -97,7 +98,8 @@ class Settings(BaseSettings):
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
     max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
     max_utterance_seconds: Annotated[float, Field(ge=2, le=120)] = Field(
-        default=40.0, description="Longest piece that the model takes; a longer recording is cut where nobody speaks."
+        default=DEFAULT_UTTERANCE_SECONDS,
+        description="Longest piece that the model takes; a longer recording is cut where nobody speaks.",
     )
     min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
     max_channels: Count = Field(default=8, description="Most channels of a recording.")

@@ -3,11 +3,14 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.limits import AudioLimits
 from cli.file_transcripts import Failed, Transcribed, transcribe_files
+from models import Hypothesis
+from models.hypothesis import Word
 from tests.audio.sound_files import encoded
 
 
@@ -16,6 +19,7 @@ class LengthModel:
     """Transcribes a recording by its length, and notes how many seconds it is given at a time."""
 
     sample_rate: int = 8000
+    seconds_per_frame: float = 0.04
     given: list[float] = field(default_factory=list)
 
     def transcribe(self, pcm, *, decoder, batch_seconds):
@@ -33,7 +37,14 @@ def test_files_come_back_in_order_and_never_too_many_at_once(tmp_path_factory, l
     model = LengthModel()
 
     outcomes = list(
-        transcribe_files(model, paths, decoder=None, batch_seconds=batch_seconds, limits=AudioLimits(max_seconds=3))
+        transcribe_files(
+            model,
+            paths,
+            decoder=None,
+            batch_seconds=batch_seconds,
+            limits=AudioLimits(max_seconds=3),
+            utterance_seconds=3,
+        )
     )
 
     for outcome, length in zip(outcomes, lengths, strict=True):
@@ -54,9 +65,62 @@ def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
             taken.append(path)
             yield path
 
-    outcomes = transcribe_files(LengthModel(), paths(), decoder=None, batch_seconds=1, limits=AudioLimits())
+    outcomes = transcribe_files(
+        LengthModel(), paths(), decoder=None, batch_seconds=1, limits=AudioLimits(), utterance_seconds=40
+    )
     next(outcomes)
     taken_for_the_first = len(taken)
     outcomes.close()
 
     assert taken_for_the_first < 20
+
+
+@dataclass
+class WordModel:
+    """Hears one word, "x", in every piece that it is given, from 0.1 s to 0.2 s."""
+
+    sample_rate: int = 16_000
+    seconds_per_frame: float = 0.1
+    given: list[float] = field(default_factory=list)
+
+    def transcribe(self, pcm, *, decoder, batch_seconds):
+        self.given += [len(samples) / self.sample_rate for samples in pcm]
+        heard = Hypothesis("x", [7], [1], None, [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))])
+        nothing = Hypothesis("", [], [], None, [], [])
+        return [heard if len(samples) else nothing for samples in pcm]
+
+
+def outcomes_of(model, paths, utterance_seconds):
+    return list(
+        transcribe_files(
+            model,
+            paths,
+            decoder=None,
+            batch_seconds=5,
+            limits=AudioLimits(),
+            utterance_seconds=utterance_seconds,
+        )
+    )
+
+
+def test_a_long_file_is_cut_and_joined_with_its_own_times_among_others(tmp_path, golden):
+    voice, rate = soundfile.read(golden / "clips" / "rms-6s.wav")
+    long = np.concatenate([np.zeros(3 * rate), voice, np.zeros(4 * rate), voice, np.zeros(2 * rate)])
+    paths = [tmp_path / "short", tmp_path / "long", tmp_path / "silent", tmp_path / "another"]
+    for path, samples in zip(paths, [voice[:rate], long, np.zeros(30 * rate), voice[:rate]], strict=True):
+        path.write_bytes(encoded(samples, rate))
+    model = WordModel()
+
+    short, cut, silent, another = outcomes_of(model, paths, utterance_seconds=8.0)
+
+    assert max(model.given) <= 8.0
+    assert short.hypothesis == another.hypothesis
+    assert (silent.hypothesis.text, silent.seconds) == ("", 30.0)
+    assert cut.seconds == len(long) / rate
+    starts = [word.start - 0.1 for word in cut.hypothesis.words]
+    assert len(starts) >= 2
+    assert 2.5 < starts[0] < 4.0
+    assert all(3 <= start <= 9.2 or 13 <= start <= 19.2 for start in (start + 0.5 for start in starts))
+    assert cut.hypothesis.text == " ".join(["x"] * len(starts))
+    assert [word.token_span for word in cut.hypothesis.words] == [(n, n + 1) for n in range(len(starts))]
+    assert cut.hypothesis.frames == [round(start / 0.1) + 1 for start in starts]
