@@ -1,7 +1,7 @@
 """A dispatcher for tests, and an engine that answers when it is told to."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -46,8 +46,9 @@ class FakeEngine:
         dispatcher.engine_answered(self, Failure(number, kind, "broken"))
 
 
-def dispatcher() -> Dispatcher:
-    front = Dispatcher(edges=[2.0, 10.0], policy=BatchPolicy(), limits=LIMITS, metrics=Metrics())
+def dispatcher(max_queued_audio_seconds: float = 1000.0) -> Dispatcher:
+    limits = replace(LIMITS, max_queued_audio_seconds=max_queued_audio_seconds)
+    front = Dispatcher(edges=[2.0, 10.0], policy=BatchPolicy(), limits=limits, metrics=Metrics())
     front.model = READY
     return front
 

@@ -40,8 +40,8 @@ def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: Segm
         yield Source(recording, rule, detector=None, threads=Immediately())
 
 
-def front(timeout: float = 60.0):
-    dispatching, engine = dispatcher(), FakeEngine()
+def front(timeout: float = 60.0, max_queued_audio_seconds: float = 1000.0):
+    dispatching, engine = dispatcher(max_queued_audio_seconds), FakeEngine()
     dispatching.engine_ready(engine, READY)
     metrics = Metrics()
     return dispatching, engine, Recordings(dispatching, timeout=timeout, metrics=metrics), metrics
@@ -119,29 +119,32 @@ def test_only_so_many_parts_are_staged_at_a_time(monkeypatch):
     asyncio.run(scenario())
 
 
-def test_a_short_upload_passes_a_long_one_after_the_batch_under_way(monkeypatch):
+def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypatch):
     async def scenario() -> None:
-        dispatching, engine, recordings, _ = front()
-        with recorded(monkeypatch, 900, *[(start, start + 10) for start in range(0, 900, 10)]) as long:
-            slow = asyncio.create_task(collect(recordings.transcribe(long, "slow")))
-            await settle()
-            engine.answer(dispatching)
-            await settle()
+        dispatching, engine, recordings, _ = front(max_queued_audio_seconds=4000.0)
 
+        async def short(value: float) -> list:
             with Recording(RATE, 10.0) as recording:
-                recording.append(np.full(RATE, -7, np.float32).tobytes())
-                short = asyncio.create_task(
-                    collect(recordings.transcribe(Source(recording, None, None, Immediately()), "short"))
-                )
+                recording.append(np.full(RATE, value, np.float32).tobytes())
+                whole = Source(recording, None, None, Immediately())
+                return await collect(recordings.transcribe(whole, f"short {value}"))
+
+        with recorded(monkeypatch, 3600, *[(start, start + 10) for start in range(0, 3600, 10)]) as hour:
+            slow = asyncio.create_task(collect(recordings.transcribe(hour, "hour")))
+            await settle()
+            batches = 0
+            while not slow.done():
+                arrivals = [asyncio.create_task(short(-value)) for value in range(1, 4)]
                 await settle()
-                engine.answer(dispatching)  # what was under way
+                engine.answer(dispatching)  # what was under way when they came
                 await settle()
                 engine.answer(dispatching)
+                await settle()
+                assert all(arrival.done() for arrival in arrivals)
+                batches += 2
 
-                assert (await short)[0].transcript.text == "-7.0"
-            assert not slow.done()
-            slow.cancel()
-            await asyncio.wait({slow})
+            assert [answer.transcript.text for answer in await slow] == [f"{start}.0" for start in range(0, 3600, 10)]
+        assert batches < 80  # of 120 s each, of which an hour alone would be 30
 
     asyncio.run(scenario())
 

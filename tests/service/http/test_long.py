@@ -1,0 +1,185 @@
+"""Recordings longer than an utterance, over a real socket with a stub engine: cut, joined, streamed, given up."""
+
+import json
+import socket
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import soundfile
+
+from audio.segment.segmenter import Segment
+from service.dispatch import source
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
+
+LONGEST = 5.0
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(max_utterance_seconds=LONGEST, batch_seconds=20.0, request_timeout_seconds=30.0) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def speech(golden):
+    """Half a minute of voices with silence around them."""
+    silence = np.zeros(2 * SAMPLE_RATE, np.float32)
+    voices = [soundfile.read(golden / "clips" / f"{name}.wav", dtype="float32")[0] for name in ("rms-6s", "slt-12s")]
+    return np.concatenate([silence, voices[0], silence, voices[1], silence])
+
+
+@pytest.fixture
+def cut_as(monkeypatch):
+    """Cut every long recording into pieces of so many samples."""
+
+    def cut(*lengths: int) -> None:
+        ends = np.cumsum((0, *lengths)).tolist()
+        segments = [Segment(start, stop) for start, stop in pairwise(ends)]
+        monkeypatch.setattr(source, "cuts", lambda recording, detector, rule: iter([segments]))
+
+    return cut
+
+
+def events(service: ThreadedServer, samples: np.ndarray, **fields: str) -> list[dict]:
+    answer = service.post(**form(wav(samples), stream="true", **fields))
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+
+
+def nothing_is_left(service: ThreadedServer) -> bool:
+    admission = service.server.dispatcher.admission
+    return admission.requests == 0 and admission.backlog_seconds == 0 and len(service.server.dispatcher._batcher) == 0
+
+
+def test_a_long_recording_is_heard_in_pieces_with_the_times_of_the_whole(service, speech):
+    answer = service.post(**form(wav(speech), response_format="verbose_json", timestamp_granularities="word")).json()
+
+    pieces = [int(word["word"]) for word in answer["words"][::2]]
+    assert answer["duration"] == len(speech) / SAMPLE_RATE
+    assert len(pieces) > 3
+    assert max(pieces) <= LONGEST * SAMPLE_RATE
+    assert sum(pieces) < len(speech) - 3 * SAMPLE_RATE  # the silence was left out
+    begun = [word["start"] for word in answer["words"]]
+    assert begun == sorted(begun)
+    assert 1.5 < begun[0] < 3
+    assert answer["words"][-1]["end"] <= answer["duration"]
+
+
+def test_all_pieces_are_transcribed_and_joined_in_order(service, cut_as):
+    cut_as(40_000, 30_000, 20_000)
+    samples = tone(100_000)
+
+    text = service.post(**form(wav(samples))).json()["text"]
+
+    pieces = samples[:40_000], samples[40_000:70_000], samples[70_000:90_000]
+    assert text == " ".join(transcript(piece).text for piece in pieces)
+
+
+def test_a_stream_has_the_text_piece_by_piece(service, speech):
+    *deltas, done = events(service, speech)
+
+    assert {event["type"] for event in deltas} == {"transcript.text.delta"}
+    assert len(deltas) > 3
+    assert done["type"] == "transcript.text.done"
+    assert "".join(event["delta"] for event in deltas) == done["text"]
+    assert done["text"] == service.post(**form(wav(speech))).json()["text"]
+    assert done["usage"]["seconds"] == len(speech) / SAMPLE_RATE
+
+
+def test_a_stream_holds_its_place_until_it_was_sent_and_is_measured(service, speech):
+    before = service.metric("steno_transcription_duration_seconds_count")
+
+    events(service, speech)
+
+    wait_for(lambda: nothing_is_left(service))
+    wait_for(lambda: service.metric("steno_transcription_duration_seconds_count") == before + 1)
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+def test_silence_of_any_length_is_an_empty_text(service, stream):
+    answer = service.post(**form(wav(np.zeros(60 * SAMPLE_RATE, np.float32)), stream=stream))
+
+    assert answer.status_code == 200
+    last = answer.text.strip().removeprefix("data: ")
+    assert json.loads(last)["text"] == ""
+
+
+def test_pauses_can_be_chosen_and_are_then_cut_at_even_in_a_short_recording(service, speech):
+    short = speech[: 4 * SAMPLE_RATE]  # two seconds of silence, two of a voice
+    whole = service.post(**form(wav(short))).json()["text"]
+    cut = service.post(**form(wav(short), chunking_strategy='{"type": "server_vad"}')).json()["text"]
+    deaf = service.post(**form(wav(short), chunking_strategy='{"type": "server_vad", "threshold": 1}')).json()["text"]
+
+    assert int(whole.split()[0]) == len(short)
+    assert 0 < int(cut.split()[0]) < 3 * SAMPLE_RATE
+    assert deaf == ""
+
+
+def test_a_piece_that_fails_is_an_error_of_the_whole(service, cut_as):
+    cut_as(20_000, FAIL_SAMPLES, 20_000)
+
+    answer = service.post(**form(wav(tone(100_000))))
+
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "internal_error"
+    wait_for(lambda: nothing_is_left(service))
+
+
+@pytest.mark.parametrize(("length", "code"), [(FAIL_SAMPLES, "internal_error"), (CRASH_SAMPLES, "worker_lost")])
+def test_a_piece_that_fails_later_is_an_error_within_the_stream(service, cut_as, length, code):
+    cut_as(80_000, 70_000, 60_000, length)
+    before = service.metric(f'steno_errors_total{{kind="{code}"}}') if code == "internal_error" else 0
+
+    *deltas, last = events(service, tone(300_000))
+
+    assert last["error"]["code"] == code
+    assert last["error"]["type"] == "server_error"
+    assert all(event["type"] == "transcript.text.delta" for event in deltas)
+    wait_for(lambda: service.metric(f'steno_errors_total{{kind="{code}"}}') == before + 1)
+    wait_for(lambda: nothing_is_left(service))
+
+
+def test_what_fails_before_anything_is_heard_has_the_status_of_an_error(service, cut_as):
+    cut_as(FAIL_SAMPLES, 20_000)
+
+    answer = service.post(**form(wav(tone(100_000)), stream="true"))
+
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "internal_error"
+
+
+def test_a_client_that_leaves_takes_all_pieces_along(service, speech):
+    service.hold_engine()
+    try:
+        with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
+            connection.sendall(post_bytes(service.server.port, wav(np.tile(speech, 4))))
+            wait_for(lambda: service.server.dispatcher.admission.backlog_seconds > 0)
+            wait_for(lambda: len(service.server.dispatcher._batcher) > 0)
+        wait_for(lambda: nothing_is_left(service))
+    finally:
+        service.release_engine()
+    assert service.post(**form(wav(tone(SAMPLE_RATE)))).status_code == 200
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_stream_takes_the_rest_along(service, cut_as):
+    cut_as(*[70_000] * 40)
+    body = form(wav(tone(2_800_000)), stream="true")
+    with service.client.stream("POST", "/v1/audio/transcriptions", **body) as answer:
+        next(answer.iter_lines())
+        service.hold_engine()
+    try:
+        wait_for(lambda: nothing_is_left(service))
+    finally:
+        service.release_engine()
+
+
+def test_a_recording_over_the_limit_is_refused_and_the_limit_is_named():
+    with serving(max_audio_seconds=20.0) as served:
+        answer = served.post(**form(wav(tone(21 * SAMPLE_RATE))))
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "audio_too_long"
+    assert "20 s" in answer.json()["error"]["message"]
