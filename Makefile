@@ -11,6 +11,8 @@ RECIPE        ?= training/recipes/english.yaml
 SPEECH        ?= ../shared/speech
 TEXT          ?= ../shared/text/sentences.txt.xz
 TEACHER       ?= ../shared/teacher/stt_en_conformer_ctc_small.nemo
+# Check-outs of the public repositories of docs/training.md, in one folder.
+CHECKOUTS     ?= runs/checkouts
 ARGS          ?=
 
 BIN   := $(VENV)/bin
@@ -56,8 +58,11 @@ train-bundled: setup
 	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 10 --seed 101 --voices 'flite/*' --without '*rms*'
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/espeak --hours 5 --seed 102 --voices 'espeak-ng/*'
-	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/festival --hours 4 --seed 103 --voices 'festival/*'
+	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/festival --clips 1105 --seed 103 --voices 'festival/*'
+	$(BIN)/steno collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
 	$(BIN)/steno vocabulary $(TEXT) --size 384 --out $(DATA)/english.model
+	$(BIN)/steno train training/recipes/english-start.yaml --out runs/english-start --resume \
+	  --export runs/english-start.nemo
 	$(BIN)/steno train training/recipes/english.yaml --out runs/english --resume \
 	  --export models/bundled/steno-bundled.nemo $(ARGS)
 

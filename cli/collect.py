@@ -1,0 +1,36 @@
+"""`steno collect`: more speech to train on, out of public repositories."""
+
+import argparse
+from pathlib import Path
+
+from cli.errors import CommandError
+from cli.model_options import Subparsers
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "collect",
+        help="make clips to train on out of public repositories",
+        description="Make clips and a manifest of the recordings in check-outs of public repositories, which "
+        "docs/training.md lists with their licences.",
+    )
+    parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; those that are not there are left out")
+    parser.add_argument(
+        "--beside", required=True, metavar="CORPUS", help="folder of a corpus, whose other splits stay out of it"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="where manifest.jsonl and the clips go")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the clips."""
+    from training.corpora import collect
+    from training.errors import TrainingError
+
+    try:
+        seconds = collect(Path(args.checkouts), Path(args.beside), Path(args.out))
+    except (TrainingError, OSError) as error:
+        raise CommandError(str(error)) from error
+    print(", ".join(f"{source} {of / 3600:.2f} h" for source, of in seconds.items()))
+    return 0

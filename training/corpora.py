@@ -1,0 +1,201 @@
+"""More speech to train on: recordings that lie in public repositories, made into clips beside a corpus.
+
+What each repository holds, under which licence, and the commit that is meant, is in docs/training.md.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from audio.decode import decode
+from audio.errors import AudioError
+from audio.limits import AudioLimits
+from audio.resample import Samples
+from training.errors import ManifestError
+from training.student import FRONT_END
+
+_RATE = FRONT_END.sample_rate
+_LONGEST = 17.0
+# Silence before and after speech is cut to this much.
+_EDGE = _RATE // 4
+# Below this power, relative to the loudest 25 ms, there is silence; a clip never louder than that is nothing to hear.
+_SILENT, _NOTHING = 1e-4, 1e-5
+_WORDS = re.compile(r"[a-z' ]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file of a repository.
+
+    Attributes:
+        path: where it is.
+        name: what the clip is called.
+        speaker: whose voice it is.
+        text: its transcript, or None.
+    """
+
+    path: Path
+    name: str
+    speaker: str
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A corpus that clips are to stand beside.
+
+    Attributes:
+        names: sources and names of its clips, without suffix.
+        heard: voices that are trained on.
+        sentences: that are not trained on.
+    """
+
+    names: frozenset[tuple[str, str]]
+    heard: frozenset[str]
+    sentences: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A public repository.
+
+    Attributes:
+        folder: name of its check-out.
+        source: what its clips are called.
+        min_seconds: shorter ones are left out.
+        recordings: lists what is of use.
+    """
+
+    folder: str
+    source: str
+    min_seconds: float
+    recordings: Callable[[Path, Known], Iterator[Recording]]
+
+
+def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
+    """Write clips, 16 kHz FLAC without long silence at their edges, and a manifest of them.
+
+    Args:
+        checkouts: folder of check-outs; those that are not there are left out.
+        corpus: folder of the corpus with ``manifest.jsonl``, whose clips, voices and sentences of other splits than
+            ``train`` are left out.
+        out: where the clips and ``manifest.jsonl`` go.
+
+    Returns:
+        Seconds by source.
+
+    Raises:
+        ManifestError: if the corpus has no manifest, or no repository is there.
+        OSError: if something cannot be written.
+    """
+    known = _known(corpus / "manifest.jsonl")
+    there = [repository for repository in REPOSITORIES if (checkouts / repository.folder).is_dir()]
+    if not there:
+        raise ManifestError(f"{checkouts} holds none of {', '.join(one.folder for one in REPOSITORIES)}")
+    seconds = {repository.source: 0.0 for repository in there}
+    out.mkdir(parents=True, exist_ok=True)
+    fresh = out / "manifest.jsonl.new"
+    with fresh.open("w", encoding="utf-8") as manifest:
+        for repository in there:
+            for recording in repository.recordings(checkouts / repository.folder, known):
+                samples = _clip(recording.path)
+                if repository.min_seconds * _RATE <= len(samples) <= _LONGEST * _RATE:
+                    seconds[repository.source] += len(samples) / _RATE
+                    manifest.write(_written(out, repository.source, recording, samples))
+    fresh.replace(out / "manifest.jsonl")
+    return seconds
+
+
+def _known(manifest: Path) -> Known:
+    try:
+        clips = [json.loads(line) for line in manifest.read_text(encoding="utf-8").splitlines()]
+        kept = [clip for clip in clips if clip["split"] != "train"]
+        voices = frozenset(clip["speaker"] for clip in kept)
+        return Known(
+            names=frozenset((clip["source"], Path(clip["audio"]).stem) for clip in clips),
+            heard=frozenset(clip["speaker"] for clip in clips) - voices,
+            sentences=frozenset(clip["text"] for clip in kept),
+        )
+    except OSError as error:
+        raise ManifestError(f"{manifest}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ManifestError(f"{manifest}: every line needs audio, source, split, speaker and text") from error
+
+
+def _clip(path: Path) -> Samples:
+    """Return a recording without the silence around it; nothing if it is silent or does not decode."""
+    try:
+        with path.open("rb") as file:
+            samples = decode(file, rate=_RATE, limits=AudioLimits()).samples
+    except AudioError:
+        return np.empty(0, np.float32)
+    power = np.convolve(np.square(samples), np.full(400, 1 / 400, np.float32), "same")
+    if not len(power) or power.max() < _NOTHING:
+        return np.empty(0, np.float32)
+    loud = np.flatnonzero(power > power.max() * _SILENT)
+    return samples[max(0, int(loud[0]) - _EDGE) : int(loud[-1]) + _EDGE]
+
+
+def _written(out: Path, source: str, recording: Recording, samples: Samples) -> str:
+    """Write a clip; returns its line of the manifest."""
+    audio = Path(source) / f"{re.sub(r'[^A-Za-z0-9_-]', '_', recording.name)}.flac"
+    (out / source).mkdir(exist_ok=True)
+    soundfile.write(out / audio, samples, _RATE, format="FLAC", subtype="PCM_16")
+    fields = {
+        "audio": str(audio),
+        "duration": round(len(samples) / _RATE, 3),
+        "speaker": recording.speaker,
+        "source": source,
+        "split": "train",
+    }
+    if recording.text:
+        fields["text"] = recording.text
+    return json.dumps(fields) + "\n"
+
+
+def _speechocean(root: Path, known: Known) -> Iterator[Recording]:
+    """The clips that the corpus did not take, of the voices that it trains on."""
+    texts = dict(
+        line.split(maxsplit=1)
+        for part in ("train", "test")
+        for line in (root / part / "text").read_text(encoding="utf-8").splitlines()
+    )
+    for path in sorted(root.glob("WAVE/SPEAKER*/*.WAV")):
+        speaker, text = f"so-{path.parent.name.removeprefix('SPEAKER')}", texts.get(path.stem, "").strip().lower()
+        if speaker in known.heard and ("speechocean", path.stem) not in known.names and text not in known.sentences:
+            yield Recording(path, path.stem, speaker, text if _WORDS.fullmatch(text) else None)
+
+
+def _intents(root: Path, known: Known) -> Iterator[Recording]:
+    """Orders of coffee, by over fifty voices that are not told apart."""
+    del known
+    for path in sorted(root.glob("data/speech/clean/*.wav")):
+        yield Recording(path, path.stem, "intents")
+
+
+def _asterisk(root: Path, known: Known) -> Iterator[Recording]:
+    """Telephone prompts of one woman, 8 kHz."""
+    del known
+    for path in sorted((root / "en").glob("**/*.wav")):
+        if "silence" not in path.parts:
+            yield Recording(path, str(path.relative_to(root / "en").with_suffix("")), "allison")
+
+
+def _dctts(root: Path, known: Known) -> Iterator[Recording]:
+    """LJ Speech sentences, read by a man."""
+    for path in sorted(root.glob("LJSpeech-1.1/wavs/*.wav")):
+        if ("dctts", path.stem) not in known.names:
+            yield Recording(path, path.stem, "dctts")
+
+
+REPOSITORIES: Sequence[Repository] = (
+    Repository("speechocean762", "speechocean", 1.0, _speechocean),
+    Repository("speech-to-intent-benchmark", "intents", 1.0, _intents),
+    Repository("asterisk-sounds", "asterisk", 1.5, _asterisk),
+    Repository("dc_tts", "dctts", 1.0, _dctts),
+)
