@@ -63,3 +63,5 @@ def configure(log_format: LogFormat, level: str) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).setLevel(logging.WARNING)
+    # What it says of every bad form is in the error that the client gets.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import re
 from collections.abc import AsyncGenerator
 
 from starlette.datastructures import FormData, Headers
@@ -16,7 +15,6 @@ from service.http.errors import RequestError
 
 _MAX_FIELDS = 64
 _MAX_FIELD_BYTES = 1 << 20
-_BOUNDARY = re.compile(r'boundary="?([^";,]{1,256})"?', re.IGNORECASE)
 
 
 def announced_bytes(headers: Headers, limit: int) -> int:
@@ -30,6 +28,24 @@ def announced_bytes(headers: Headers, limit: int) -> int:
     if size > limit:
         raise _too_large(limit)
     return size
+
+
+class _FormParser(MultiPartParser):
+    """Refuses a body without its closing boundary, which starlette takes for a form without its last part."""
+
+    def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None], **limits: int) -> None:
+        super().__init__(headers, self._complete(pieces), **limits)
+        self._is_complete = False
+
+    def on_end(self) -> None:
+        """Note the closing boundary."""
+        self._is_complete = True
+
+    async def _complete(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async for piece in pieces:
+            yield piece  # it is parsed when the next one is asked for
+        if not self._is_complete:
+            raise MultiPartException("it ends before its closing boundary")
 
 
 class Upload:
@@ -52,7 +68,6 @@ class Upload:
         self._silence_seconds = silence_seconds
         self._total_seconds = total_seconds
         self._ends = math.inf
-        self._tail = b""
 
     async def form(self, headers: Headers) -> FormData:
         """Receive and parse the form; file parts are spooled to disk above 1 MiB. The caller closes it.
@@ -61,23 +76,17 @@ class Upload:
             RequestError: For a body that is too large, too slow or not a complete multipart form.
             ClientDisconnect: If the client left.
         """
-        boundary = _BOUNDARY.search(headers.get("content-type", ""))
-        if not headers.get("content-type", "").lower().startswith("multipart/form-data") or boundary is None:
-            raise RequestError("The body must be multipart/form-data with a boundary.", code="malformed_body")
+        if not headers.get("content-type", "").lower().startswith("multipart/form-data"):
+            raise RequestError("The body must be multipart/form-data.", code="malformed_body")
         self._ends = asyncio.get_running_loop().time() + self._total_seconds
-        parser = MultiPartParser(
+        parser = _FormParser(
             headers, self._pieces(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES
         )
         try:
-            form = await parser.parse()
+            return await parser.parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code="malformed_body") from None
-        # The parser takes a body without its closing boundary for a form without its last part.
-        if b"--" + boundary[1].encode("latin-1") + b"--" not in self._tail:
-            await form.close()
-            raise RequestError("The body ends before its closing boundary.", code="malformed_body")
-        return form
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         while True:
@@ -88,7 +97,6 @@ class Upload:
             self._permit.store(len(piece))
             if self._permit.stored_bytes > self._limit:
                 raise _too_large(self._limit)
-            self._tail = (self._tail + piece)[-512:]
             yield piece
             if not message.get("more_body", False):
                 return
