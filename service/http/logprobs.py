@@ -21,13 +21,12 @@ def token_logprobs(
         begins: It is the beginning of a text, not a later part of one.
     """
     begin, end = span or (0, len(transcript.tokens))
-    at_start = begins and begin == 0
+    spare = _spare_spaces(transcript, spellings) if begins and begin == 0 else 0
     entries = []
     for place in range(begin, end):
         written = spellings[transcript.tokens[place]]
-        if at_start:
-            written = written.lstrip(b" ")  # a text does not begin with the space that begins its first word
-            at_start = not written
+        spaces = min(spare, _leading_spaces(written))
+        written, spare = written[spaces:], spare - spaces
         probability = transcript.token_confidence[place]
         entries.append(
             {
@@ -37,3 +36,14 @@ def token_logprobs(
             }
         )
     return entries
+
+
+def _spare_spaces(transcript: Transcript, spellings: Sequence[bytes]) -> int:
+    """How many spaces the tokens begin with that the text has not: its first word needs none before it."""
+    spelt = b"".join(spellings[token] for token in transcript.tokens)
+    text = transcript.text.encode()
+    return max(0, _leading_spaces(spelt) - _leading_spaces(text))
+
+
+def _leading_spaces(text: bytes) -> int:
+    return len(text) - len(text.lstrip(b" "))

@@ -110,6 +110,27 @@ def test_transcripts_are_equal(name, decoder, together):
         assert hypothesis.text == recorded["text"]
 
 
+@every_decoder
+def test_spellings_of_the_tokens_are_the_text(name, decoder):
+    model = golden.model(name)
+
+    for hypothesis in model.transcribe(golden.clips(), decoder=decoder):
+        spelt = b"".join(model.spellings[token] for token in hypothesis.tokens).decode()
+        assert spelt.endswith(hypothesis.text)
+        assert spelt.removesuffix(hypothesis.text).strip(" ") == ""
+
+
+@every_ctc
+def test_ctc_confidence_is_nemos_probability_of_the_token_where_it_begins(name):
+    model = golden.model(name)
+
+    for clip_name, hypothesis in zip(golden.CLIPS, model.transcribe(golden.clips(), decoder="ctc"), strict=True):
+        recorded = golden.tensors(name)[f"alone/{clip_name}/logprobs"]
+        recorded = recorded[torch.tensor(hypothesis.frames), torch.tensor(hypothesis.tokens)]
+        confidence = torch.tensor(hypothesis.token_confidence)
+        assert ((confidence.log() - recorded).abs() < golden.LOG_PROBABILITIES_FROM_AUDIO).all()
+
+
 @every_transducer
 def test_transducer_words_have_nemos_times(name, decoder):
     model = golden.model(name)

@@ -334,6 +334,23 @@ def test_nothing_is_asked_of_anybody_else(browser, service, clip):
     assert browser.complaints() == []
 
 
+def test_a_page_of_another_origin_reads_what_it_is_allowed_to(browser, service):
+    origin = f"http://127.0.0.1:{service.server.port}"
+    ask = (
+        "return fetch(arguments[0], { headers: { 'x-stainless-lang': 'js' } })"
+        ".then((answer) => answer.headers.get('x-request-id').length, (fault) => fault.name)"
+    )
+    with serving(wait_ready=False, cors_origins=origin) as willing, serving(wait_ready=False) as unwilling:
+        browser.open(f"{origin}/healthz")  # of the page's origin, and without the page's policy
+        read, refused = (
+            browser.run(ask, f"http://127.0.0.1:{asked.server.port}/v1/models") for asked in (willing, unwilling)
+        )
+    browser.complaints()
+
+    assert read == 32
+    assert refused == "TypeError"
+
+
 def test_the_reference_asks_nobody_else_and_fits_a_phone(browser, service):
     browser.requested_hosts()
     browser.complaints()

@@ -44,6 +44,12 @@ def test_only_the_first_token_of_a_text_loses_its_space():
     assert [entry["token"] for entry in token_logprobs(said, SPELLINGS, (2, 3))] == [" the"]
 
 
+def test_a_text_that_begins_with_a_space_keeps_it():
+    said = Transcript(" the", [2], [1.0], [])
+
+    assert [entry["token"] for entry in token_logprobs(said, SPELLINGS)] == [" the"]
+
+
 def test_no_probability_has_no_logarithm():
     (entry,) = token_logprobs(heard([2], [0.0]), SPELLINGS)
 
