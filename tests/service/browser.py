@@ -112,11 +112,12 @@ def chromium(folder: Path) -> Iterator[Browser]:
     try:
         with httpx.Client(base_url=_address(driver), timeout=PATIENCE, trust_env=False) as client:
             session = client.post("session", json={"capabilities": {"alwaysMatch": _capabilities(folder)}}).json()
-            client.base_url = client.base_url.join(f"session/{session['value']['sessionId']}/")
+            address = client.base_url.join(f"session/{session['value']['sessionId']}")
+            client.base_url = f"{address}/"
             try:
                 yield Browser(client, downloads)
             finally:
-                client.delete("")
+                client.delete(address).raise_for_status()  # or the browser would outlive its driver
     finally:
         driver.terminate()
         driver.wait()
