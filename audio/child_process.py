@@ -31,7 +31,7 @@ class Confinement:
     """
 
     memory_bytes: int = 1 << 30
-    seconds: float = 120.0
+    seconds: float = 300.0
     files: int = 200
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import soundfile
 from tests.service.serving import ServerProcess, form
 
 RATE = 16_000
+_ABOUT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,16 @@ def heard_in(service: ServerProcess, file: bytes) -> list[Heard]:
 
 
 def equal_words(expected: Sequence[Heard], heard: Sequence[Heard]) -> list[tuple[Heard, Heard]]:
-    """Pairs of words that are in both, in order."""
-    matcher = difflib.SequenceMatcher(None, [e.word for e in expected], [h.word for h in heard], autojunk=False)
+    """Pairs of words that are in both, in order: of all that were heard about the time when they were expected."""
+    starts = [word.start for word in heard]
+    first = bisect_left(starts, expected[0].start - _ABOUT_SECONDS) if expected else 0
+    last = bisect_right(starts, expected[-1].start + _ABOUT_SECONDS) if expected else 0
+    near = heard[first:last]
+    matcher = difflib.SequenceMatcher(
+        None, [word.word for word in expected], [word.word for word in near], autojunk=False
+    )
     return [
-        (expected[block.a + n], heard[block.b + n])
-        for block in matcher.get_matching_blocks()
-        for n in range(block.size)
+        (expected[block.a + n], near[block.b + n]) for block in matcher.get_matching_blocks() for n in range(block.size)
     ]
 
 

@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from cli.scoring import Scorer
-from tests.service.serving import steno_serve, wav
+from tests.audio.media_files import media
+from tests.service.serving import form, steno_serve, wav
 from tests.service.spoken import Heard, clips_of, equal_words, heard_in, in_a_row, peak_megabytes, repeated
 
 # The front holds a window of parts and the network that finds speech, whatever a recording lasts.
@@ -22,12 +24,13 @@ def check(teacher, speech_dir, tmp_path, sources, seconds, *flags):
         front, engine = peak_megabytes(service.process.pid), peak_megabytes(service.engine_pid())
         timing = service.events("request")[-1]
 
-    expected = [Heard(word.word, word.start + start) for clip, start in begun for word in alone[id(clip)]]
+    by_clip = [[Heard(word.word, word.start + start) for word in alone[id(clip)]] for clip, start in begun]
+    expected = [word for words in by_clip for word in words]
     reference = " ".join(clip.text for clip, _ in begun)
     wer, wer_alone = (
         Scorer().score(reference, " ".join(word.word for word in words), 1.0).wer for words in (heard, expected)
     )
-    pairs = equal_words(expected, heard)
+    pairs = [pair for words in by_clip for pair in equal_words(words, heard)]
     in_time = sum(abs(one.start - other.start) <= 0.2 for one, other in pairs) / len(pairs)
     print(  # noqa: T201  # the figures that the documentation quotes
         f"{len(samples) / 16_000:.0f} s: WER {wer:.2%} (clips alone {wer_alone:.2%}), {len(heard)} words, "
@@ -53,3 +56,35 @@ def test_a_minute_in_small_pieces_has_the_words_of_its_clips_at_their_times(teac
 @pytest.mark.parametrize("minutes", [10, 120])
 def test_a_long_recording_has_the_words_of_its_clips_at_their_times(teacher, speech_dir, tmp_path, minutes):
     check(teacher, speech_dir, tmp_path, ("librispeech", "ljspeech", "arctic", "kathleen"), 60 * minutes)
+
+
+def post_silence(golden, tmp_path, hours: float, *flags: str):
+    """Send hours of silence in a file of kilobytes; return the answer and the most memory the front had."""
+    file = media(np.zeros(int(hours * 3600) * 16_000, np.float32), 16_000, "ogg", "libopus")
+    checkpoint = golden / "hybrid-tdt-ctc-bpe" / "model.nemo"
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint), *flags) as service:
+        answer = service.client.post("/v1/audio/transcriptions", **form(file), timeout=600)
+        megabytes = peak_megabytes(service.process.pid)
+        assert service.client.get("/readyz").status_code == 200
+    print(f"{hours:g} h of silence in {len(file)} bytes: {answer.status_code}, front {megabytes} MB")  # noqa: T201
+    return answer, megabytes
+
+
+@pytest.mark.parametrize("hours", [0.1, pytest.param(1, marks=pytest.mark.long)])
+def test_hours_of_silence_in_a_small_file_are_an_empty_text_in_little_memory(golden, tmp_path, hours):
+    answer, megabytes = post_silence(golden, tmp_path, hours)
+
+    assert answer.status_code == 200
+    assert answer.json()["text"] == ""
+    assert answer.json()["usage"]["seconds"] == pytest.approx(hours * 3600, abs=1)
+    assert megabytes < MOST_MEGABYTES
+
+
+@pytest.mark.long
+def test_more_than_the_limit_is_refused_in_little_memory(golden, tmp_path):
+    answer, megabytes = post_silence(golden, tmp_path, 1, "--max-audio-seconds", "3599")
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "audio_too_long"
+    assert "3599 s" in answer.json()["error"]["message"]
+    assert megabytes < MOST_MEGABYTES
