@@ -69,7 +69,7 @@ CONTENT_TYPES = (
             "",
         ]
     )
-    | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
+    | st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40).map(str.strip)
 )
 
 
