@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from audio.limits import AudioLimits
-from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS
+from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--utterance-seconds",
-        type=positive,
+        type=_utterance_seconds,
         default=DEFAULT_UTTERANCE_SECONDS,
         metavar="N",
         help="longest piece that the model is given; longer audio is cut where nobody speaks (default: %(default)g)",
@@ -59,6 +59,19 @@ def positive(text: str) -> float:
     if not 0 < number < float("inf"):
         raise ValueError(text)
     return number
+
+
+def _utterance_seconds(text: str) -> float:
+    """Read a length that leaves room for speech and what surrounds it.
+
+    Raises:
+        ValueError: if it is not a number above zero.
+        argparse.ArgumentTypeError: if it is too short.
+    """
+    seconds = positive(text)
+    if seconds < MIN_UTTERANCE_SECONDS:
+        raise argparse.ArgumentTypeError(f"at least {MIN_UTTERANCE_SECONDS:g} s")
+    return seconds
 
 
 def open_model(args: argparse.Namespace) -> "Model":

@@ -23,7 +23,7 @@ from pydantic_settings import (
 )
 
 from audio.limits import AudioLimits
-from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS
+from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
 from service.languages import language_code
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
     max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
-    max_utterance_seconds: Annotated[float, Field(ge=2, le=120)] = Field(
+    max_utterance_seconds: Annotated[float, Field(ge=MIN_UTTERANCE_SECONDS, le=120)] = Field(
         default=DEFAULT_UTTERANCE_SECONDS,
         description="Longest piece that the model takes; a longer recording is cut where nobody speaks.",
     )

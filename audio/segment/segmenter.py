@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 # LibriSpeech's longest utterance has 35 s. Models are trained on less, and hear longer pieces worse.
 DEFAULT_UTTERANCE_SECONDS = 40.0
+# Shorter pieces have no room for a word and what surrounds it.
+MIN_UTTERANCE_SECONDS = 2.0
 
 # What is speech stays speech until it is this much less likely: words have weak ends.
 _HYSTERESIS = 0.15

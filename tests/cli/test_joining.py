@@ -1,0 +1,39 @@
+"""A recording's hypothesis has the words of its parts at the times of the recording."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.joining import joined
+from models import Hypothesis
+from models.hypothesis import Word
+
+FRAME = 0.04
+
+
+def heard(*texts: str) -> Hypothesis:
+    """Words of two tokens and two frames each."""
+    words = [Word(text, 2 * n * FRAME, 2 * (n + 1) * FRAME, 0.5, (2 * n, 2 * n + 2)) for n, text in enumerate(texts)]
+    tokens = [ord(text[0]) for text in texts for _ in range(2)]
+    return Hypothesis(" ".join(texts), tokens, list(range(len(tokens))), [1] * len(tokens), [0.5] * len(tokens), words)
+
+
+@given(st.lists(st.lists(st.text("abc", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5))
+def test_everything_is_there_once_and_each_word_has_its_own_tokens_and_times(texts):
+    parts = [(10.0 * number + 1, heard(*words)) for number, words in enumerate(texts)]
+
+    whole = joined(parts, FRAME)
+
+    assert whole.text.split() == [word for words in texts for word in words]
+    assert [word.text for word in whole.words] == whole.text.split()
+    assert len(whole.tokens) == len(whole.frames) == len(whole.durations) == len(whole.token_confidence)
+    assert whole.frames == sorted(whole.frames)
+    for word in whole.words:
+        begin, end = word.token_span
+        assert whole.tokens[begin:end] == [ord(word.text[0])] * 2
+        assert abs(whole.frames[begin] * FRAME - word.start) <= FRAME / 2 + 1e-9
+
+
+def test_a_recording_of_one_part_is_as_the_model_heard_it():
+    whole = heard("a", "b")
+
+    assert joined([(0.0, whole)], FRAME) is whole
