@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from audio.errors import AudioError
-from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import Segment, SegmentRule
 from cli.joining import joined
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from audio.limits import AudioLimits
     from audio.pool import DecodePool
+    from audio.recording import Recording
     from audio.resample import Samples
     from models import Hypothesis, Model
 
@@ -132,13 +132,15 @@ def _decoded(
         decoders.close()
         threads.shutdown()
         for future in pending:
-            if not future.cancelled() and isinstance(left_over := future.result(), Recording):
+            if not future.cancelled() and not isinstance(left_over := future.result(), Failed):
                 left_over.close()
 
 
 def _decode(
     decoders: DecodePool, path: Path, rate: int, limits: AudioLimits, seconds_in_memory: float
 ) -> Recording | Failed:
+    from audio.recording import Recording, StorageFullError
+
     with ExitStack() as unless_decoded:
         recording = unless_decoded.enter_context(Recording(rate, seconds_in_memory))
         try:
