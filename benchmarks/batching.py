@@ -57,7 +57,7 @@ def _simulate(lengths: list[float], policy: BatchPolicy) -> tuple[float, float]:
     """Return recordings per batch, and the padding share, when all wait before the first batch leaves."""
     batcher = Batcher(bucket_edges(_LONGEST))
     for number, seconds in enumerate(lengths):
-        batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, _Wanted()))  # type: ignore[arg-type]
+        batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, _Wanted(), number))  # type: ignore[arg-type]
     now = batches = padded = 0.0
     while batch := batcher.next_batch(now, policy):
         cost = len(batch) * max(utterance.seconds for utterance in batch)
