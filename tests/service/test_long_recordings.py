@@ -39,7 +39,7 @@ def check(teacher, speech_dir, tmp_path, sources, seconds, *flags):
     assert wer <= wer_alone + 0.005
     assert len(pairs) >= 0.95 * len(expected)
     assert in_time >= 0.95
-    # A model may stutter by itself where it hears other silence around a word; at seams it would be a hundred times.
+    # A word may be misheard as the next one: of two hours, "tell thee the truth", in the middle of a piece.
     assert repeated(heard) <= repeated(expected) + len(heard) // 10_000
     assert all(one.start <= other.start for one, other in pairwise(heard))
     assert front < MOST_MEGABYTES
