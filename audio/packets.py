@@ -17,22 +17,24 @@ from av.container import InputContainer
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.resample import Samples, resampled
+from audio.sniff import SUPPORTED
 from audio.source import falls_short, mean_of_channels
 
 if TYPE_CHECKING:
     from av.packet import Packet
 
 # FFmpeg's names of the containers of audio.sniff. It is told the format and never guesses: a guess may be a playlist.
-_FORMATS = {"wav": "wav", "mp3": "mp3", "ogg": "ogg", "webm": "matroska", "mp4": "mov", "aac": "aac", "amr": "amr"}
+_FORMATS = {"webm": "matroska", "mp4": "mov", "wma": "asf", "ts": "mpegts"}
+_FORMATS |= {name: name for name in SUPPORTED if name not in _FORMATS}
 # Containers that say how long they are; the other formats' lengths are guesses of FFmpeg.
 _SAY_THEIR_LENGTH = {"webm", "mp4"}
 # FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be ways in; none of
 # these is for video, so pictures are never decoded, not even to see what they are.
 _DECODERS = (
-    *("aac", "ac3", "alac", "amrnb", "amrwb", "eac3", "flac", "mp1", "mp2", "mp3float", "opus", "vorbis"),
+    *("aac", "ac3", "alac", "amrnb", "amrwb", "eac3", "flac", "mp1", "mp2", "mp3float", "opus", "speex", "vorbis"),
     *("adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms", "g722", "g726", "gsm", "gsm_ms", "pcm_alaw", "pcm_mulaw"),
     *("pcm_u8", "pcm_s8", "pcm_s16be", "pcm_s16le", "pcm_s24be", "pcm_s24le", "pcm_s32be", "pcm_s32le"),
-    *("pcm_f32be", "pcm_f32le", "pcm_f64le"),
+    *("pcm_f32be", "pcm_f32le", "pcm_f64be", "pcm_f64le", "wmav1", "wmav2"),
 )
 # FFmpeg's formats of samples, planar or not: their type and what counts as 1. Bytes are unsigned, around 128.
 _SAMPLE_FORMATS = {

@@ -20,9 +20,9 @@ class Reader(Enum):
 def reader_of(file: BinaryIO, container: str) -> Reader:
     """Choose the library for a seekable ``file`` in this container (``audio.sniff``), and leave it at its start.
 
-    libsndfile reads no WebM, MP4, raw AAC or AMR. Of what it does read, it gets wrong: Ogg Opus, which it shifts by
-    the pre-skip; MP3 without a Xing tag, which it may end early; joined MP3s and Vorbis, of which it sees the first;
-    WAV from a pipe that says 0 bytes, which it believes.
+    libsndfile is for the four containers that nearly everybody sends. Of these it gets wrong: Ogg Opus, which it
+    shifts by the pre-skip; FLAC and Speex in Ogg, which it does not read; MP3 without a Xing tag, which it may end
+    early; joined MP3s and Vorbis, of which it sees the first; WAV from a pipe that says 0 bytes, which it believes.
     """
     trusted = _libsndfile_is_right(file, container)
     file.seek(0)

@@ -5,18 +5,14 @@ import codecs
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.mpeg import is_adts_header, is_frame_header
 
-HEAD_BYTES = 64
-SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr")
+# A packet of an MPEG transport stream and the first byte of the next: nothing else tells one.
+HEAD_BYTES = 189
+SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr", "aiff", "au", "caf", "wma", "ac3", "avi", "ts")
 
 _W64 = b"riff\x2e\x91\xcf\x11"
 # What people send by mistake, by its first bytes.
 _KNOWN_BUT_UNSUPPORTED = {
     b"\x1f\x43\xb6\x75": "a later part of a WebM recording, of which the beginning is missing",
-    b"FORM": "AIFF",
-    b".snd": "AU",
-    b"caff": "CAF",
-    b"\x30\x26\xb2\x75": "WMA",
-    b"\x0b\x77": "AC-3",
     b"FLV": "Flash video",
     b"PK\x03\x04": "a ZIP archive",
     b"\x1f\x8b": "a gzip file",
@@ -26,6 +22,19 @@ _KNOWN_BUT_UNSUPPORTED = {
 _EBML = b"\x1a\x45\xdf\xa3"
 # The first atom of MP4, M4A, 3GP and QuickTime.
 _QUICKTIME_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"moof", b"styp")
+# How the first packet of an Ogg stream begins that holds sound.
+_OGG_CODECS = (b"OpusHead", b"\x01vorbis", b"\x7fFLAC", b"Speex   ")
+_BEGINNINGS = {
+    b"fLaC": "flac",
+    b"#!AMR\n": "amr",
+    b"#!AMR-WB\n": "amr",
+    b".snd": "au",
+    b"caff": "caf",
+    b"\x30\x26\xb2\x75\x8e\x66\xcf\x11": "wma",  # ASF
+    b"\x0b\x77": "ac3",
+    _EBML: "webm",
+}
+_TS_PACKET, _TS_SYNC = 188, 0x47
 
 
 def sniff(head: bytes) -> str:
@@ -37,22 +46,25 @@ def sniff(head: bytes) -> str:
     """
     if not head:
         raise InvalidAudioError("the file is empty")
+    for magic, container in _BEGINNINGS.items():
+        if head.startswith(magic):
+            return container
     if _is_wav(head):
         return "wav"
-    if head.startswith(b"fLaC"):
-        return "flac"
-    if head.startswith(b"OggS") and (b"OpusHead" in head or b"\x01vorbis" in head):
+    if head.startswith(b"OggS") and any(codec in head for codec in _OGG_CODECS):
         return "ogg"
     if head.startswith(b"ID3") or is_frame_header(head):
         return "mp3"
-    if head.startswith(_EBML):
-        return "webm"
     if head[4:8] in _QUICKTIME_ATOMS:
         return "mp4"
     if is_adts_header(head):
         return "aac"
-    if head.startswith((b"#!AMR\n", b"#!AMR-WB\n")):
-        return "amr"
+    if head[:4] == b"FORM" and head[8:12] in {b"AIFF", b"AIFC"}:
+        return "aiff"
+    if head[:4] == b"RIFF" and head[8:12] == b"AVI ":
+        return "avi"
+    if head[0] == _TS_SYNC and head[_TS_PACKET : _TS_PACKET + 1] == bytes([_TS_SYNC]):
+        return "ts"
     seen = _name(head)
     looks = f"the file looks like {seen}" if seen else "the file is in no known audio format"
     raise UnsupportedFormatError(f"{looks}; supported: {', '.join(SUPPORTED)}")
@@ -68,7 +80,7 @@ def _name(head: bytes) -> str | None:
         if head.startswith(magic):
             return name
     if head.startswith(b"OggS"):
-        return "Ogg with another codec than Vorbis or Opus"
+        return "Ogg with another codec than Vorbis, Opus, FLAC or Speex"
     return _name_of_text(head)
 
 

@@ -29,6 +29,13 @@ MEDIA = {
     "mp3": ("mp3", "libmp3lame", {}, 44100, "mp3", 0, 0),
     "mp3 without xing": ("mp3", "libmp3lame", NO_XING, 44100, "mp3", 25.1, 53),
     "mp2": ("mp2", "mp2", {}, 44100, "mp3", 10.9, 27),
+    "aiff": ("aiff", "pcm_s16be", {}, 44100, "aiff", 0, 0),
+    "au": ("au", "pcm_mulaw", {}, 8000, "au", 0, 0),
+    "caf": ("caf", "pcm_s24le", {}, 48000, "caf", 0, 0),
+    "flac in ogg": ("ogg", "flac", {}, 16000, "ogg", 0, 0),
+    "ac-3": ("ac3", "ac3", {}, 48000, "ac3", 5.3, 32),
+    "avi": ("avi", "libmp3lame", {}, 44100, "avi", 25.1, 53),
+    "transport stream": ("mpegts", "aac", {}, 48000, "ts", 21.3, 43),
     "g722 in wav": ("wav", "g722", {}, 16000, "wav", 1, 0),
 }
 

@@ -32,6 +32,16 @@ def test_every_supported_container_is_recognised(container, codec):
         (b"\xff\xf9\x50\x80\x2e\x7f", "aac"),
         (b"#!AMR\n\x3c", "amr"),
         (b"#!AMR-WB\n\x44", "amr"),
+        (b"FORM\0\0\x10\0AIFF", "aiff"),
+        (b"FORM\0\0\x10\0AIFC", "aiff"),
+        (b".snd\0\0\0\x18", "au"),
+        (b"caff\0\x01\0\0desc", "caf"),
+        (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11\xa6\xd9", "wma"),
+        (b"\x0b\x77\x12\x34", "ac3"),
+        (b"RIFF\0\0\0\0AVI LIST", "avi"),
+        (b"\x47" + bytes(187) + b"\x47", "ts"),
+        (b"OggS\0\x02" + bytes(22) + b"Speex   1.2", "ogg"),
+        (b"OggS\0\x02" + bytes(22) + b"\x7fFLAC\x01\0", "ogg"),
     ],
 )
 def test_other_beginnings_of_supported_containers_are_recognised(head, container):
@@ -44,9 +54,7 @@ def test_other_beginnings_of_supported_containers_are_recognised(head, container
         (b"\x1f\x43\xb6\x75\x01\xff\xff\xff", "a later part of a WebM recording"),
         (b"[playlist]\nFile1=http://", "JSON"),
         (b"ffconcat version 1.0\nfile '/etc/passwd'", "text"),
-        (b"FORM\0\0\x10\0AIFF", "AIFF"),
-        (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
-        (b"OggS\0\x02" + bytes(22) + b"Speex   1.2", "Ogg with another codec"),
+        (b"OggS\0\x02" + bytes(22) + b"\x80theora", "Ogg with another codec"),
         (b"<!DOCTYPE html><html>", "HTML"),
         (b"\xef\xbb\xbf  <html>", "HTML"),
         (b'{"error": "not found"}', "JSON"),
@@ -64,7 +72,7 @@ def test_what_is_not_supported_is_named_with_what_is(head, name):
 
 
 @pytest.mark.parametrize(
-    "head", [b"\0" * 64, b"\xde\xad\xbe\xef" * 16, b"\xff", b"\xff\xff\xff\xff", b"RIFF\0\0\0\0AVI "]
+    "head", [b"\0" * 64, b"\xde\xad\xbe\xef" * 16, b"\xff", b"\xff\xff\xff\xff", b"RIFF\0\0\0\0ACON"]
 )
 def test_what_nobody_knows_is_refused_without_a_guess(head):
     with pytest.raises(UnsupportedFormatError, match="in no known audio format"):
