@@ -38,12 +38,13 @@ LOSSLESS = {
     "flac.mkv": "-c:a flac",
     "pcm.mov": f"-c:a pcm_s16le {_PICTURE}",
 }
+# Where no header tells how much silence an MP3 begins and ends with, 44.1 kHz keep it short.
 LOSSY = {
     "u8.wav": "-c:a pcm_u8",
     "ms-adpcm.wav": "-c:a adpcm_ms -block_size 256",  # of which the last is filled up
     "ima-adpcm.wav": "-c:a adpcm_ima_wav",
     "g722.wav": "-c:a g722",
-    "mp3.wav": "-c:a libmp3lame -b:a 48k",
+    "mp3.wav": "-c:a libmp3lame -b:a 64k -ar 44100",
     "vorbis.ogg": "-c:a libvorbis",
     "opus.ogg": "-c:a libopus -b:a 24k",
     "opus-48k.opus": "-c:a libopus -b:a 32k -ar 48000 -ac 2",
@@ -53,8 +54,8 @@ LOSSY = {
     "opus.mp4": "-c:a libopus -b:a 24k",
     "cbr.mp3": "-c:a libmp3lame -b:a 48k",
     "vbr.mp3": "-c:a libmp3lame -q:a 4",
-    "cbr-no-xing.mp3": "-c:a libmp3lame -b:a 48k -write_xing 0 -id3v2_version 0",
-    "vbr-no-xing.mp3": "-c:a libmp3lame -q:a 4 -write_xing 0 -id3v2_version 0",
+    "cbr-no-xing.mp3": "-c:a libmp3lame -b:a 64k -ar 44100 -write_xing 0 -id3v2_version 0",
+    "vbr-no-xing.mp3": "-c:a libmp3lame -q:a 4 -ar 44100 -write_xing 0 -id3v2_version 0",
     "stereo-44k.mp3": "-c:a libmp3lame -b:a 128k -ar 44100 -ac 2",
     "plain.mp2": "-c:a mp2 -b:a 64k",
     "aac.m4a": "-c:a aac -b:a 48k",
@@ -65,7 +66,7 @@ LOSSY = {
     "dolby.ac3": "-c:a ac3 -b:a 96k -ar 48000",
     "film.mp4": f"-c:a aac -b:a 48k {_PICTURE}",
     "film.mkv": f"-c:a libvorbis {_PICTURE}",
-    "film.avi": f"-c:a libmp3lame -b:a 48k {_PICTURE}",
+    "film.avi": f"-c:a libmp3lame -b:a 64k -ar 44100 {_PICTURE}",
 }
 TELEPHONE = {
     "mu-law.wav": "-c:a pcm_mulaw -ar 8000",
