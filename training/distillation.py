@@ -70,7 +70,7 @@ def greedy_spans(frames: Frames) -> list[tuple[int, int, int]]:
     """
     best = np.where(frames["blank"] >= frames["masses"][:, 0], -1, frames["labels"][:, 0].astype(np.int64))
     starts = np.flatnonzero(np.diff(best, prepend=-2))
-    ends = np.append(starts[1:], len(best)) - 1
+    ends = np.append(starts, len(best))[1:] - 1
     spans = zip(best[starts].tolist(), starts.tolist(), ends.tolist(), strict=True)
     return [(label, first, last) for label, first, last in spans if label >= 0]
 

@@ -1,6 +1,7 @@
 """Raw PCM decodes when its media type says everything that a header would."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_half_a_frame_at_the_end_is_left_out():
 )
 def test_the_limits_hold(form, size, error):
     with pytest.raises(error):
-        decode(io.BytesIO(bytes(size)), rate=16000, limits=LIMITS, raw=form)
+        decode(io.BytesIO(bytes(size)), rate=16000, limits=replace(LIMITS, max_seconds=120), raw=form)
 
 
 @pytest.mark.parametrize(
