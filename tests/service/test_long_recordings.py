@@ -4,8 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import srt
+import webvtt
 
 from cli.scoring import Scorer
+from service.http.subtitles import LEAST_SECONDS, LINE_CHARACTERS, MOST_SECONDS
 from tests.audio.media_files import media
 from tests.service.serving import form, steno_serve, wav
 from tests.service.spoken import Heard, clips_of, equal_words, heard_in, in_a_row, peak_megabytes, repeated
@@ -57,6 +60,32 @@ def test_a_minute_in_small_pieces_has_the_words_of_its_clips_at_their_times(teac
 @pytest.mark.parametrize("minutes", [10, 120])
 def test_a_long_recording_has_the_words_of_its_clips_at_their_times(teacher, speech_dir, tmp_path, minutes):
     check(teacher, speech_dir, tmp_path, ("librispeech", "ljspeech", "arctic", "kathleen"), 60 * minutes)
+
+
+@pytest.mark.long
+@pytest.mark.teacher
+@pytest.mark.speech
+def test_the_subtitles_of_ten_minutes_can_be_parsed_and_read(teacher, speech_dir, tmp_path):
+    samples, _ = in_a_row(clips_of(speech_dir, ("librispeech", "ljspeech")), 600)
+    with steno_serve(tmp_path / "log", "--model", str(teacher)) as service:
+        upload = {"file": wav(samples, subtype="PCM_16")}
+        answers = {
+            kind: service.client.post(
+                "/v1/audio/transcriptions", **form(**upload, response_format=kind), timeout=600
+            ).text
+            for kind in ("text", "srt", "vtt")
+        }
+
+    subtitles = list(srt.parse(answers["srt"]))
+    captions = webvtt.from_string(answers["vtt"]).captions
+    assert " ".join(" ".join(one.content.split()) for one in subtitles) == answers["text"].strip()
+    assert [caption.text for caption in captions] == [one.content for one in subtitles]
+    for one, after in zip(subtitles, [*subtitles[1:], None], strict=True):
+        lines = one.content.split("\n")
+        assert len(lines) <= 2
+        assert max(map(len, lines)) <= LINE_CHARACTERS
+        room = min(LEAST_SECONDS, (after.start - one.start).total_seconds()) if after else LEAST_SECONDS
+        assert room - 0.002 <= (one.end - one.start).total_seconds() <= MOST_SECONDS + 0.002
 
 
 def post_silence(golden, tmp_path, hours: float, *flags: str):

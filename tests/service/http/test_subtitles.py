@@ -1,6 +1,9 @@
 import itertools
 import re
 
+import pytest
+import srt as srt_files
+import webvtt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +105,24 @@ def test_vtt_escapes_its_markup():
     assert text.startswith("WEBVTT\n\n00:00:00.000 --> ")
     assert "a&lt;b &amp; c--&gt;d" in text
     assert len(re.findall("-->", text)) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(SPOKEN)
+def test_public_parsers_read_the_cues_back(timed):
+    shown = cues(spoken(*timed))
+
+    subtitles = list(srt_files.parse(srt(shown)))
+    captions = webvtt.from_string(vtt(shown)).captions
+
+    assert [subtitle.content for subtitle in subtitles] == ["\n".join(cue.lines) for cue in shown]
+    assert [subtitle.index for subtitle in subtitles] == [*range(1, len(shown) + 1)]
+    assert [caption.lines for caption in captions] == [list(cue.lines) for cue in shown]
+    for cue, subtitle, caption in zip(shown, subtitles, captions, strict=True):
+        assert subtitle.start.total_seconds() == pytest.approx(cue.start, abs=0.001)
+        assert subtitle.end.total_seconds() == pytest.approx(cue.end, abs=0.001)
+        assert caption.start_in_seconds == pytest.approx(cue.start, abs=1)
+        assert caption.end_in_seconds == pytest.approx(cue.end, abs=1)
 
 
 def test_silence_has_no_cues():
