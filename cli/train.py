@@ -40,11 +40,12 @@ def run(args: argparse.Namespace) -> int:
     from training.loop import train
     from training.recipe_file import read_recipe
 
-    keep_freed_memory()
     try:
         recipe = read_recipe(Path(args.recipe))
         word_errors = _word_errors() if recipe.dev else None
         training = _run(args, recipe)
+        # Not sooner: the batches that a teacher labels have many sizes, and what is kept of all of them is gigabytes.
+        keep_freed_memory()
         _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
         train(training, word_errors=word_errors, report=_report, minutes=args.minutes)
         if args.export:
