@@ -30,7 +30,7 @@ class TranscriptionForm(BaseModel):
 
     file: Annotated[
         Any,
-        Field(description="The recording, recognised by its content: wav, flac, mp3, ogg, webm, mp4, aac, amr and others."),
+        Field(description="The recording, recognised by its content: wav, flac, mp3, ogg, webm, mp4 and others."),
         WithJsonSchema({"type": "string", "format": "binary"}),
     ]
     model: Annotated[str, Field(description="Id or alias of the model, as GET /v1/models lists it.")]
