@@ -1,7 +1,6 @@
 """Training steps of a recipe's student on noise: seconds of audio per second, without reading or augmenting any.
 
-Random labels, as many as English has, stand for the transcripts. A recipe
-whose precision is to be compared is measured once with each; so is the memory of freed tensors, kept or given back.
+Random labels, as many as English has, stand for the transcripts. Ways to compute are compared by calls in turns.
 """
 
 import argparse
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from benchmarks.environment import describe
-from models.allocator import keep_freed_memory
 from models.features import LogMelFeatures
 from training.batch import Batch
 from training.ema import WeightAverage
@@ -37,19 +35,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recipe", default="training/recipes/english.yaml")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), help="instead of the recipe's")
-    parser.add_argument("--memory", choices=("kept", "given-back"), default="kept", help="of freed tensors")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a clip")
     parser.add_argument("--repeats", type=int, default=5, help="measured steps; the median counts")
     args = parser.parse_args()
 
-    if args.memory == "kept":
-        keep_freed_memory()
     recipe, device = read_recipe(Path(args.recipe)), torch.device(args.device)
     precision = args.precision or recipe.precision
     batch = _noise(max(1, int(recipe.batches.seconds / args.seconds)), args.seconds).to(device)
     times = _measure(recipe, precision, batch, device, args.repeats)
-    row = {"precision": precision, "memory": args.memory, "rows": len(batch.lengths), "seconds": args.seconds}
+    row = {"precision": precision, "rows": len(batch.lengths), "seconds": args.seconds}
     row |= {"median_s": times[len(times) // 2], "rtfx": batch.audio_seconds / times[len(times) // 2]}
     print(json.dumps({"benchmark": "training", **describe(device), **row}))
 

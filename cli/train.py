@@ -35,7 +35,6 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, and export if asked to."""
-    from models.allocator import keep_freed_memory
     from training.errors import TrainingError
     from training.loop import train
     from training.recipe_file import read_recipe
@@ -44,8 +43,6 @@ def run(args: argparse.Namespace) -> int:
         recipe = read_recipe(Path(args.recipe))
         word_errors = _word_errors() if recipe.dev else None
         training = _run(args, recipe)
-        # Not sooner: the batches that a teacher labels have many sizes, and what is kept of all of them is gigabytes.
-        keep_freed_memory()
         _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
         train(training, word_errors=word_errors, report=_report, minutes=args.minutes)
         if args.export:
