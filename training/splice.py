@@ -29,8 +29,8 @@ _AROUND = 160
 _FADE = 80
 _FULL_SCALE = np.float32(2**15 - 1)
 _TRIES = 12
-# Clips are cut many times and decoded once, as long as this holds them: 18 hours.
-_HELD_BYTES = 2**31
+# Clips are cut many times and decoded once, as long as this holds them: 37 hours.
+_HELD_BYTES = 2**32
 
 
 @dataclass(frozen=True, slots=True)
