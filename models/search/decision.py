@@ -9,7 +9,7 @@ from models.heads.transducer import Joint
 
 
 class Decision(NamedTuple):
-    """One choice a row; each tensor is [rows].
+    """Choices; each tensor has the shape of what was chosen at, such as [rows].
 
     Attributes:
         token: id of the label, or the blank, int64.
@@ -27,8 +27,8 @@ def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: T
 
     Args:
         joint: the joint.
-        encoder_frames: projected encoder frames, [rows, joint width].
-        predicted: projected predictor outputs, [rows, joint width].
+        encoder_frames: projected encoder frames, [..., joint width].
+        predicted: projected predictor outputs, whose shape broadcasts with that of the frames.
         durations: ``joint.durations`` as an int64 tensor on the device.
     """
     label_logits, duration_logits = joint.split(joint(encoder_frames, predicted).float())

@@ -8,8 +8,8 @@ from models.search.state import TransducerState
 def repeat(step: Callable[[TransducerState], None], state: TransducerState) -> int:
     """Repeat ``step`` until every row is done, and return how often it ran.
 
-    Every step must emit a label on each active row or finish it. So one step more than the state's capacity is enough,
-    and nothing can make the search spin.
+    Every step must, on each active row, emit a label or move on by a frame that no label was found at. So one step more
+    than the state's capacity is enough, and nothing can make the search spin.
     """
     limit = state.capacity + 1
     for steps in range(limit):

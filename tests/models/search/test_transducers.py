@@ -1,4 +1,6 @@
-"""Label looping finds what a plain loop over the frames of one utterance finds."""
+"""Both forms of transducer search find what a plain loop over the frames of one utterance finds."""
+
+from functools import partial
 
 import pytest
 import torch
@@ -7,8 +9,15 @@ from hypothesis import strategies as st
 
 from models.heads.transducer import Joint, Predictor
 from models.search.label_looping import label_looping
+from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
 
+SEARCHES = {
+    "label looping": label_looping,
+    "look-ahead": look_ahead,
+    "look-ahead by a frame": partial(look_ahead, window=1),
+    "look-ahead by three frames": partial(look_ahead, window=3),
+}
 DURATIONS = [(), (0, 1, 2, 3, 4), (1, 2), (0, 2, 5), (0,), (4, 0)]
 
 
@@ -27,12 +36,18 @@ def batches(draw):
     return predictor, joint, encoded, torch.tensor(lengths), draw(st.sampled_from([1, 2, 3, 10]))
 
 
+@pytest.fixture(params=SEARCHES.values(), ids=SEARCHES.keys())
+def search(request):
+    """A form of transducer search."""
+    return request.param
+
+
 @settings(max_examples=150, deadline=None)
-@given(batches())
-def test_every_row_of_a_batch_equals_the_plain_loop(batch):
+@given(batches(), st.sampled_from(list(SEARCHES.values())))
+def test_every_row_of_a_batch_equals_the_plain_loop(batch, search):
     predictor, joint, encoded, lengths, max_symbols = batch
 
-    rows = label_looping(encoded, lengths, predictor, joint, max_symbols).rows()
+    rows = search(encoded, lengths, predictor, joint, max_symbols).rows()
 
     for row, utterance, length in zip(rows, encoded, lengths, strict=True):
         tokens, frames, durations, confidence = greedy_alone(utterance[:length], predictor, joint, max_symbols)
@@ -60,15 +75,13 @@ def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():
 
 
 @settings(max_examples=30, deadline=None)
-@given(batches(), st.sampled_from([float("nan"), float("inf"), 1e9]))
-def test_what_lies_beyond_the_lengths_changes_nothing(batch, garbage):
+@given(batches(), st.sampled_from(list(SEARCHES.values())), st.sampled_from([float("nan"), float("inf"), 1e9]))
+def test_what_lies_beyond_the_lengths_changes_nothing(batch, search, garbage):
     predictor, joint, encoded, lengths, max_symbols = batch
     beyond = torch.arange(encoded.size(1)) >= lengths[:, None]
 
-    clean = label_looping(encoded, lengths, predictor, joint, max_symbols).rows()
-    dirty = label_looping(
-        encoded.masked_fill(beyond[..., None], garbage), lengths, predictor, joint, max_symbols
-    ).rows()
+    clean = search(encoded, lengths, predictor, joint, max_symbols).rows()
+    dirty = search(encoded.masked_fill(beyond[..., None], garbage), lengths, predictor, joint, max_symbols).rows()
 
     assert dirty == clean
 
@@ -91,10 +104,10 @@ def scripted(table, durations=()):
 A, B, WAIT = [5, 0, 0], [0, 5, 0], [0, 0, 5]
 
 
-def test_rnnt_says_a_label_again_until_max_symbols_moves_it_on():
+def test_rnnt_says_a_label_again_until_max_symbols_moves_it_on(search):
     predictor, joint, encoded = scripted([WAIT, A, WAIT, B])
 
-    [row] = label_looping(encoded, torch.tensor([4]), predictor, joint, max_symbols=2).rows()
+    [row] = search(encoded, torch.tensor([4]), predictor, joint, max_symbols=2).rows()
 
     assert row.tokens == [0, 0, 1, 1]
     assert row.frames == [1, 1, 3, 3]
@@ -102,13 +115,13 @@ def test_rnnt_says_a_label_again_until_max_symbols_moves_it_on():
     assert row.durations is None
 
 
-def test_tdt_jumps_by_its_durations_and_a_jump_past_the_end_counts():
+def test_tdt_jumps_by_its_durations_and_a_jump_past_the_end_counts(search):
     # Durations 0, 2, 4 in the last three columns.
     zero, two, four = [5, 0, 0], [0, 5, 0], [0, 0, 5]
     never_seen = B + zero
     predictor, joint, encoded = scripted([A + two, never_seen, WAIT + zero, B + four], durations=(0, 2, 4))
 
-    [row] = label_looping(encoded, torch.tensor([4]), predictor, joint, max_symbols=10).rows()
+    [row] = search(encoded, torch.tensor([4]), predictor, joint, max_symbols=10).rows()
 
     assert row.tokens == [0, 1]
     assert row.frames == [0, 3]
@@ -116,63 +129,63 @@ def test_tdt_jumps_by_its_durations_and_a_jump_past_the_end_counts():
     assert row.ends == [2, 7]
 
 
-def test_tdt_counts_only_labels_that_stay_against_max_symbols():
+def test_tdt_counts_only_labels_that_stay_against_max_symbols(search):
     zero, one = [5, 0], [0, 5]
     predictor, joint, encoded = scripted([A + zero, B + one, WAIT + one], durations=(0, 1))
 
-    [row] = label_looping(encoded, torch.tensor([3]), predictor, joint, max_symbols=3).rows()
+    [row] = search(encoded, torch.tensor([3]), predictor, joint, max_symbols=3).rows()
 
     assert row.tokens == [0, 0, 0, 1]
     assert row.frames == [0, 0, 0, 1]
 
 
-def test_the_lowest_index_wins_a_tie():
+def test_the_lowest_index_wins_a_tie(search):
     predictor, joint, encoded = scripted([[1, 1, 1, 2, 2]], durations=(1, 3))
 
-    [row] = label_looping(encoded, torch.tensor([1]), predictor, joint, max_symbols=10).rows()
+    [row] = search(encoded, torch.tensor([1]), predictor, joint, max_symbols=10).rows()
 
     assert (row.tokens, row.durations) == ([0], [1])
 
 
-def test_confidence_is_the_share_among_labels_and_blank_without_durations():
+def test_confidence_is_the_share_among_labels_and_blank_without_durations(search):
     predictor, joint, encoded = scripted([[2, 1, 0, 9, 0]], durations=(1, 3))
 
-    [row] = label_looping(encoded, torch.tensor([1]), predictor, joint, max_symbols=10).rows()
+    [row] = search(encoded, torch.tensor([1]), predictor, joint, max_symbols=10).rows()
 
     assert row.confidence == pytest.approx([0.66524096])
 
 
 @pytest.mark.parametrize("durations", [(), (0, 1)])
-def test_logits_that_are_not_numbers_end_the_search_at_max_symbols(durations):
+def test_logits_that_are_not_numbers_end_the_search_at_max_symbols(search, durations):
     predictor, joint = random_transducer(0, durations=durations)
     encoded = torch.full((2, 5, 6), float("nan"), dtype=torch.float64)
 
-    result = label_looping(encoded, torch.tensor([5, 3]), predictor, joint, max_symbols=4)
+    result = search(encoded, torch.tensor([5, 3]), predictor, joint, max_symbols=4)
 
     assert (result.counts <= 4 * torch.tensor([5, 3])).all()
 
 
-def test_an_utterance_without_frames_has_no_tokens():
+def test_an_utterance_without_frames_has_no_tokens(search):
     predictor, joint = random_transducer(0)
 
-    nothing = label_looping(torch.zeros(2, 0, 6).double(), torch.tensor([0, 0]), predictor, joint, max_symbols=10)
-    nobody = label_looping(torch.zeros(0, 7, 6).double(), torch.zeros(0).long(), predictor, joint, max_symbols=10)
+    nothing = search(torch.zeros(2, 0, 6).double(), torch.tensor([0, 0]), predictor, joint, max_symbols=10)
+    nobody = search(torch.zeros(0, 7, 6).double(), torch.zeros(0).long(), predictor, joint, max_symbols=10)
 
     assert [row.tokens for row in nothing.rows()] == [[], []]
     assert nobody.rows() == []
 
 
-def test_bfloat16_models_choose_among_their_own_logits():
+def test_bfloat16_models_choose_among_their_own_logits(search):
     predictor, joint, encoded = scripted([WAIT, A, WAIT, B])
 
-    result = label_looping(encoded.bfloat16(), torch.tensor([4]), predictor.bfloat16(), joint.bfloat16(), max_symbols=1)
+    result = search(encoded.bfloat16(), torch.tensor([4]), predictor.bfloat16(), joint.bfloat16(), max_symbols=1)
 
     assert result.confidence.dtype == torch.float32
     assert result.rows()[0].tokens == [0, 1]
 
 
-def test_a_frame_must_be_allowed_a_label():
+def test_a_frame_must_be_allowed_a_label(search):
     predictor, joint = random_transducer(0)
 
     with pytest.raises(ValueError, match="max_symbols=0"):
-        label_looping(torch.zeros(1, 3, 6).double(), torch.tensor([3]), predictor, joint, max_symbols=0)
+        search(torch.zeros(1, 3, 6).double(), torch.tensor([3]), predictor, joint, max_symbols=0)

@@ -1,0 +1,123 @@
+"""Asynchronous look-ahead: greedy transducer search in which no row waits for another.
+
+Between two labels the predictor says the same, so the frames ahead of a row can be scored all at once. A step scores
+the next few frames of every row, follows the row's blanks among them to its next label, and lets the predictor read
+that label. A batch so takes as many steps as its busiest row, where label looping takes, for every label, as many as
+the row that waits longest for its own. Choices are those of label looping, which is the faster one on a CPU.
+
+A step has no branch on data and allocates no shape that depends on data, so it can be captured in a CUDA graph.
+"""
+
+import torch
+from torch import Tensor
+
+from models.heads.transducer import Joint, Predictor
+from models.search.decision import decide
+from models.search.drivers.eager import repeat
+from models.search.result import SearchResult
+from models.search.state import Labels, TransducerState
+
+# Eight frames are 0.64 s at the usual 80 ms; more of them rarely save a step.
+WINDOW = 8
+
+
+@torch.no_grad()
+def look_ahead(
+    encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, window: int = WINDOW
+) -> SearchResult:
+    """Search a batch; every row gives what it gives alone, and what label looping gives.
+
+    Args:
+        encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
+        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        predictor: the predictor.
+        joint: the joint of an RNN-T, or of a TDT when it has durations.
+        max_symbols: labels after which a frame is left without a blank.
+        window: frames that a step scores.
+
+    Returns:
+        Tokens with the frame at which each was scored, as ``label_looping`` returns them.
+
+    Raises:
+        ValueError: if ``max_symbols`` or ``window`` is not positive.
+    """
+    form = LookAhead(joint.encoder_projection(encoded), predictor, joint, window)
+    state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
+    steps = repeat(form.step, state)
+    return state.result(columns=min(steps, state.capacity))
+
+
+class LookAhead:
+    """The form: one step, and what it needs besides the state.
+
+    Attributes:
+        projected: encoder frames, projected for the joint, [batch, frames, joint width].
+    """
+
+    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, window: int) -> None:
+        """Prepare to step.
+
+        Raises:
+            ValueError: if ``window`` is not positive.
+        """
+        if window < 1:
+            raise ValueError(f"a step must score at least one frame, not window={window}")
+        self.projected = projected
+        self._predictor = predictor
+        self._joint = joint
+        device = projected.device
+        self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=device)
+        self._offsets = torch.arange(window, device=device)
+        self._rows = torch.arange(projected.size(0), device=device)[:, None]
+
+    def step(self, state: TransducerState) -> None:
+        """Move every row to its next label, or past the window if there is none in it."""
+        labels = self._next_labels(state)
+        state.emit(labels)
+        self._advance_predictor(state, labels)
+
+    def _next_labels(self, state: TransducerState) -> Labels:
+        frame = state.time[:, None] + self._offsets
+        inside = frame < state.lengths[:, None]
+        scored = self.projected[self._rows, frame.clamp(max=self.projected.size(1) - 1)]
+        choice = decide(self._joint, scored, state.predicted[:, None], self._durations)
+        waits = (choice.token == self._joint.blank) | ~inside
+        stop = self._followed(choice.duration.where(inside, len(self._offsets)), waits)
+
+        found = stop < len(self._offsets)
+        at = stop.clamp(max=len(self._offsets) - 1)[:, None]
+        duration = choice.duration.gather(1, at).squeeze(1)
+        labels = Labels(
+            found=found,
+            token=choice.token.gather(1, at).squeeze(1),
+            frame=state.time + stop,
+            duration=duration,
+            confidence=choice.confidence.gather(1, at).squeeze(1),
+        )
+        state.time += stop + duration * found
+        return labels
+
+    def _followed(self, duration: Tensor, waits: Tensor) -> Tensor:
+        """Return where each row's chain of blanks ends: an offset in the window, or one past it without a label.
+
+        Every offset points to where a blank there leads, or to itself where a label is; pointers are doubled until
+        no chain in the window is longer.
+
+        Args:
+            duration: frames that a choice moves on by, at least 1 where a row waits, [batch, window].
+            waits: whether there is no label, [batch, window].
+        """
+        window = len(self._offsets)
+        pointer = self._offsets + duration * waits
+        for _ in range((window - 1).bit_length()):
+            pointer = pointer.gather(1, pointer.clamp(max=window - 1)).where(pointer < window, pointer)
+        return pointer[:, 0]
+
+    def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
+        """Let the predictor read the labels found; the other rows keep what it said."""
+        output, (hidden, cell) = self._predictor(labels.token, (state.hidden, state.cell))
+        predicted = self._joint.predictor_projection(output)
+        found = labels.found[:, None]
+        state.hidden.copy_(hidden.where(found, state.hidden))
+        state.cell.copy_(cell.where(found, state.cell))
+        state.predicted.copy_(predicted.where(found, state.predicted))
