@@ -4,6 +4,7 @@ A checkpoint's own description is translated into these once (models/checkpoint)
 publishers of checkpoints spell things.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,8 @@ from models.heads.transducer import Activation
 
 Decoder = Literal["ctc", "rnnt", "tdt"]
 Subsampling = Literal["striding", "dw_striding"]
+Residual = Literal["add", "max"]
+ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,81 @@ class ConformerConfig:
     bias: bool
     scale_input: bool
 
+    @property
+    def family(self) -> str:
+        """What people call such an encoder."""
+        return "fastconformer" if self.subsampling == "dw_striding" else "conformer"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockConfig:
+    """A block of a Jasper: convolutions over time, each with batch norm, and a way around them.
+
+    Attributes:
+        filters: width of its frames.
+        repeat: convolutions one after the other.
+        kernel_size: frames that a convolution sees, odd.
+        stride: frames per frame that the last convolution gives; those before it keep the number of frames.
+        dilation: distance of the frames that a convolution sees, 1 where ``stride`` is more.
+        separable: whether each convolution is a depthwise and a pointwise one.
+        groups: groups of channels that do not mix in a convolution (the pointwise one, if it is separable); their
+            outputs are shuffled.
+        residual: how the block's input joins its output, or None if it does not.
+        dense: whether the inputs of all the dense blocks right before it join its output as well.
+        squeeze_width: width into which squeeze-and-excitation presses a clip, or None if the block has none.
+    """
+
+    filters: int
+    repeat: int
+    kernel_size: int
+    stride: int
+    dilation: int
+    separable: bool
+    groups: int
+    residual: Residual | None
+    dense: bool
+    squeeze_width: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JasperConfig:
+    """A Jasper, QuartzNet or Citrinet encoder: convolutions only.
+
+    Attributes:
+        mels: height of the features.
+        blocks: its blocks in order.
+        activation: what follows each convolution; a hard tanh is within -1 to 1.
+    """
+
+    mels: int
+    blocks: tuple[BlockConfig, ...]
+    activation: ConvolutionActivation
+
+    @property
+    def width(self) -> int:
+        """Width of a frame."""
+        return self.blocks[-1].filters
+
+    @property
+    def layers(self) -> int:
+        """Convolutions on the way through, a depthwise and its pointwise one counted once."""
+        return sum(block.repeat for block in self.blocks)
+
+    @property
+    def subsampling_factor(self) -> int:
+        """Features per encoder frame."""
+        return math.prod(block.stride for block in self.blocks)
+
+    @property
+    def family(self) -> str:
+        """What people call such an encoder."""
+        if any(block.squeeze_width for block in self.blocks):
+            return "citrinet"
+        return "quartznet" if any(block.separable for block in self.blocks) else "jasper"
+
+
+EncoderConfig = ConformerConfig | JasperConfig
+
 
 @dataclass(frozen=True, slots=True)
 class TransducerConfig:
@@ -109,7 +187,7 @@ class ModelConfig:
 
     name: str
     features: FeatureConfig
-    encoder: ConformerConfig
+    encoder: EncoderConfig
     vocabulary_size: int
     ctc: bool
     transducer: TransducerConfig | None

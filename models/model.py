@@ -26,7 +26,6 @@ Samples = npt.NDArray[np.float32]
 _DTYPES = (torch.float32, torch.bfloat16)
 # An apostrophe or a hyphen is spelling; a model that writes these divides its text.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
-_FAMILIES = {"striding": "conformer", "dw_striding": "fastconformer"}
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> "Model":
@@ -161,7 +160,7 @@ class Model:
         """Describe the model, ready for JSON; what is not known is None."""
         config, transducer = self._config, self._config.transducer
         return {
-            "family": _FAMILIES[config.encoder.subsampling],
+            "family": config.encoder.family,
             "class": config.name,
             "parameters": sum(parameter.numel() for parameter in self._network.parameters()),
             "layers": config.encoder.layers,

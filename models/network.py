@@ -3,8 +3,9 @@
 import torch
 from torch import nn
 
-from models.config import ModelConfig
+from models.config import ConformerConfig, EncoderConfig, ModelConfig
 from models.encoders.conformer import ConformerEncoder
+from models.encoders.jasper import JasperEncoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
 
@@ -16,7 +17,7 @@ class Network(nn.Module):
         """Build a network with random weights; ``dropout`` is the encoder's in training."""
         super().__init__()
         width, labels, transducer = config.encoder.width, config.vocabulary_size, config.transducer
-        self.encoder = ConformerEncoder(config.encoder, dropout)
+        self.encoder = _encoder(config.encoder, dropout)
         self.ctc = CTCHead(width, labels) if config.ctc else None
         self.predictor: Predictor | None = None
         self.joint: Joint | None = None
@@ -36,3 +37,9 @@ class Network(nn.Module):
         """Return a network whose tensors have shapes only, to be replaced by loaded ones; this costs no memory."""
         with torch.device("meta"):
             return cls(config)
+
+
+def _encoder(config: EncoderConfig, dropout: float) -> ConformerEncoder | JasperEncoder:
+    if isinstance(config, ConformerConfig):
+        return ConformerEncoder(config, dropout)
+    return JasperEncoder(config, dropout)

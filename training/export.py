@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.checkpoint.nemo import CONFIG_FILE, WEIGHTS_FILE
 from models.checkpoint.nemo_names import MEL_BANK, WINDOW, nemo_names
-from models.config import ModelConfig
+from models.config import ConformerConfig, ModelConfig
 from models.features import LogMelFeatures
 from training.vocabulary import TrainingVocabulary
 
@@ -69,7 +69,7 @@ def _tensors(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str, Tens
         tensor = value.detach().cpu().contiguous()
         if tensor.is_floating_point():
             tensor = tensor.to(torch.float32 if name.endswith(_STATISTICS) else torch.float16)
-        tensors[nemo_names(name)[0]] = tensor[..., None] if name.endswith(_POINTWISE) else tensor
+        tensors[nemo_names(name, config.encoder)[0]] = tensor[..., None] if name.endswith(_POINTWISE) else tensor
     return tensors
 
 
@@ -125,6 +125,7 @@ def _preprocessor(config: ModelConfig) -> dict[str, Any]:
 
 def _encoder(config: ModelConfig, dropout: float) -> dict[str, Any]:
     encoder = config.encoder
+    assert isinstance(encoder, ConformerConfig), "students are Conformers"
     return {
         "_target_": f"{_NEMO}.modules.ConformerEncoder",
         "feat_in": encoder.mels,

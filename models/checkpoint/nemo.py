@@ -1,5 +1,6 @@
 """Reading a ``.nemo`` file: NeMo's archive of a configuration, weights and a tokenizer."""
 
+from functools import partial
 from pathlib import Path
 
 from models.checkpoint.archive import Archive, open_archive
@@ -33,7 +34,8 @@ def read_nemo(path: Path) -> Checkpoint:
         tensors = read_tensors(stream, size, f"{path}: {WEIGHTS_FILE}")
 
     fit = Fit(tensors)
-    state = fit.take_network(Network.without_weights(model.config).state_dict(), nemo_names)
+    wanted = Network.without_weights(model.config).state_dict()
+    state = fit.take_network(wanted, partial(nemo_names, encoder=model.config.encoder))
     features = model.config.features
     window = fit.take_optional(WINDOW, (features.window,))
     mel_bank = fit.take_optional(MEL_BANK, (1, features.mels, features.fft_size // 2 + 1))

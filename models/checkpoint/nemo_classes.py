@@ -8,7 +8,6 @@ from models.checkpoint.section import Section
 
 _KNOWN_FAMILIES = {
     "EncDecMultiTaskModel": "Canary",
-    "ConvASREncoder": "Jasper, QuartzNet or Citrinet",
     "SqueezeformerEncoder": "Squeezeformer",
     "StatelessTransducerDecoder": "a stateless predictor",
     "HATJoint": "a hybrid autoregressive transducer",

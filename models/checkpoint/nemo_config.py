@@ -7,6 +7,7 @@ because it cannot change a transcript, or refused by name.
 from dataclasses import dataclass
 from typing import Any
 
+from models.checkpoint.nemo_2020 import in_todays_spelling
 from models.checkpoint.nemo_classes import class_name
 from models.checkpoint.nemo_encoder import parse_encoder
 from models.checkpoint.nemo_front_end import parse_front_end
@@ -57,6 +58,7 @@ def parse_nemo_config(document: dict[Any, Any]) -> NemoModel:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
+    document = in_todays_spelling(document)
     root = Section("", document)
     if "target" not in document and "model" in document:
         root = root.section("model")

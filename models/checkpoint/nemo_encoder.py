@@ -3,17 +3,23 @@
 from typing import cast
 
 from models.checkpoint.nemo_classes import class_name
+from models.checkpoint.nemo_jasper import parse_jasper
 from models.checkpoint.section import Section
-from models.config import ConformerConfig, Subsampling
+from models.config import ConformerConfig, EncoderConfig, Subsampling
 
 
-def parse_encoder(section: Section, mels: int) -> ConformerConfig:
+def parse_encoder(section: Section, mels: int) -> EncoderConfig:
     """Translate the ``encoder`` section of a model whose features have ``mels`` bands.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    class_name(section, "_target_", ("ConformerEncoder",))
+    if class_name(section, "_target_", ("ConformerEncoder", "ConvASREncoder")) == "ConvASREncoder":
+        return parse_jasper(section, mels)
+    return _conformer(section, mels)
+
+
+def _conformer(section: Section, mels: int) -> ConformerConfig:
     width = section.integer("d_model", high=2**14)
     channels = section.get("subsampling_conv_channels", -1)
     section.expect("subsampling", "striding", "dw_striding")

@@ -1,5 +1,7 @@
 """What NeMo calls our tensors: the only place that knows its spellings."""
 
+from models.config import BlockConfig, EncoderConfig, JasperConfig
+
 # Modules of a Conformer layer, ours to NeMo's.
 _LAYER = {
     "first_feed_forward.norm": "norm_feed_forward1",
@@ -38,13 +40,20 @@ _ELSEWHERE = {
 # one three, and the first stage is always plain.
 _STAGE_PLACES = {"convolution": (2, 0), "depthwise": (3, -1), "pointwise": (3, 0)}
 
+# Modules of a Jasper block outside its sub-blocks.
+_SHORTCUT = {"convolution": "0.conv", "batch_norm": "1"}
+_SQUEEZE = {"contract": "fc.0", "expand": "fc.2"}
+
 WINDOW = "preprocessor.featurizer.window"
 MEL_BANK = "preprocessor.featurizer.fb"
 
 
-def nemo_names(name: str) -> tuple[str, ...]:
-    """Return the spellings of one of our parameters or buffers in a NeMo checkpoint, the usual one first."""
+def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
+    """Return the spellings of a parameter or buffer of a model with this encoder, the usual one first."""
     parts = name.split(".")
+    if isinstance(encoder, JasperConfig) and parts[0] == "encoder":
+        block, *rest = parts[2:]
+        return (f"encoder.encoder.{block}.{_within_block(rest, encoder.blocks[int(block)])}",)
     if name.startswith("encoder.layers."):
         module, _, leaf = ".".join(parts[3:]).rpartition(".")
         if module in _LAYER:
@@ -55,6 +64,26 @@ def nemo_names(name: str) -> tuple[str, ...]:
         return (f"encoder.pre_encode.conv.{places * int(parts[3]) + first}.{parts[5]}",)
     module, _, leaf = name.rpartition(".")
     return tuple(f"{spelling}.{leaf}" for spelling in _ELSEWHERE[module])
+
+
+def _within_block(parts: list[str], block: BlockConfig) -> str:
+    """Return NeMo's name of what is called ``parts`` within a block of a Jasper.
+
+    NeMo numbers what a block does in one row: of each sub-block one or two convolutions, batch norm, the shuffling of
+    groups, and, but for the last, activation and dropout. Squeeze-and-excitation comes after them.
+    """
+    places = int(block.separable) + 2 + int(block.groups > 1) + 2
+    match parts:
+        case ["sub_blocks", repeat, module, leaf]:
+            first = int(repeat) * places
+            convolution = first + int(block.separable)
+            place = {"depthwise": f"{first}.conv", "convolution": f"{convolution}.conv"}
+            return f"mconv.{place.get(module, convolution + 1)}.{leaf}"
+        case ["squeeze", module, leaf]:
+            return f"mconv.{block.repeat * places - 2}.{_SQUEEZE[module]}.{leaf}"
+        case ["shortcuts", pane, module, leaf]:
+            return f"res.{pane}.{_SHORTCUT[module]}.{leaf}"
+    raise AssertionError(f"no part of a block: {parts}")
 
 
 def is_bookkeeping(name: str) -> bool:

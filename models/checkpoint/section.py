@@ -83,6 +83,15 @@ class Section:
             raise UnreadableCheckpointError(f"{self.key(name)} is not a section of keys and values")
         return Section(self.key(name), value or {})
 
+    def sections(self, name: str, *, most: int) -> list["Section"]:
+        """Return a list of 1 to ``most`` sections that must be there."""
+        values = self.get(name)
+        self.require(name, isinstance(values, list) and 0 < len(values) <= most, f"a list of 1 to {most} sections")
+        for index, value in enumerate(values):
+            if not isinstance(value, dict):
+                raise UnreadableCheckpointError(f"{self.key(name)}[{index}] is not a section of keys and values")
+        return [Section(f"{self.key(name)}[{index}]", value) for index, value in enumerate(values)]
+
     def expect(self, name: str, *supported: Any) -> None:  # noqa: ANN401  # what YAML holds
         """Refuse a value that is there and is none of the supported ones."""
         value = self.get(name, _ABSENT)

@@ -16,6 +16,8 @@ MODELS = (
     "fastconformer-tdt-bpe",
     "hybrid-rnnt-ctc-bpe",
     "hybrid-tdt-ctc-bpe",
+    "jasper-small",
+    "quartznet-small",
 )
 DECODERS = (
     ("fastconformer-ctc-bpe", "ctc"),
@@ -25,6 +27,8 @@ DECODERS = (
     ("hybrid-rnnt-ctc-bpe", "ctc"),
     ("hybrid-tdt-ctc-bpe", "tdt"),
     ("hybrid-tdt-ctc-bpe", "ctc"),
+    ("jasper-small", "ctc"),
+    ("quartznet-small", "ctc"),
 )
 CLIPS = tuple(sorted(path.stem for path in (GOLDEN / "clips").glob("*.wav")))
 

@@ -154,4 +154,5 @@ def test_ctc_words_are_nemos_and_last_from_first_to_last_frame(name):
         ]
         for word in hypothesis.words:
             first, last = word.token_span
-            np.testing.assert_allclose((word.start, word.end), (spans[first][0] * 0.08, spans[last - 1][1] * 0.08))
+            frames = np.array((spans[first][0], spans[last - 1][1]))
+            np.testing.assert_allclose((word.start, word.end), frames * model.seconds_per_frame)

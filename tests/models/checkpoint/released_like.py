@@ -25,18 +25,26 @@ def members(config_name, edit=None):
 
 def tensors(document):
     torch.manual_seed(0)
-    shapes = _front_end(document["preprocessor"]) | _subsampling(document["encoder"])
-    for index in range(document["encoder"]["n_layers"]):
-        layer = _layer(document["encoder"])
-        shapes |= {f"encoder.layers.{index}.{name}": shape for name, shape in layer.items()}
-    labels = LABELS if "tokenizer" in document else len(document["decoder"]["vocabulary"])
-    width = document["encoder"]["d_model"]
+    return {name: _value(name, shape) for name, shape in shapes(document).items()}
+
+
+def shapes(document):
+    """Names and shapes of all tensors."""
+    encoder, front_end = _parameters(document["encoder"]), _parameters(document["preprocessor"])
+    shapes = _front_end(front_end) | (_jasper(encoder) if "jasper" in encoder else _conformer(encoder))
+    labels = LABELS if "tokenizer" in document else len(_parameters(document["decoder"])["vocabulary"])
+    width = encoder["jasper"][-1]["filters"] if "jasper" in encoder else encoder["d_model"]
     if "joint" in document:
         shapes |= _transducer(document, labels, width)
     if "joint" not in document or "aux_ctc" in document:
         prefix = "ctc_decoder" if "joint" in document else "decoder"
         shapes |= _affine(f"{prefix}.decoder_layers.0", labels + 1, width, 1)
-    return {name: _value(name, shape) for name, shape in shapes.items()}
+    return shapes
+
+
+def _parameters(section):
+    """A section before NeMo 1.0 kept what it says below its class."""
+    return section.get("params", section)
 
 
 def _value(name, shape):
@@ -58,6 +66,43 @@ def _front_end(section):
     window = int(section.get("window_size", 0.02) * 16000)
     bank = (1, section.get("features", 64), section["n_fft"] // 2 + 1)
     return {"preprocessor.featurizer.window": (window,), "preprocessor.featurizer.fb": bank}
+
+
+def _conformer(section):
+    shapes = _subsampling(section)
+    for index in range(section["n_layers"]):
+        shapes |= {f"encoder.layers.{index}.{name}": shape for name, shape in _layer(section).items()}
+    return shapes
+
+
+def _jasper(section):
+    shapes, width, panes = {}, section["feat_in"], []
+    for index, block in enumerate(section["jasper"]):
+        prefix, out, (kernel,) = f"encoder.encoder.{index}", block["filters"], block["kernel"]
+        panes = [*panes, width] if block.get("residual_dense") else []
+        place = 0
+        for repeat in range(block["repeat"]):
+            inner = out if repeat else width
+            if block.get("separable"):
+                shapes[f"{prefix}.mconv.{place}.conv.weight"] = (inner, 1, kernel)
+                place += 1
+            shapes[f"{prefix}.mconv.{place}.conv.weight"] = (out, inner, 1 if block.get("separable") else kernel)
+            shapes |= _batch_norm(f"{prefix}.mconv.{place + 1}", out)
+            place += 4
+        if block.get("se"):
+            squeezed = out // block.get("se_reduction_ratio", 8)
+            shapes[f"{prefix}.mconv.{place - 2}.fc.0.weight"] = (squeezed, out)
+            shapes[f"{prefix}.mconv.{place - 2}.fc.2.weight"] = (out, squeezed)
+        for pane, inner in enumerate((panes or [width]) if block["residual"] else []):
+            shapes[f"{prefix}.res.{pane}.0.conv.weight"] = (out, inner, 1)
+            shapes |= _batch_norm(f"{prefix}.res.{pane}.1", out)
+        width = out
+    return shapes
+
+
+def _batch_norm(name, width):
+    tensors = {f"{name}.{leaf}": (width,) for leaf in ("weight", "bias", "running_mean", "running_var")}
+    return tensors | {f"{name}.num_batches_tracked": ()}
 
 
 def _subsampling(section):
@@ -93,8 +138,7 @@ def _layer(section):
     shapes |= _affine("conv.pointwise_conv1", 2 * width, width, 1, bias=bias)
     shapes |= _affine("conv.depthwise_conv", width, 1, section.get("conv_kernel_size", 31), bias=bias)
     shapes |= _affine("conv.pointwise_conv2", width, width, 1, bias=bias)
-    shapes |= {f"conv.batch_norm.{name}": (width,) for name in ("weight", "bias", "running_mean", "running_var")}
-    return shapes | {"conv.batch_norm.num_batches_tracked": ()}
+    return shapes | _batch_norm("conv.batch_norm", width)
 
 
 def _transducer(document, labels, width):

@@ -38,7 +38,7 @@ REFUSED = [
     ("preprocessor.highfreq", 9000),
     ("preprocessor.use_grads", True),
     ("preprocessor.spectral_subtraction", False),
-    ("encoder._target_", "nemo.collections.asr.modules.ConvASREncoder"),
+    ("encoder._target_", "nemo.collections.asr.modules.SqueezeformerEncoder"),
     ("encoder.feat_in", 128),
     ("encoder.feat_out", 128),
     ("encoder.n_layers", 0),

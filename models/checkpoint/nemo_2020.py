@@ -1,0 +1,20 @@
+"""How configurations were spelt before NeMo 1.0, when a section was a class and its parameters."""
+
+from typing import Any
+
+_CLASS, _CLASS_TODAY, _PARAMETERS = "cls", "_target_", "params"
+
+
+def in_todays_spelling(value: Any) -> Any:  # noqa: ANN401  # what YAML holds
+    """Return a configuration with ``cls`` as ``_target_`` and ``params`` among the keys that they stand beside.
+
+    NeMo does the same when it restores such a checkpoint (``maybe_update_config_version``).
+    """
+    if not isinstance(value, dict):
+        return value
+    section = dict(value)
+    if _CLASS in section and _CLASS_TODAY not in section:
+        section[_CLASS_TODAY] = section.pop(_CLASS)
+    if isinstance(section.get(_PARAMETERS), dict):
+        section |= section.pop(_PARAMETERS)
+    return {key: in_todays_spelling(one) for key, one in section.items()}

@@ -1,0 +1,194 @@
+"""Encoders of convolutions only: Jasper, QuartzNet, Citrinet.
+
+Jasper (Li et al., 2019, arXiv 1904.03288) joins blocks of convolutions by dense residuals. QuartzNet (Kriman et al.,
+2019, arXiv 1910.10261) makes the convolutions separable, and Citrinet (Majumdar et al., 2021, arXiv 2104.01721) adds
+squeeze-and-excitation. Arithmetic and order of the modules are those of NeMo's ConvASREncoder.
+
+``forward`` never asks the device for a value and branches on shapes only, so it can be captured in a CUDA graph whole.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import hardtanh, relu, selu, silu
+
+from models.config import BlockConfig, ConvolutionActivation, JasperConfig, Residual
+from models.encoders.batch_norm import FrameBatchNorm
+from models.masking import valid_positions
+
+_ACTIVATIONS: dict[ConvolutionActivation, Callable[[Tensor], Tensor]] = {
+    "relu": relu,
+    "hardtanh": hardtanh,
+    "selu": selu,
+    "swish": silu,
+}
+_JOINS: dict[Residual, Callable[[Tensor, Tensor], Tensor]] = {"add": torch.add, "max": torch.maximum}
+_BATCH_NORM_EPS = 1e-3
+
+T = TypeVar("T")
+
+
+class JasperEncoder(nn.Module):
+    """Blocks of convolutions over time. Padding never matters."""
+
+    def __init__(self, config: JasperConfig, dropout: float = 0.0) -> None:
+        """Build an encoder with random weights.
+
+        Args:
+            config: its shape.
+            dropout: share of each activation that training drops.
+        """
+        super().__init__()
+        self.config = config
+        self.blocks = nn.ModuleList()
+        widths = [config.mels]
+        for block in config.blocks:
+            self.blocks.append(Block(block, widths, _ACTIVATIONS[config.activation], dropout))
+            widths = _kept(block, widths, block.filters)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Encode a batch.
+
+        Args:
+            features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
+            lengths: frames of each row, [batch]; 0 is allowed, and stays 0.
+
+        Returns:
+            Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
+            each row.
+        """
+        inputs = [features]
+        valid = valid_positions(lengths, features.size(2))
+        for block, config in zip(self.blocks, self.config.blocks, strict=True):
+            frames, valid = block(inputs, valid)
+            inputs = _kept(config, inputs, frames)
+        factor = self.config.subsampling_factor
+        encoded = inputs[-1].masked_fill(~valid[:, None], 0.0).transpose(1, 2)
+        return encoded, (lengths + factor - 1) // factor
+
+
+def _kept(block: BlockConfig, inputs: Sequence[T], output: T) -> list[T]:
+    """Return what the block after this one is given: its input comes last, before it those of dense blocks."""
+    return [*inputs, output] if block.dense else [output]
+
+
+class Block(nn.Module):
+    """Convolutions one after the other, and 1x1 convolutions of the inputs that join their output."""
+
+    def __init__(
+        self, config: BlockConfig, widths: Sequence[int], activation: Callable[[Tensor], Tensor], dropout: float
+    ) -> None:
+        """Build a block for inputs of ``widths``, the last of which goes through the convolutions."""
+        super().__init__()
+        self.stride = config.stride
+        self.activation = activation
+        self.join = _JOINS[config.residual or "add"]
+        joining = widths if config.dense else widths[-1:]
+        last = config.repeat - 1
+        self.sub_blocks = nn.ModuleList(
+            SubBlock(config, config.filters if index else widths[-1], config.stride if index == last else 1)
+            for index in range(config.repeat)
+        )
+        self.squeeze = SqueezeExcitation(config, activation) if config.squeeze_width else None
+        self.shortcuts = nn.ModuleList(Shortcut(config, width) for width in joining if config.residual)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, inputs: Sequence[Tensor], valid: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply the block.
+
+        Args:
+            inputs: [batch, width, time] each; the last one is the output of the block before.
+            valid: which frames are real, [batch, time].
+
+        Returns:
+            [batch, filters, ceil(time / stride)], and which frames of it are real.
+        """
+        frames = inputs[-1]
+        for index, sub_block in enumerate(self.sub_blocks):
+            if index:
+                frames = self.dropout(self.activation(frames))
+            frames = sub_block(frames, valid)
+        valid = valid[:, :: self.stride]
+        if self.squeeze is not None:
+            frames = self.squeeze(frames, valid)
+        sources = inputs[len(inputs) - len(self.shortcuts) :]
+        for source, shortcut in zip(sources, self.shortcuts, strict=True):
+            frames = self.join(frames, shortcut(source, valid))
+        return self.dropout(self.activation(frames)), valid
+
+
+class SubBlock(nn.Module):
+    """A convolution over time, separable or not, and batch norm.
+
+    Padding is silenced first. What follows the first convolution works frame by frame, but for the statistics of batch
+    norm in training, which leave padding out.
+    """
+
+    def __init__(self, config: BlockConfig, width: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.groups = config.groups
+        self.depthwise: nn.Conv1d | None = None
+        if config.separable:
+            self.depthwise = _over_time(config, width, width, stride, groups=width)
+            self.convolution = nn.Conv1d(width, config.filters, kernel_size=1, groups=config.groups, bias=False)
+        else:
+            self.convolution = _over_time(config, width, config.filters, stride, config.groups)
+        self.batch_norm = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
+
+    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
+        """Apply to ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
+        frames = frames.masked_fill(~valid[:, None], 0.0)
+        if self.depthwise is not None:
+            frames = self.depthwise(frames)
+        frames = self.batch_norm(self.convolution(frames), valid[:, :: self.stride])
+        if self.groups > 1:  # ShuffleNet (Zhang et al., 2018): the next convolution's groups see all of this one's
+            frames = torch.unflatten(frames, 1, (self.groups, -1)).transpose(1, 2).flatten(1, 2)
+        return frames
+
+
+def _over_time(config: BlockConfig, width_in: int, width: int, stride: int, groups: int) -> nn.Conv1d:
+    return nn.Conv1d(
+        width_in,
+        width,
+        config.kernel_size,
+        stride,
+        padding=config.dilation * (config.kernel_size // 2),
+        dilation=config.dilation,
+        groups=groups,
+        bias=False,
+    )
+
+
+class Shortcut(nn.Module):
+    """A way around a block: a 1x1 convolution and batch norm."""
+
+    def __init__(self, config: BlockConfig, width: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(width, config.filters, kernel_size=1, stride=config.stride, bias=False)
+        self.batch_norm = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
+
+    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
+        """Return [batch, filters, ceil(time / stride)], ``valid`` frames of it real, for [batch, width, time]."""
+        normed: Tensor = self.batch_norm(self.convolution(frames), valid)
+        return normed
+
+
+class SqueezeExcitation(nn.Module):
+    """Weighs channels by what a clip is like as a whole (Hu et al., 2018, arXiv 1709.01507)."""
+
+    def __init__(self, config: BlockConfig, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        assert config.squeeze_width
+        self.activation = activation
+        self.contract = nn.Linear(config.filters, config.squeeze_width, bias=False)
+        self.expand = nn.Linear(config.squeeze_width, config.filters, bias=False)
+
+    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
+        """Weigh ``frames`` [batch, width, time] by the mean of those that are ``valid`` [batch, time]."""
+        count = valid.sum(dim=1, keepdim=True).clamp(min=1)
+        mean = frames.masked_fill(~valid[:, None], 0.0).sum(dim=2) / count
+        weights: Tensor = self.expand(self.activation(self.contract(mean))).sigmoid()
+        return frames * weights[:, :, None]

@@ -1,0 +1,139 @@
+"""The convolutional encoders on their own: shapes of every kind, lengths, and that padding never matters."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from models.config import BlockConfig, JasperConfig
+from models.encoders.jasper import JasperEncoder, SqueezeExcitation
+
+
+def block(**changed):
+    plain = {
+        "filters": 8,
+        "repeat": 1,
+        "kernel_size": 3,
+        "stride": 1,
+        "dilation": 1,
+        "separable": False,
+        "groups": 1,
+        "residual": None,
+        "dense": False,
+        "squeeze_width": None,
+    }
+    return BlockConfig(**(plain | changed))
+
+
+FIRST = st.builds(block, kernel_size=st.sampled_from([1, 5, 11]), stride=st.integers(1, 3), separable=st.booleans())
+DENSE = st.builds(
+    block,
+    filters=st.sampled_from([4, 6]),
+    repeat=st.integers(1, 3),
+    kernel_size=st.sampled_from([1, 3, 9]),
+    dilation=st.integers(1, 2),
+    separable=st.booleans(),
+    groups=st.sampled_from([1, 2]),
+    residual=st.sampled_from(["add", "max"]),
+    dense=st.just(True),
+    squeeze_width=st.sampled_from([None, 2]),
+)
+OTHER = st.builds(
+    block,
+    filters=st.sampled_from([4, 6]),
+    repeat=st.integers(1, 3),
+    kernel_size=st.sampled_from([1, 3, 21]),
+    stride=st.integers(1, 2),
+    separable=st.booleans(),
+    groups=st.sampled_from([1, 2]),
+    residual=st.sampled_from([None, "add"]),
+    squeeze_width=st.sampled_from([None, 2]),
+)
+CONFIGS = st.builds(
+    lambda first, dense, others, activation: JasperConfig(5, (first, *dense, block(), *others), activation),
+    FIRST,
+    st.lists(DENSE, max_size=3),
+    st.lists(OTHER, max_size=3),
+    st.sampled_from(["relu", "hardtanh", "selu", "swish"]),
+)
+
+
+def encoder(config):
+    """An encoder in float64, so that only a mistake can make two results differ, with every tensor random."""
+    torch.manual_seed(0)
+    module = JasperEncoder(config).double().eval()
+    for name, tensor in module.named_buffers():
+        if name.endswith("running_var"):
+            nn.init.uniform_(tensor, 0.5, 1.5)
+        elif name.endswith("running_mean"):
+            nn.init.normal_(tensor)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return module
+
+
+@given(
+    config=CONFIGS,
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=4),
+    extra=st.integers(0, 10),
+    garbage=st.sampled_from([0.0, 3.0, 1e30, float("inf"), float("nan")]),
+)
+@settings(max_examples=25, deadline=None)
+@torch.no_grad()
+def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, garbage):
+    module = encoder(config)
+    columns = max(1, max(lengths) + extra)
+    batch = torch.full((len(lengths), config.mels, columns), garbage, dtype=torch.float64)
+    clips = [torch.randn(config.mels, length, dtype=torch.float64) for length in lengths]
+    for row, features in zip(batch, clips, strict=True):
+        row[:, : features.size(1)] = features
+
+    encoded, counts = module(batch, torch.tensor(lengths))
+
+    assert counts.tolist() == [-(-length // config.subsampling_factor) for length in lengths]
+    assert encoded.shape == (len(lengths), -(-columns // config.subsampling_factor), config.width)
+    for row, features, count in zip(encoded, clips, counts, strict=True):
+        assert (row[count:] == 0).all()
+        if features.size(1):
+            alone, _ = module(features[None], torch.tensor([features.size(1)]))
+            torch.testing.assert_close(row[:count], alone[0, :count], rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_squeeze_and_excitation_weighs_by_the_mean_of_the_clip():
+    module = SqueezeExcitation(block(filters=4, squeeze_width=2), torch.relu).double()
+    frames = torch.randn(1, 4, 7, dtype=torch.float64)
+
+    weighed = module(frames, torch.arange(7)[None] < 5)
+
+    mean = frames[0, :, :5].mean(dim=1)
+    weights = (module.expand.weight @ (module.contract.weight @ mean).relu()).sigmoid()
+    torch.testing.assert_close(weighed[0], frames[0] * weights[:, None])
+
+
+def test_a_network_can_be_trained_and_padding_does_not_change_what_it_learns():
+    config = JasperConfig(5, (block(), block(residual="add", repeat=2), block(squeeze_width=2)), "relu")
+    gradients = []
+    for padding in (0, 9):
+        module = encoder(config).train()
+        features = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        encoded, _ = module(nn.functional.pad(features, (0, padding), value=3.0), torch.tensor([12, 12]))
+        encoded.square().sum().backward()
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in module.parameters()]))
+
+    # Statistics of a batch are float32.
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("separable", [False, True], ids=["jasper", "quartznet"])
+@torch.no_grad()
+def test_no_value_of_the_input_decides_what_is_computed(separable):
+    """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""
+    first = block(stride=2, separable=separable)
+    with torch.device("meta"):
+        module = JasperEncoder(JasperConfig(16, (first, block(residual="add", squeeze_width=2)), "relu")).eval()
+        encoded, lengths = module(torch.empty(3, 16, 51), torch.empty(3, dtype=torch.int64))
+
+    assert encoded.shape == (3, 26, 8)
+    assert lengths.shape == (3,)
