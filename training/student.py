@@ -69,6 +69,7 @@ class StudentNetwork(Network):
 
     def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None) -> None:
         super().__init__(config, dropout)
+        assert isinstance(config.encoder, ConformerConfig), "students are FastConformers"
         self.encoder.subsampling = Float32Subsampling(config.encoder)
         self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
 
