@@ -1,0 +1,172 @@
+"""NeMo 3's side of the comparison: its classes, with the weights of a random checkpoint of ours."""
+
+import itertools
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.peers.engine import Engine, Tokens
+from models.checkpoint import Checkpoint
+from models.checkpoint.nemo_names import nemo_names
+
+
+def nemo_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  # NeMo is not typed, nor there when types are checked
+    """Return NeMo's model with the checkpoint's weights, as ``transcribe()`` would prepare it."""
+    from nemo.collections.asr.models import EncDecHybridRNNTCTCModel
+    from omegaconf import OmegaConf
+
+    logging.getLogger("nemo_logger").setLevel(logging.ERROR)
+    model = EncDecHybridRNNTCTCModel(OmegaConf.create(_config(checkpoint)))
+    known = set(model.state_dict())
+    state = {}
+    for ours, tensor in checkpoint.state.items():
+        if ours.endswith("num_batches_tracked"):
+            continue
+        (name,) = [spelling for spelling in nemo_names(ours, checkpoint.config.encoder) if spelling in known and _is_of(ours, spelling)]
+        state[name] = tensor.reshape(model.state_dict()[name].shape)
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    left = [name for name in missing if "num_batches_tracked" not in name and not name.startswith("preprocessor.")]
+    if left or unexpected:
+        raise RuntimeError(f"NeMo has other tensors: {left}, {unexpected}")
+    model.eval()
+    model.preprocessor.featurizer.dither = 0.0
+    model.preprocessor.featurizer.pad_to = 0
+    return model
+
+
+def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # noqa: ANN401
+    """Return NeMo's engines, for CTC and for the transducer; their searches are over the given waveforms."""
+
+    @torch.no_grad()
+    def encode(waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        features, frames = model.preprocessor(input_signal=waveforms, length=lengths)
+        encoded: tuple[Tensor, Tensor] = model.encoder(audio_signal=features, length=frames)
+        return encoded
+
+    @torch.no_grad()
+    def ctc(encoded: Tensor, frames: Tensor) -> Tokens:
+        found = model.ctc_decoding.ctc_decoder_predictions_tensor(
+            model.ctc_decoder(encoder_output=encoded), decoder_lengths=frames, return_hypotheses=True
+        )
+        return [_collapsed(one, len(model.cfg.labels)) for one in found]
+
+    @torch.no_grad()
+    def transducer(encoded: Tensor, frames: Tensor) -> Tokens:
+        found = model.decoding.rnnt_decoder_predictions_tensor(
+            encoder_output=encoded, encoded_lengths=frames, return_hypotheses=True
+        )
+        return [torch.as_tensor(one.y_sequence).tolist() for one in found]
+
+    given = encode(waveforms, lengths)
+    head = "tdt" if model.cfg.decoding.get("durations") else "rnnt"
+    return [
+        Engine("nemo float32", "ctc", lambda *audio: ctc(*encode(*audio)), lambda: ctc(*given)),
+        Engine("nemo float32", head, lambda *audio: transducer(*encode(*audio)), lambda: transducer(*given)),
+    ]
+
+
+def onnx_file(model: Any, folder: Path) -> Path:  # noqa: ANN401
+    """Write the encoder and its CTC head as NeMo exports them for onnxruntime."""
+    path = folder / "encoder-ctc.onnx"
+    model.set_export_config({"decoder_type": "ctc"})
+    model.export(str(path))
+    return path
+
+
+def _is_of(ours: str, spelling: str) -> bool:
+    """Tell a CTC head's tensor from the predictor's: alone or beside a transducer, NeMo calls it differently."""
+    return not ours.startswith("ctc.") or spelling.startswith("ctc_decoder.")
+
+
+def _collapsed(hypothesis: Any, blank: int) -> list[int]:  # noqa: ANN401
+    """Return the tokens of a CTC hypothesis, whose sequence has the label of every frame."""
+    labels = torch.as_tensor(hypothesis.y_sequence).tolist()
+    return [label for label, _ in itertools.groupby(labels) if label != blank]
+
+
+def _config(checkpoint: Checkpoint) -> dict[str, Any]:
+    config = checkpoint.config
+    features, encoder, transducer = config.features, config.encoder, config.transducer
+    assert transducer
+    labels = list(checkpoint.tokenizer.pieces)
+    modules = "nemo.collections.asr.modules"
+    ctc_decoder = {
+        "_target_": f"{modules}.ConvASRDecoder",
+        "feat_in": encoder.width,
+        "num_classes": len(labels),
+        "vocabulary": labels,
+    }
+    durations = list(transducer.durations)
+    decoding: dict[str, Any] = {"strategy": "greedy_batch", "greedy": {"max_symbols": transducer.max_symbols}}
+    loss: dict[str, Any] = {"loss_name": "default"}
+    if durations:
+        decoding |= {"durations": durations, "model_type": "tdt"}
+        loss = {"loss_name": "tdt", "tdt_kwargs": {"durations": durations}}
+    return {
+        "sample_rate": features.sample_rate,
+        "labels": labels,
+        "validation_ds": {"manifest_filepath": None, "defer_setup": True},
+        "model_defaults": {
+            "enc_hidden": encoder.width,
+            "pred_hidden": transducer.predictor_width,
+            "joint_hidden": transducer.joint_width,
+        },
+        "preprocessor": {
+            "_target_": f"{modules}.AudioToMelSpectrogramPreprocessor",
+            "sample_rate": features.sample_rate,
+            "normalize": "per_feature",
+            "window_size": features.window / features.sample_rate,
+            "window_stride": features.window_stride,
+            "window": "hann",
+            "features": features.mels,
+            "n_fft": features.fft_size,
+            "dither": 0.0,
+            "pad_to": 0,
+        },
+        "encoder": {
+            "_target_": f"{modules}.ConformerEncoder",
+            "feat_in": features.mels,
+            "feat_out": -1,
+            "n_layers": encoder.layers,
+            "d_model": encoder.width,
+            "use_bias": encoder.bias,
+            "subsampling": encoder.subsampling,
+            "subsampling_factor": encoder.subsampling_factor,
+            "subsampling_conv_channels": encoder.subsampling_channels,
+            "ff_expansion_factor": encoder.feed_forward_width // encoder.width,
+            "self_attention_model": "rel_pos",
+            "n_heads": encoder.heads,
+            "att_context_size": [-1, -1],
+            "xscaling": encoder.scale_input,
+            "conv_kernel_size": encoder.kernel_size,
+            "conv_norm_type": "batch_norm",
+        },
+        "decoder": {
+            "_target_": f"{modules}.RNNTDecoder",
+            "normalization_mode": None,
+            "blank_as_pad": True,
+            "vocab_size": len(labels),
+            "prednet": {"pred_hidden": transducer.predictor_width, "pred_rnn_layers": transducer.predictor_layers},
+        },
+        "joint": {
+            "_target_": f"{modules}.RNNTJoint",
+            "log_softmax": None,
+            "fuse_loss_wer": False,
+            "num_classes": len(labels),
+            "num_extra_outputs": len(durations),
+            "vocabulary": labels,
+            "jointnet": {
+                "encoder_hidden": encoder.width,
+                "pred_hidden": transducer.predictor_width,
+                "joint_hidden": transducer.joint_width,
+                "activation": transducer.activation,
+                "dropout": 0.0,
+            },
+        },
+        "decoding": decoding,
+        "loss": loss,
+        "aux_ctc": {"ctc_loss_weight": 0.3, "decoder": ctc_decoder, "decoding": {"strategy": "greedy_batch"}},
+    }

@@ -1,0 +1,26 @@
+"""Steno's side of the comparison."""
+
+import torch
+from torch import Tensor
+
+from benchmarks.peers.engine import Engine, Tokens
+from models.checkpoint import Checkpoint
+from models.model import Model
+
+
+def engines(checkpoint: Checkpoint, dtype: torch.dtype, waveforms: Tensor) -> list[Engine]:
+    """Return an engine a decoder; their searches are over the given waveforms."""
+    model = Model(checkpoint, torch.device("cpu"), dtype)
+    encoded, frames = model.encode(*model.features(list(waveforms.numpy())))
+
+    def engine(decoder: str) -> Engine:
+        def transcribe(waveforms: Tensor, lengths: Tensor) -> Tokens:
+            return [one.tokens for one in model.transcribe_batch(waveforms, lengths, decoder=decoder)]
+
+        def search() -> object:
+            return model._search(encoded, frames, model._check_decoder(decoder)).rows()
+
+        name = f"steno {str(dtype).removeprefix('torch.')}"
+        return Engine(name, decoder, transcribe, search)
+
+    return [engine(decoder) for decoder in model.decoders]

@@ -1,0 +1,169 @@
+"""Models of published shapes with random weights that say about as much as a trained model would.
+
+What a model costs is in its shape, but for one thing: how long a search takes depends on how many labels it finds. So
+the blank of every head is made as likely as it must be for four labels a second of noise, which is what English needs.
+A random transducer would say its label again at the same frame, which a trained one does not: labels of the TDT move on
+by at least one frame here, and the RNN-T may say one label a frame, which spares it a look at the blank behind each.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from models.checkpoint import Checkpoint
+from models.config import ConformerConfig, FeatureConfig, ModelConfig, TransducerConfig
+from models.features import LogMelFeatures
+from models.network import Network
+from models.search.ctc import ctc_greedy
+from models.search.look_ahead import look_ahead
+from models.search.result import SearchResult
+from models.tokenizers import CharacterTokenizer
+
+_FRONT_END = FeatureConfig(
+    sample_rate=16_000,
+    window=400,
+    hop=160,
+    window_stride=0.01,
+    fft_size=512,
+    mels=80,
+    low_hz=0.0,
+    high_hz=8000.0,
+    preemphasis=0.97,
+    log_offset=2**-24,
+)
+_CONFORMER = ConformerConfig(
+    mels=80,
+    layers=17,
+    width=512,
+    heads=8,
+    feed_forward_width=2048,
+    kernel_size=9,
+    subsampling="dw_striding",
+    subsampling_factor=8,
+    subsampling_channels=256,
+    bias=True,
+    scale_input=False,
+)
+_LARGE = dataclasses.replace(_CONFORMER, layers=24, width=1024, feed_forward_width=4096, mels=128, bias=False)
+# The encoders of parakeet-tdt_ctc-110m, parakeet-tdt-0.6b-v2 and parakeet-tdt-1.1b, and one for rehearsals.
+ENCODERS = {
+    "toy": dataclasses.replace(
+        _CONFORMER, layers=2, width=64, heads=4, feed_forward_width=128, subsampling_channels=16
+    ),
+    "110m": _CONFORMER,
+    "0.6b": _LARGE,
+    "1.1b": dataclasses.replace(_LARGE, layers=42, mels=80, bias=True),
+}
+_PREDICTOR_LAYERS = {"toy": 1, "110m": 1, "0.6b": 2, "1.1b": 2}
+DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
+LABELS = 1024
+_LABELS_PER_SECOND = 4
+_CLIPS, _SECONDS = 4, 17
+# So much of what a fresh predictor says is left that labels differ, and frames decide.
+_PREDICTOR_SHARE = 0.1
+_NEVER = -100.0
+# Halvings of the interval in which the blank's bias is looked for.
+_HALVINGS = 16
+_WIDEST_BIAS = 64.0
+
+
+def random_checkpoint(shape: str, transducer: str, seed: int = 0, device: str = "cpu") -> Checkpoint:
+    """Return a hybrid of a CTC head and a transducer, in float32 on the CPU.
+
+    Args:
+        shape: one of ``ENCODERS``.
+        transducer: "rnnt" or "tdt".
+        seed: of its weights.
+        device: where its heads are made to talk, seconds on a GPU.
+    """
+    config = _config(shape, transducer)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        network = Network(config).eval()
+        _settle_batch_norms(network)
+        network.to(device)
+        waveforms = 0.1 * torch.randn(_CLIPS, _SECONDS * config.features.sample_rate).to(device)
+        samples = torch.full((len(waveforms),), waveforms.size(1), device=device)
+        encoded, frames = network.encoder(*LogMelFeatures(config.features).to(device)(waveforms, samples))
+        _prepare_ctc(network, encoded, frames)
+        _prepare_transducer(network, encoded, frames, config.transducer)
+    labels = ["".join(letters) for letters in itertools.product("abcdefgh", "aeio", "lmnprstv", " aei")]
+    state = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
+    return Checkpoint(config, CharacterTokenizer(labels), state, window=None, mel_bank=None)
+
+
+def _config(shape: str, transducer: str) -> ModelConfig:
+    small = shape == "toy"
+    return ModelConfig(
+        name="EncDecHybridRNNTCTCModel",
+        features=dataclasses.replace(_FRONT_END, mels=ENCODERS[shape].mels),
+        encoder=ENCODERS[shape],
+        vocabulary_size=LABELS,
+        ctc=True,
+        transducer=TransducerConfig(
+            predictor_width=64 if small else 640,
+            predictor_layers=_PREDICTOR_LAYERS[shape],
+            joint_width=64 if small else 640,
+            activation="relu",
+            durations=DURATIONS[transducer],
+            max_symbols=10 if DURATIONS[transducer] else 1,
+        ),
+    )
+
+
+def _settle_batch_norms(network: Network) -> None:
+    """Give batch norms uneven statistics: those of a fresh one do nothing."""
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm1d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.5, 1.5)
+
+
+def _prepare_ctc(network: Network, encoded: Tensor, frames: Tensor) -> None:
+    ctc = network.ctc
+    assert ctc
+    _even_out(ctc.projection, encoded)
+    _weigh(ctc.projection.bias, ctc.blank, lambda: ctc_greedy(ctc(encoded), frames, ctc.blank))
+
+
+def _prepare_transducer(network: Network, encoded: Tensor, frames: Tensor, config: TransducerConfig | None) -> None:
+    predictor, joint = network.predictor, network.joint
+    assert predictor
+    assert joint
+    assert config
+    joint.predictor_projection.weight.mul_(_PREDICTOR_SHARE)
+    start, _ = predictor(torch.full_like(frames, predictor.blank), predictor.initial_state(len(frames)))
+    hidden = joint.activation(joint.encoder_projection(encoded) + joint.predictor_projection(start)[:, None])
+    _even_out(joint.output, hidden)
+    if 0 in joint.durations:
+        joint.output.bias[joint.blank + 1 + joint.durations.index(0)] = _NEVER
+    _weigh(
+        joint.output.bias,
+        joint.blank,
+        lambda: look_ahead(encoded, frames, predictor, joint, config.max_symbols),
+    )
+
+
+def _even_out(layer: nn.Linear, inputs: Tensor) -> None:
+    """Make every output of a layer 0 on average, and vary as much as every other."""
+    outputs = layer(inputs).flatten(0, 1)
+    deviation = outputs.std(dim=0).clamp(min=1e-6)
+    layer.weight.div_(deviation[:, None])
+    layer.bias.copy_((layer.bias - outputs.mean(dim=0)) / deviation)
+
+
+def _weigh(bias: Tensor, blank: int, search: Callable[[], SearchResult]) -> None:
+    """Find the blank's bias that gives the wanted number of labels: more bias, fewer labels."""
+    low = float(bias[blank])
+    high = low + _WIDEST_BIAS
+    for _ in range(_HALVINGS):
+        bias[blank] = (low + high) / 2
+        if int(search().counts.sum()) > _LABELS_PER_SECOND * _CLIPS * _SECONDS:
+            low = float(bias[blank])
+        else:
+            high = float(bias[blank])
