@@ -11,7 +11,9 @@ from typing import Literal
 from models.heads.transducer import Activation
 
 Decoder = Literal["ctc", "rnnt", "tdt"]
-Subsampling = Literal["striding", "dw_striding"]
+Subsampling = Literal["striding", "dw_striding", "stacking"]
+Positions = Literal["relative", "absolute"]
+ConvolutionNorm = Literal["batch_norm", "layer_norm"]
 Residual = Literal["add", "max"]
 ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 
@@ -47,7 +49,7 @@ class FeatureConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConformerConfig:
-    """A Conformer (striding) or FastConformer (dw_striding, depthwise separable) encoder.
+    """A Conformer, or a FastConformer, whose subsampling is depthwise separable (dw_striding).
 
     Attributes:
         mels: height of the features.
@@ -56,11 +58,14 @@ class ConformerConfig:
         heads: attention heads; they divide ``width``.
         feed_forward_width: inner width of the feed-forward modules.
         kernel_size: frames that the convolution module sees, odd.
-        subsampling: kind of the convolutions that shorten the features.
-        subsampling_factor: features per encoder frame, a power of two.
+        subsampling: how features are shortened: by convolutions, or by putting some side by side.
+        subsampling_factor: features per encoder frame, a power of two where convolutions shorten them.
         subsampling_channels: channels of those convolutions.
         bias: whether the linear and convolution layers of the Conformer layers have biases.
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
+        positions: whether attention knows how far frames are apart, or each frame where it is.
+        attention_context: frames on each side of a frame that it attends to, or None for the whole clip.
+        convolution_norm: what follows the convolution over time.
     """
 
     mels: int
@@ -74,6 +79,9 @@ class ConformerConfig:
     subsampling_channels: int
     bias: bool
     scale_input: bool
+    positions: Positions = "relative"
+    attention_context: int | None = None
+    convolution_norm: ConvolutionNorm = "batch_norm"
 
     @property
     def family(self) -> str:

@@ -25,7 +25,7 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
     starts, ends = row.frames, row.ends
     if row.durations is not None:
         starts, ends = _at_the_word_before(texts, vocabulary.punctuation, starts, ends)
-    spans = _spans([vocabulary.pieces[token] for token in row.tokens], texts, vocabulary.punctuation)
+    spans = _spans([vocabulary.begins_word(token) for token in row.tokens], texts, vocabulary.punctuation)
     found = []
     for index, (first, last) in enumerate(spans):
         if text := vocabulary.text(row.tokens[first:last]).strip():
@@ -46,19 +46,18 @@ def _at_the_word_before(
     return starts, ends
 
 
-def _spans(pieces: Sequence[str], texts: Sequence[str], punctuation: frozenset[str]) -> list[tuple[int, int]]:
+def _spans(begins: Sequence[bool], texts: Sequence[str], punctuation: frozenset[str]) -> list[tuple[int, int]]:
     """Return the slices of the tokens that are words.
 
-    A piece that its text is not, such as one that begins with the mark of a word's start, begins a word. A space ends
-    one, unless a punctuation mark follows. A punctuation mark belongs to the word before it.
+    A space ends a word, unless a punctuation mark follows. A punctuation mark belongs to the word before it.
     """
     spans: list[tuple[int, int]] = []
     first: int | None = None  # of the word being built
-    for index, (piece, text) in enumerate(zip(pieces, texts, strict=True)):
+    for index, (begins_word, text) in enumerate(zip(begins, texts, strict=True)):
         if text in punctuation:
             if first is None and spans:
                 first, _ = spans.pop()
-        elif piece != text or (text == _SPACE and _next_text(texts, index) not in punctuation):
+        elif begins_word or (text == _SPACE and _next_text(texts, index) not in punctuation):
             if first is not None:
                 spans.append((first, index))
             first = None
@@ -66,7 +65,7 @@ def _spans(pieces: Sequence[str], texts: Sequence[str], punctuation: frozenset[s
                 continue
         first = index if first is None else first
     if first is not None:
-        spans.append((first, len(pieces)))
+        spans.append((first, len(texts)))
     return spans
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 import sentencepiece
 
 WORD_START = "▁"
+WORD_CONTINUES = "##"
 
 # Pieces that are marks of the vocabulary itself, and pieces that begin a word, say nothing about punctuation.
 _NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
@@ -85,6 +86,36 @@ class CharacterTokenizer:
         return self.pieces[token].encode()
 
 
+class WordPieceTokenizer:
+    """Words and their continuations, as BERT has them (Devlin et al., 2019)."""
+
+    kind = "wordpiece"
+
+    def __init__(self, lines: bytes) -> None:
+        """Parse a vocabulary, a piece a line.
+
+        Raises:
+            ValueError: if it is not UTF-8, or has a piece twice.
+        """
+        try:
+            text = lines.decode().replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not a vocabulary in UTF-8: {error}") from error
+        self.pieces = tuple(text.removesuffix("\n").split("\n"))
+        if len(set(self.pieces)) < len(self.pieces):
+            raise ValueError("a vocabulary with a piece twice")
+
+    def join(self, tokens: Sequence[int]) -> str:
+        """Return the words; a continuation with nothing before it keeps its mark."""
+        return " ".join(self.pieces[token] for token in tokens).replace(f" {WORD_CONTINUES}", "").strip()
+
+    def spell(self, token: int) -> bytes:
+        """Return the piece, after a space if it begins a word."""
+        piece = self.pieces[token]
+        continues = piece.startswith(WORD_CONTINUES)
+        return (piece.removeprefix(WORD_CONTINUES) if continues else f" {piece}").encode()
+
+
 class Vocabulary:
     """A tokenizer and what follows from its pieces, as NeMo has it."""
 
@@ -97,6 +128,12 @@ class Vocabulary:
     def spellings(self) -> tuple[bytes, ...]:
         """What each token adds to a text, in UTF-8; one after the other they are the text with spaces before it."""
         return tuple(map(self.tokenizer.spell, range(len(self.pieces))))
+
+    def begins_word(self, token: int) -> bool:
+        """Tell whether a token begins a word: its text is not its piece, which has the mark of a word's start."""
+        if self.kind == WordPieceTokenizer.kind:  # these mark what does not
+            return not self.pieces[token].startswith(WORD_CONTINUES)
+        return self.pieces[token] != self.text([token])
 
     @cached_property
     def punctuation(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from models.checkpoint.nemo_config import NemoModel, parse_nemo_config
 from models.checkpoint.nemo_names import MEL_BANK, WINDOW, is_bookkeeping, nemo_names
 from models.checkpoint.tensors import read_tensors
 from models.network import Network
-from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
+from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
 
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
@@ -48,14 +48,15 @@ def read_nemo(path: Path) -> Checkpoint:
 
 def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:
     """Return the tokenizer, which has as many pieces as the model has labels."""
-    if model.tokenizer_file is None:
+    if model.tokenizer is None:
         return CharacterTokenizer(model.labels)
+    file, kind = model.tokenizer.file, WordPieceTokenizer if model.tokenizer.word_pieces else SentencePieceTokenizer
     try:
-        tokenizer = SentencePieceTokenizer(archive.read(model.tokenizer_file, MAX_TOKENIZER_BYTES))
+        tokenizer: Tokenizer = kind(archive.read(file, MAX_TOKENIZER_BYTES))
     except CheckpointError:
         raise
     except ValueError as error:
-        raise UnreadableCheckpointError(f"{archive.path}: {model.tokenizer_file!r} is {error}") from error
+        raise UnreadableCheckpointError(f"{archive.path}: {file!r} is {error}") from error
     if len(tokenizer.pieces) != model.config.vocabulary_size:
         key, pieces = "the number of labels", f"the {len(tokenizer.pieces)} pieces of the tokenizer"
         raise UnsupportedValueError(key, model.config.vocabulary_size, pieces)

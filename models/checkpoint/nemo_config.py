@@ -38,17 +38,30 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class NemoTokenizer:
+    """Where the subwords of a model are.
+
+    Attributes:
+        file: base name within the checkpoint.
+        word_pieces: whether it is a list of word pieces, and not a SentencePiece model.
+    """
+
+    file: str
+    word_pieces: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NemoModel:
     """What a configuration says.
 
     Attributes:
         config: the model.
-        tokenizer_file: base name of the SentencePiece model within the checkpoint, or None for characters.
-        labels: the characters of a model without SentencePiece.
+        tokenizer: the subwords, or None for a model of characters.
+        labels: the characters of such a model.
     """
 
     config: ModelConfig
-    tokenizer_file: str | None
+    tokenizer: NemoTokenizer | None
     labels: tuple[str, ...]
 
 
@@ -80,7 +93,7 @@ def parse_nemo_config(document: dict[Any, Any]) -> NemoModel:
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
-    return NemoModel(config, _tokenizer_file(root.section("tokenizer")) if kind.subwords else None, labels)
+    return NemoModel(config, _tokenizer(root.section("tokenizer")) if kind.subwords else None, labels)
 
 
 def _labels(root: Section) -> tuple[str, ...]:
@@ -107,7 +120,9 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
     return size
 
 
-def _tokenizer_file(section: Section) -> str:
-    section.expect("type", "bpe")
+def _tokenizer(section: Section) -> NemoTokenizer:
+    section.expect("type", "bpe", "wpe")
     section.expect("custom_tokenizer", None)
-    return section.text("model_path").removeprefix("nemo:").rpartition("/")[2]
+    word_pieces = section.get("type") == "wpe"
+    path = section.text("vocab_path" if word_pieces else "model_path")
+    return NemoTokenizer(path.removeprefix("nemo:").rpartition("/")[2], word_pieces)

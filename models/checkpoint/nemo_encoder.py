@@ -5,7 +5,9 @@ from typing import cast
 from models.checkpoint.nemo_classes import class_name
 from models.checkpoint.nemo_jasper import parse_jasper
 from models.checkpoint.section import Section
-from models.config import ConformerConfig, EncoderConfig, Subsampling
+from models.config import ConformerConfig, ConvolutionNorm, EncoderConfig, Subsampling
+
+_MAX_CONTEXT = 2**16
 
 
 def parse_encoder(section: Section, mels: int) -> EncoderConfig:
@@ -22,7 +24,8 @@ def parse_encoder(section: Section, mels: int) -> EncoderConfig:
 def _conformer(section: Section, mels: int) -> ConformerConfig:
     width = section.integer("d_model", high=2**14)
     channels = section.get("subsampling_conv_channels", -1)
-    section.expect("subsampling", "striding", "dw_striding")
+    section.expect("subsampling", "striding", "dw_striding", "stacking")
+    section.expect("conv_norm_type", "batch_norm", "layer_norm")
     config = ConformerConfig(
         mels=mels,
         layers=section.integer("n_layers", high=512),
@@ -35,6 +38,9 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
         subsampling_channels=width if channels == -1 else section.integer("subsampling_conv_channels", high=2**14),
         bias=section.flag("use_bias", default=True),
         scale_input=section.flag("xscaling", default=True),
+        positions="absolute" if section.get("self_attention_model", "rel_pos") == "abs_pos" else "relative",
+        attention_context=_attention_context(section),
+        convolution_norm=cast("ConvolutionNorm", section.get("conv_norm_type", "batch_norm")),
     )
     _check_sizes(section, config)
     _expect_what_we_do(section, config)
@@ -42,11 +48,27 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
     return config
 
 
+def _attention_context(section: Section) -> int | None:
+    """Return how many frames on each side a frame attends to, or None for all.
+
+    The two sides must agree: where they do not, NeMo's scores by distance are off, so that its results could only be
+    had by copying that.
+    """
+    section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn", "abs_pos")
+    if section.get("self_attention_model") != "rel_pos_local_attn":
+        section.expect("att_context_size", None, [-1, -1])
+        return None
+    sides = section.integers("att_context_size", low=1, high=_MAX_CONTEXT)
+    section.require("att_context_size", len(sides) == 2 and sides[0] == sides[1], "two equal whole numbers from 1")
+    return sides[0]
+
+
 def _check_sizes(section: Section, config: ConformerConfig) -> None:
     fits = config.width % 2 == 0 and config.width % config.heads == 0
     section.require("d_model", fits, f"even multiples of n_heads, {config.heads}")
     section.require("conv_kernel_size", config.kernel_size % 2 == 1, "odd numbers")
-    section.require("subsampling_factor", config.subsampling_factor.bit_count() == 1, "powers of two")
+    halves = config.subsampling_factor.bit_count() == 1 or config.subsampling == "stacking"
+    section.require("subsampling_factor", halves, "powers of two")
 
 
 def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
@@ -54,12 +76,9 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("feat_out", -1, 0, None, config.width)
     section.expect("causal_downsampling", False)
     section.expect("reduction", None)
-    section.expect("self_attention_model", "rel_pos")
-    section.expect("att_context_size", None, [-1, -1])
     section.expect("att_context_style", "regular")
     section.expect("att_chunk_context_size", None)
     section.expect("global_tokens", 0)
-    section.expect("conv_norm_type", "batch_norm")
     section.expect("conv_context_size", None, [config.kernel_size // 2, config.kernel_size // 2])
     section.expect("conv_context_style", None, "regular")
     # For training; what shares tensors that the file holds apart; and how the same numbers are computed.

@@ -19,16 +19,18 @@ _LAYER = {
     "convolution.gate": "conv.pointwise_conv1",
     "convolution.depthwise": "conv.depthwise_conv",
     "convolution.batch_norm": "conv.batch_norm",
+    "convolution.layer_norm": "conv.batch_norm",  # a norm of any kind
     "convolution.projection": "conv.pointwise_conv2",
     "second_feed_forward.norm": "norm_feed_forward2",
     "second_feed_forward.expand": "feed_forward2.linear1",
     "second_feed_forward.contract": "feed_forward2.linear2",
     "norm": "norm_out",
 }
-# Modules elsewhere. Where NeMo has two spellings, a file has one of them: a CTC head is "decoder" when alone and
-# "ctc_decoder" beside a transducer; the joint's last layer comes after an activation, and after dropout if it had any.
+# Modules elsewhere. Where NeMo has two spellings, a file has one of them: stacked features have another projection than
+# convolved ones; a CTC head is "decoder" when alone and "ctc_decoder" beside a transducer; the joint's last layer comes
+# after an activation, and after dropout if it had any.
 _ELSEWHERE = {
-    "encoder.subsampling.projection": ("encoder.pre_encode.out",),
+    "encoder.subsampling.projection": ("encoder.pre_encode.out", "encoder.pre_encode.proj_out"),
     "ctc.projection": ("decoder.decoder_layers.0", "ctc_decoder.decoder_layers.0"),
     "predictor.embedding": ("decoder.prediction.embed",),
     "predictor.lstm": ("decoder.prediction.dec_rnn.lstm",),

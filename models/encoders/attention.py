@@ -1,7 +1,8 @@
-"""Self-attention with relative positions (Dai et al., 2019, Transformer-XL), as the Conformer uses it."""
+"""Self-attention of the Conformer: over a whole clip, or over a band of neighbours around each frame."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,42 +15,55 @@ _SCORES_PER_BLOCK = 2**20
 _LEAST_BLOCK = 16
 
 
-def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
-    """Return sinusoids [2 * frames - 1, width], float32, of the distances ``frames - 1`` down to ``1 - frames``.
+def sinusoids(places: Tensor, width: int) -> Tensor:
+    """Return sinusoids [n, width], float32, of ``places`` [n] (Vaswani et al., 2017).
 
     Even columns hold sines and odd ones cosines, in pairs of one frequency.
     """
-    distances = torch.arange(frames - 1, -frames, -1, device=device, dtype=torch.float32)
-    pairs = torch.arange(0, width, 2, device=device, dtype=torch.float32)
-    angles = distances[:, None] * torch.exp(pairs * (-math.log(_LONGEST_WAVELENGTH) / width))
+    pairs = torch.arange(0, width, 2, device=places.device, dtype=torch.float32)
+    angles = places.float()[:, None] * torch.exp(pairs * (-math.log(_LONGEST_WAVELENGTH) / width))
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
 
 
-class RelativeAttention(nn.Module):
-    """Full self-attention whose scores depend on content and on distance.
+def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
+    """Return sinusoids [2 * frames - 1, width], float32, of the distances ``frames - 1`` down to ``1 - frames``."""
+    return sinusoids(torch.arange(frames - 1, -frames, -1, device=device), width)
 
-    The score of query i and key j is (q_i + u) k_j + (q_i + v) p_(i - j), over the root of the head's width, where p
-    is the projected sinusoid of the distance, and u (``content_bias``) and v (``position_bias``) are learned.
-    """
+
+def frames_within_reach(time: int, context: int | None) -> int:
+    """Return how many frames the positions of a clip of ``time`` frames must cover for one block of queries."""
+    return time if context is None else min(time, context + _band_block(context))
+
+
+class Block(NamedTuple):
+    """Queries ``first`` to ``last``, and the keys ``low`` to ``high`` that they may see; ends are excluded."""
+
+    first: int
+    last: int
+    low: int
+    high: int
+
+
+class SelfAttention(nn.Module):
+    """Self-attention whose scores depend on content alone (Vaswani et al., 2017)."""
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
         self.heads = config.heads
+        self.context = config.attention_context
         self.norm = nn.LayerNorm(config.width)
         self.query = nn.Linear(config.width, config.width, bias=config.bias)
         self.key = nn.Linear(config.width, config.width, bias=config.bias)
         self.value = nn.Linear(config.width, config.width, bias=config.bias)
-        self.position = nn.Linear(config.width, config.width, bias=False)
         self.output = nn.Linear(config.width, config.width, bias=config.bias)
-        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
-        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
 
     def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Attend.
 
         Args:
             frames: [batch, time, width].
-            positions: sinusoids of the distances, [2 * time - 1, width].
+            positions: sinusoids of the distances r - 1 down to 1 - r, [2 * r - 1, width], with r of
+                ``frames_within_reach``; scores that depend on content alone do not look at them.
             valid: which frames may be attended to, bool [batch, time].
 
         Returns:
@@ -59,34 +73,92 @@ class RelativeAttention(nn.Module):
         query = torch.unflatten(self.query(normed), 2, (self.heads, -1))
         key = self._by_head(self.key(normed))
         value = self._by_head(self.value(normed))
-        position = self._by_head(self.position(positions)[None]).transpose(2, 3)
-
-        with_content = (query + self.content_bias).transpose(1, 2)
-        with_position = (query + self.position_bias).transpose(1, 2) / math.sqrt(query.size(-1))
-        time, blocks = frames.size(1), []
-        for first, last in _blocks(time, frames.size(0) * self.heads, frames.device):
-            # Only the distances between these queries and any key.
-            by_distance = with_position[:, :, first:last] @ position[..., time - last : 2 * time - 1 - first]
+        with_content = self._with_content(query).transpose(1, 2)
+        position_scores = self._position_scores(query, positions)
+        attended = []
+        for block in _blocks(frames.size(1), frames.size(0) * self.heads, frames.device, self.context):
+            first, last, low, high = block
+            scores = position_scores(block)
             # Finite, so that a row without any valid frame gives numbers; its weight is 0 where a valid key is left.
-            bias = _by_key(by_distance, time).masked_fill(~valid[:, None, None], torch.finfo(by_distance.dtype).min)
-            blocks.append(scaled_dot_product_attention(with_content[:, :, first:last], key, value, attn_mask=bias))
-        projected: Tensor = self.output(torch.cat(blocks, dim=2).transpose(1, 2).flatten(2))
+            bias = torch.where(self._visible(valid, block), scores, torch.finfo(scores.dtype).min)
+            queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
+            attended.append(scaled_dot_product_attention(queries, keys, values, attn_mask=bias))
+        projected: Tensor = self.output(torch.cat(attended, dim=2).transpose(1, 2).flatten(2))
         return projected
+
+    def _with_content(self, query: Tensor) -> Tensor:
+        """Return what meets the keys, for ``query`` [batch, time, heads, width / heads]."""
+        return query
+
+    def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block], Tensor]:  # noqa: ARG002  # no use
+        """Return what gives the scores by distance of a block, in a shape that extends to [batch, heads, n, keys]."""
+        nothing = query.new_zeros(())
+        return lambda _: nothing
+
+    def _visible(self, valid: Tensor, block: Block) -> Tensor:
+        """Return which keys each query of a block may see, bool, in a shape that extends to [batch, heads, n, keys]."""
+        visible = valid[:, None, None, block.low : block.high]
+        if self.context is None:
+            return visible
+        queries = torch.arange(block.first, block.last, device=valid.device)
+        keys = torch.arange(block.low, block.high, device=valid.device)
+        return visible & ((queries[:, None] - keys).abs() <= self.context)
 
     def _by_head(self, projected: Tensor) -> Tensor:
         """Return ``projected`` [batch, time, width] as [batch, heads, time, width / heads]."""
         return torch.unflatten(projected, 2, (self.heads, -1)).transpose(1, 2)
 
 
-def _blocks(time: int, rows_per_query: int, device: torch.device) -> Iterator[tuple[int, int]]:
-    """Yield the queries in blocks, first and last + 1, whose scores a CPU keeps in its caches.
+class RelativeAttention(SelfAttention):
+    """Self-attention whose scores depend on content and on distance (Dai et al., 2019, Transformer-XL).
+
+    The score of query i and key j is (q_i + u) k_j + (q_i + v) p_(i - j), over the root of the head's width, where p
+    is the projected sinusoid of the distance, and u (``content_bias``) and v (``position_bias``) are learned.
+    """
+
+    def __init__(self, config: ConformerConfig) -> None:
+        super().__init__(config)
+        self.position = nn.Linear(config.width, config.width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
+
+    def _with_content(self, query: Tensor) -> Tensor:
+        return query + self.content_bias
+
+    def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block], Tensor]:
+        position = self._by_head(self.position(positions)[None]).transpose(2, 3)
+        with_position = (query + self.position_bias).transpose(1, 2) / math.sqrt(query.size(-1))
+        reach = positions.size(0) // 2 + 1
+
+        def scores(block: Block) -> Tensor:
+            first, last, low, high = block
+            # Only the distances between these queries and these keys.
+            near = position[..., reach + low - last : reach + high - first - 1]
+            return _by_key(with_position[:, :, first:last] @ near, high - low)
+
+        return scores
+
+
+def _blocks(time: int, rows_per_query: int, device: torch.device, context: int | None) -> Iterator[Block]:
+    """Yield the queries in blocks whose scores a CPU keeps in its caches.
 
     Scores of minutes are gigabytes in all, which a CPU spends its time on fetching from the system and giving back. A
-    GPU takes all queries at once: there, every block would cost kernel launches.
+    GPU takes all queries of full attention at once: there, every block would cost kernel launches. Of a band, blocks
+    leave out most of what nobody may see, so that time and memory are linear in the length of a clip on either.
     """
-    size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // (rows_per_query * time))
+    if context is not None:
+        size = _band_block(context)
+    else:
+        size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // (rows_per_query * time))
     for first in range(0, time, size):
-        yield first, min(first + size, time)
+        last = min(first + size, time)
+        low, high = (0, time) if context is None else (max(0, first - context), min(time, last + context))
+        yield Block(first, last, low, high)
+
+
+def _band_block(context: int) -> int:
+    """Return how many queries of a band are taken at once: a third of the scores is then computed for nothing."""
+    return max(_LEAST_BLOCK, context)
 
 
 def _by_key(by_distance: Tensor, keys: int) -> Tensor:

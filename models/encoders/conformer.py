@@ -5,13 +5,20 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import glu, silu
 
 from models.config import ConformerConfig
-from models.encoders.attention import RelativeAttention, relative_positions
+from models.encoders.attention import (
+    RelativeAttention,
+    SelfAttention,
+    frames_within_reach,
+    relative_positions,
+    sinusoids,
+)
 from models.encoders.batch_norm import FrameBatchNorm
-from models.encoders.subsampling import Subsampling
+from models.encoders.subsampling import Stacking, Subsampling
 from models.masking import valid_positions
 
 
@@ -27,7 +34,7 @@ class ConformerEncoder(nn.Module):
         """
         super().__init__()
         self.config = config
-        self.subsampling = Subsampling(config)
+        self.subsampling = Stacking(config) if config.subsampling == "stacking" else Subsampling(config)
         self.layers = nn.ModuleList(ConformerLayer(config, dropout) for _ in range(config.layers))
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,16 +46,26 @@ class ConformerEncoder(nn.Module):
 
         Returns:
             Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
-            each row.
+            each row: rounded up as well, but down where features are stacked.
         """
         frames, lengths = self.subsampling(features, lengths)
         if self.config.scale_input:
             frames = frames * math.sqrt(self.config.width)
-        positions = relative_positions(frames.size(1), self.config.width, frames.device).to(frames.dtype)
+        positions = self._positions(frames)
+        if self.config.positions == "absolute":
+            frames = frames + positions
         valid = valid_positions(lengths, frames.size(1))
         for layer in self.layers:
             frames = layer(frames, positions, valid)
         return frames.masked_fill(~valid[:, :, None], 0.0), lengths
+
+    def _positions(self, frames: Tensor) -> Tensor:
+        """Return the sinusoids of all frames, or of all distances that attention looks at, in the frames' dtype."""
+        time, width, device = frames.size(1), self.config.width, frames.device
+        if self.config.positions == "absolute":
+            return sinusoids(torch.arange(time, device=device), width).to(frames.dtype)
+        reach = frames_within_reach(time, self.config.attention_context)
+        return relative_positions(reach, width, device).to(frames.dtype)
 
 
 class ConformerLayer(nn.Module):
@@ -57,7 +74,7 @@ class ConformerLayer(nn.Module):
     def __init__(self, config: ConformerConfig, dropout: float) -> None:
         super().__init__()
         self.first_feed_forward = FeedForward(config)
-        self.attention = RelativeAttention(config)
+        self.attention = RelativeAttention(config) if config.positions == "relative" else SelfAttention(config)
         self.convolution = ConvolutionModule(config)
         self.second_feed_forward = FeedForward(config)
         self.norm = nn.LayerNorm(config.width)
@@ -89,7 +106,7 @@ class FeedForward(nn.Module):
 
 
 class ConvolutionModule(nn.Module):
-    """Norm, gated linear unit, depthwise convolution over time, batch norm, Swish, projection.
+    """Norm, gated linear unit, depthwise convolution over time, batch or layer norm, Swish, projection.
 
     Padding is silenced before the convolution; everything else works frame by frame, but for the statistics of the
     batch norm in training, which leave padding out.
@@ -107,12 +124,22 @@ class ConvolutionModule(nn.Module):
             groups=config.width,
             bias=config.bias,
         )
-        self.batch_norm = FrameBatchNorm(config.width)
+        self.batch_norm: FrameBatchNorm | None = None
+        self.layer_norm: nn.LayerNorm | None = None
+        if config.convolution_norm == "batch_norm":
+            self.batch_norm = FrameBatchNorm(config.width)
+        else:
+            self.layer_norm = nn.LayerNorm(config.width)
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
         """Apply to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
         gated = glu(self.gate(self.norm(frames)), dim=-1).masked_fill(~valid[:, :, None], 0.0)
-        convolved = silu(self.batch_norm(self.depthwise(gated.transpose(1, 2)), valid))
-        projected: Tensor = self.projection(convolved.transpose(1, 2))
+        convolved = self.depthwise(gated.transpose(1, 2))
+        if self.batch_norm is not None:
+            convolved = self.batch_norm(convolved, valid)
+        convolved = convolved.transpose(1, 2)
+        if self.layer_norm is not None:
+            convolved = self.layer_norm(convolved)
+        projected: Tensor = self.projection(silu(convolved))
         return projected

@@ -1,7 +1,8 @@
-"""Strided convolutions that shorten the features before the Conformer layers."""
+"""What shortens the features before the Conformer layers: strided convolutions, or stacking."""
 
+import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import pad, relu
 
 from models.config import ConformerConfig
 from models.masking import valid_positions
@@ -46,6 +47,34 @@ class Subsampling(nn.Module):
             lengths = halved(lengths)
         rows = _mask_time(images, lengths).transpose(1, 2).flatten(2)
         return self.projection(rows), lengths
+
+
+class Stacking(nn.Module):
+    """Puts features side by side, as many as the factor says, and projects them to the encoder's width.
+
+    Features that are left over at the end of a clip are dropped. NeMo does so for a clip alone; in a batch it keeps
+    them or not by how long the longest clip is.
+    """
+
+    def __init__(self, config: ConformerConfig) -> None:
+        super().__init__()
+        self.factor = config.subsampling_factor
+        self.projection = nn.Linear(self.factor * config.mels, config.width)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Shorten a batch.
+
+        Args:
+            features: [batch, mels, frames]; anything may stand in the padding.
+            lengths: frames of each row, [batch].
+
+        Returns:
+            Frames [batch, ceil(frames / factor), width], and the frames of each row.
+        """
+        padding = ~valid_positions(lengths, features.size(2))
+        silenced = features.masked_fill(padding[:, None], 0.0).transpose(1, 2)
+        whole = pad(silenced, (0, 0, 0, -silenced.size(1) % self.factor))
+        return self.projection(torch.unflatten(whole, 1, (-1, self.factor)).flatten(2)), lengths // self.factor
 
 
 class Stage(nn.Module):

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from models.search.result import Row
 from models.timestamps import words
-from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary
+from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary, WordPieceTokenizer
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 
 CHARACTERS = Vocabulary(CharacterTokenizer([" ", *"abcdefghijklmnopqrstuvwxyz", "'", "."]))
 SUBWORDS = Vocabulary(SentencePieceTokenizer(golden_members()[TOKENIZER]))
+WORD_PIECES = Vocabulary(WordPieceTokenizer(b"th\n##ere\nis\n.\n"))
 
 
 def row(tokens, frames, ends, *, tdt=False):
@@ -34,6 +35,12 @@ def test_a_piece_with_a_word_start_begins_a_word():
     utterance = spelled(SUBWORDS, "▁the", "re", "▁is", "▁so")
 
     assert told(SUBWORDS, utterance) == [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]
+
+
+def test_a_word_piece_without_the_mark_of_a_continuation_begins_a_word():
+    utterance = spelled(WORD_PIECES, "th", "##ere", "is", ".")
+
+    assert told(WORD_PIECES, utterance) == [("there", 0, 3, (0, 2)), ("is.", 4, 7, (2, 4))]
 
 
 def test_a_space_separates_characters_and_belongs_to_no_word():

@@ -49,19 +49,18 @@ REFUSED = [
     ("encoder.use_bias", None),
     ("encoder.xscaling", "yes"),
     ("encoder.subsampling", "vggnet"),
-    ("encoder.subsampling", "stacking"),
+    ("encoder.subsampling", "stacking_norm"),
     ("encoder.subsampling_factor", 1),
     ("encoder.subsampling_factor", 6),
     ("encoder.causal_downsampling", True),
     ("encoder.reduction", "pooling"),
-    ("encoder.self_attention_model", "rel_pos_local_attn"),
-    ("encoder.self_attention_model", "abs_pos"),
+    ("encoder.self_attention_model", "rel_pos_global"),
     ("encoder.att_context_size", [128, 128]),
     ("encoder.att_context_size", [[70, 13], [70, 0]]),
     ("encoder.att_context_style", "chunked_limited"),
     ("encoder.conv_context_size", "causal"),
     ("encoder.conv_context_size", [5, 3]),
-    ("encoder.conv_norm_type", "layer_norm"),
+    ("encoder.conv_norm_type", "group_norm4"),
     ("encoder.conv_kernel_size", 8),
     ("encoder.global_tokens", 1),
     ("encoder.new_in_the_next_release", None),
@@ -98,7 +97,6 @@ REFUSED = [
     ("aux_ctc.decoder.add_blank", False),
     ("aux_ctc.decoder.num_classes", 64),
     ("aux_ctc.decoding.strategy", "flashlight"),
-    ("tokenizer.type", "wpe"),
     ("tokenizer.type", "agg"),
     ("tokenizer.custom_tokenizer", {"_target_": "CanaryTokenizer"}),
     ("tokenizer.model_path", None),
@@ -146,6 +144,18 @@ def test_what_cannot_change_the_result_is_accepted(key, value):
     put(document, key, value)
 
     assert parse_nemo_config(document) == parse_nemo_config(golden_document())
+
+
+@pytest.mark.parametrize("context", [None, [-1, -1], [8, 4], [0, 0], [8], 8, [[8, 8]]], ids=str)
+def test_local_attention_needs_a_context_of_two_equal_sides(context):
+    document = golden_document()
+    put(document, "encoder.self_attention_model", "rel_pos_local_attn")
+    put(document, "encoder.att_context_size", context)
+
+    with pytest.raises(UnsupportedValueError) as caught:
+        parse_nemo_config(document)
+
+    assert caught.value.key == "encoder.att_context_size"
 
 
 def test_a_family_that_is_not_supported_is_called_by_the_name_people_know():

@@ -8,17 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.config import ConformerConfig
-from models.encoders.attention import RelativeAttention, relative_positions
+from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 
 
-def attention(heads, width, *, bias=True):
+def attention(heads, width, *, bias=True, context=None, kind=RelativeAttention):
     torch.manual_seed(0)
     sizes = {"mels": 16, "layers": 1, "feed_forward_width": 8, "kernel_size": 3, "scale_input": False}
     subsampling = {"subsampling": "striding", "subsampling_factor": 2, "subsampling_channels": 4}
-    module = RelativeAttention(ConformerConfig(width=width, heads=heads, bias=bias, **sizes, **subsampling)).double()
+    config = ConformerConfig(width=width, heads=heads, bias=bias, attention_context=context, **sizes, **subsampling)
+    module = kind(config).double()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return module
+
+
+def positions(module, time, width):
+    """The distances that a module asks for."""
+    reach = frames_within_reach(time, module.context)
+    return relative_positions(reach, width, torch.device("cpu")).double()
 
 
 def pair_by_pair(module, frames, length):
@@ -38,21 +45,30 @@ def pair_by_pair(module, frames, length):
                 position = module.position(torch.tensor(sinusoid, dtype=frames.dtype))[part]
                 content = (query[i] + module.content_bias[head]) @ key[j]
                 distance = (query[i] + module.position_bias[head]) @ position
-                scores[i, j] = (content + distance) / math.sqrt(share)
+                near = module.context is None or abs(i - j) <= module.context
+                scores[i, j] = (content + distance) / math.sqrt(share) if near else -math.inf
         heads.append(scores.softmax(-1) @ value[:length])
     return module.output(torch.cat(heads, dim=-1))
 
 
-@given(time=st.integers(1, 6), padding=st.integers(0, 3), heads=st.sampled_from([1, 2, 4]), bias=st.booleans())
-@settings(max_examples=25, deadline=None)
+@given(
+    time=st.integers(1, 6),
+    padding=st.integers(0, 3),
+    heads=st.sampled_from([1, 2, 4]),
+    bias=st.booleans(),
+    context=st.none() | st.integers(1, 6),
+    block=st.integers(1, 4),
+)
+@settings(max_examples=40, deadline=None)
 @torch.no_grad()
-def test_it_equals_its_definition_pair_by_pair(time, padding, heads, bias):
-    module = attention(heads, 8, bias=bias)
+def test_it_equals_its_definition_pair_by_pair(time, padding, heads, bias, context, block):
+    module = attention(heads, 8, bias=bias, context=context)
     frames = torch.randn(1, time + padding, 8, dtype=torch.float64)
     valid = torch.arange(time + padding)[None] < time
-    positions = relative_positions(time + padding, 8, frames.device).double()
 
-    attended = module(frames, positions, valid)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.attention._LEAST_BLOCK", block)
+        attended = module(frames, positions(module, time + padding, 8), valid)
 
     # The sinusoids are computed in float32, as NeMo's are.
     torch.testing.assert_close(attended[0, :time], pair_by_pair(module, frames[0], time)[:time], rtol=0, atol=1e-5)
@@ -61,9 +77,9 @@ def test_it_equals_its_definition_pair_by_pair(time, padding, heads, bias):
 @torch.no_grad()
 def test_a_row_without_a_valid_frame_gives_numbers():
     module = attention(2, 8)
-    positions = relative_positions(3, 8, torch.device("cpu")).double()
 
-    attended = module(torch.randn(1, 3, 8, dtype=torch.float64), positions, torch.zeros(1, 3, dtype=torch.bool))
+    frames = torch.randn(1, 3, 8, dtype=torch.float64)
+    attended = module(frames, positions(module, 3, 8), torch.zeros(1, 3, dtype=torch.bool))
 
     assert attended.isfinite().all()
 
@@ -73,14 +89,48 @@ def test_a_row_without_a_valid_frame_gives_numbers():
 def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
     module = attention(heads=2, width=8)
     frames = torch.randn(batch, time, 8, dtype=torch.float64)
-    positions = relative_positions(time, 8, frames.device).double()
+    distances = positions(module, time, 8)
     valid = torch.arange(time) < torch.randint(0, time + 1, (batch, 1))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention._SCORES_PER_BLOCK", 0)
         patch.setattr("models.encoders.attention._LEAST_BLOCK", least)
-        blocks = module(frames, positions, valid)
+        blocks = module(frames, distances, valid)
         patch.setattr("models.encoders.attention._LEAST_BLOCK", time)
-        whole = module(frames, positions, valid)
+        whole = module(frames, distances, valid)
 
     torch.testing.assert_close(blocks, whole)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 20), st.sampled_from([RelativeAttention, SelfAttention]))
+@torch.no_grad()
+def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more, kind):
+    frames, valid = torch.randn(2, time, 8, dtype=torch.float64), torch.ones(2, time, dtype=torch.bool)
+    whole, band = attention(2, 8, kind=kind), attention(2, 8, kind=kind, context=time - 1 + more)
+
+    attended = [module(frames, positions(module, time, 8), valid) for module in (whole, band)]
+
+    torch.testing.assert_close(attended[0], attended[1])
+
+
+@torch.no_grad()
+def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
+    module = attention(2, 8, context=20)
+    scores = []
+
+    def note(queries, keys, values, attn_mask):
+        scores.append(queries.size(-2) * keys.size(-2))
+        return values[..., :1, :].expand(queries.shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.attention.scaled_dot_product_attention", note)
+        computed = []
+        for time in (1000, 2000):
+            frames, valid = torch.randn(1, time, 8, dtype=torch.float64), torch.ones(1, time, dtype=torch.bool)
+            module(frames, positions(module, time, 8), valid)
+            computed.append(sum(scores))
+            scores.clear()
+
+    assert computed[1] < 2.1 * computed[0]
+    assert positions(module, 10**6, 8).size(0) < 100

@@ -17,11 +17,14 @@ CONFIGS = st.builds(
     heads=st.sampled_from([1, 2, 4]),
     feed_forward_width=st.just(16),
     kernel_size=st.sampled_from([1, 3, 9, 31]),
-    subsampling=st.sampled_from(["striding", "dw_striding"]),
+    subsampling=st.sampled_from(["striding", "dw_striding", "stacking"]),
     subsampling_factor=st.sampled_from([2, 4, 8]),
     subsampling_channels=st.sampled_from([1, 6]),
     bias=st.booleans(),
     scale_input=st.booleans(),
+    positions=st.sampled_from(["relative", "absolute"]),
+    attention_context=st.none() | st.integers(1, 4),
+    convolution_norm=st.sampled_from(["batch_norm", "layer_norm"]),
 )
 
 
@@ -57,7 +60,8 @@ def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, 
 
     encoded, counts = module(batch, torch.tensor(lengths))
 
-    assert counts.tolist() == [-(-length // config.subsampling_factor) for length in lengths]
+    left_over = config.subsampling_factor - 1 if config.subsampling != "stacking" else 0
+    assert counts.tolist() == [(length + left_over) // config.subsampling_factor for length in lengths]
     assert encoded.shape == (len(lengths), -(-columns // config.subsampling_factor), config.width)
     for row, features, count in zip(encoded, clips, counts, strict=True):
         assert (row[count:] == 0).all()
@@ -67,11 +71,13 @@ def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, 
             torch.testing.assert_close(row[:count], alone[0, :count], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("subsampling", ["striding", "dw_striding"])
+@pytest.mark.parametrize("context", [None, 2], ids=["full", "local"])
+@pytest.mark.parametrize("subsampling", ["striding", "dw_striding", "stacking"])
 @torch.no_grad()
-def test_no_value_of_the_input_decides_what_is_computed(subsampling):
+def test_no_value_of_the_input_decides_what_is_computed(subsampling, context):
     """A captured graph runs the same kernels for every input of a shape: a meta tensor has no values to ask for."""
-    config = ConformerConfig(16, 2, 8, 2, 16, 9, subsampling, 4, 6, bias=True, scale_input=True)
+    sizes = (16, 2, 8, 2, 16, 9, subsampling, 4, 6)
+    config = ConformerConfig(*sizes, bias=True, scale_input=True, attention_context=context)
     with torch.device("meta"):
         module = ConformerEncoder(config).eval()
         encoded, lengths = module(torch.empty(3, 16, 50), torch.empty(3, dtype=torch.int64))
