@@ -34,6 +34,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="audio and padding in one batch (default: %(default)g)",
     )
     parser.add_argument(
+        "--local-attention",
+        type=int,
+        metavar="N",
+        help="encoder frames on each side that a Conformer attends to, for long utterances (default: all)",
+    )
+    parser.add_argument(
         "--max-seconds",
         type=positive,
         default=AudioLimits().max_seconds,
@@ -82,7 +88,7 @@ def open_model(args: argparse.Namespace) -> "Model":
     """
     import torch
 
-    from models import CheckpointError, load_model
+    from models import load_model
 
     device = args.device
     if device == "auto":
@@ -93,8 +99,8 @@ def open_model(args: argparse.Namespace) -> "Model":
     if dtype == "auto":
         dtype = "bfloat16" if device == "cuda" else "float32"
     try:
-        model = load_model(args.model, device=device, dtype=getattr(torch, dtype))
-    except CheckpointError as error:
+        model = load_model(args.model, device, getattr(torch, dtype), attention_context=args.local_attention)
+    except ValueError as error:  # a CheckpointError, or local attention that is not for this model
         raise CommandError(str(error)) from error
     if args.decoder not in (None, *model.decoders):
         raise CommandError(f"{args.model} has no {args.decoder} decoder; it has {', '.join(model.decoders)}")

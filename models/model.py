@@ -1,6 +1,7 @@
 """A model, ready to transcribe: the public face of this package."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
-from models.config import Decoder
+from models.config import ConformerConfig, Decoder
 from models.features import LogMelFeatures
 from models.hypothesis import Hypothesis
 from models.network import Network
@@ -28,22 +29,43 @@ _DTYPES = (torch.float32, torch.bfloat16)
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> "Model":
+def load_model(
+    path: str | Path,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    attention_context: int | None = None,
+) -> "Model":
     """Load a checkpoint for transcription.
 
     Args:
         path: a ``.nemo`` file, or "bundled" for the model that ships with Steno.
         device: where it computes.
         dtype: of weights and activations, float32 or bfloat16. Features, decisions and confidences are float32.
+        attention_context: lets a Conformer that was trained to attend to the whole clip attend to so many encoder
+            frames on each side only. Memory then grows with the length of a recording and not with its square, and
+            transcripts are others (Rekesh et al., 2023; NeMo's ``change_attention_model``).
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one.
+        ValueError: if ``dtype`` is another one, or ``attention_context`` is not for this model.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
     languages = bundled.LANGUAGES if path == bundled.NAME else None
-    return Model(read_checkpoint(bundled.checkpoint_path(path)), torch.device(device), dtype, languages)
+    checkpoint = read_checkpoint(bundled.checkpoint_path(path))
+    if attention_context is not None:
+        checkpoint = _with_local_attention(checkpoint, attention_context)
+    return Model(checkpoint, torch.device(device), dtype, languages)
+
+
+def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
+    encoder = checkpoint.config.encoder
+    if context < 1:
+        raise ValueError(f"attention_context {context} is not a number of frames above 0")
+    if not isinstance(encoder, ConformerConfig) or encoder.attention_context or encoder.positions != "relative":
+        raise ValueError("attention_context is for Conformers that attend to the whole clip by relative positions")
+    encoder = replace(encoder, attention_context=context)
+    return replace(checkpoint, config=replace(checkpoint.config, encoder=encoder))
 
 
 class Model:

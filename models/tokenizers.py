@@ -127,7 +127,9 @@ class Vocabulary:
     @cached_property
     def spellings(self) -> tuple[bytes, ...]:
         """What each token adds to a text, in UTF-8; one after the other they are the text with spaces before it."""
-        return tuple(map(self.tokenizer.spell, range(len(self.pieces))))
+        marks = tuple(f" {mark}".encode() for mark in self.punctuation)
+        spelt = map(self.tokenizer.spell, range(len(self.pieces)))
+        return tuple(one[1:] if one.startswith(marks) else one for one in spelt)
 
     def begins_word(self, token: int) -> bool:
         """Tell whether a token begins a word: its text is not its piece, which has the mark of a word's start."""

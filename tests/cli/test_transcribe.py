@@ -45,6 +45,12 @@ def test_several_give_their_names_too_in_the_order_given(transcribe, clips, expe
     assert lines == [f"{path}\t{expected[name_of(path)]['alone']['transducer']['text']}" for path in paths]
 
 
+def test_local_attention_reaches_the_model_which_knows_what_is_none(transcribe, clips, capsys):
+    assert transcribe("--local-attention", "0", clips[0]) == 2
+
+    assert "attention_context 0 is not a number of frames above 0" in capsys.readouterr().err
+
+
 def test_json_lines_hold_the_whole_hypothesis(transcribe, clips, expected, capsys):
     assert transcribe("--format", "json", *clips) == 0
 

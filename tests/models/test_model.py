@@ -13,6 +13,7 @@ from models import load_model
 from models.model import _batches
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
+from tests.models.checkpoint.nemo_files import archive, golden_document, golden_members, put, with_config
 
 
 @pytest.fixture
@@ -139,6 +140,31 @@ def test_bfloat16_computes_in_bfloat16_from_features_in_float32(name):
 def test_another_dtype_is_refused():
     with pytest.raises(ValueError, match=r"float32 or torch\.bfloat16"):
         load_model(GOLDEN / "fastconformer-ctc-bpe" / "model.nemo", dtype=torch.float16)
+
+
+def test_local_attention_can_be_switched_on_and_is_that_of_a_checkpoint_which_asks_for_it(tmp_path):
+    document = golden_document("fastconformer-ctc-bpe")
+    put(document, "encoder.self_attention_model", "rel_pos_local_attn")
+    put(document, "encoder.att_context_size", [3, 3])
+    asking = archive(tmp_path / "model.nemo", with_config(golden_members("fastconformer-ctc-bpe"), document))
+    path = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
+
+    models = [load_model(path, attention_context=frames) for frames in (3, 10**6, None)]
+    local, wide, full = (model.encode(*model.features([golden.clip("slt-1s")]))[0] for model in models)
+    own = load_model(asking)
+    asked, _ = own.encode(*own.features([golden.clip("slt-1s")]))
+
+    torch.testing.assert_close(local, asked)
+    torch.testing.assert_close(wide, full, rtol=1e-4, atol=1e-4)
+    assert (local - full).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "told"), [("jasper-small", 128, "for Conformers"), ("fastconformer-ctc-bpe", 0, "above 0")]
+)
+def test_local_attention_is_refused_where_it_means_nothing(name, context, told):
+    with pytest.raises(ValueError, match=told):
+        load_model(GOLDEN / name / "model.nemo", attention_context=context)
 
 
 def test_a_hypothesis_is_ready_for_json(model):

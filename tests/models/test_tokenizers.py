@@ -114,6 +114,12 @@ def test_word_pieces_are_joined_where_they_continue_a_word():
     assert WORD_PIECES.text(ids(WORD_PIECES, "th", "##ere", "the", "ö", "##s", ".")) == "there the ös."
 
 
+def test_spellings_of_word_pieces_have_no_space_before_a_punctuation_mark_either():
+    tokens = ids(WORD_PIECES, "th", "##ere", "the", "ö", "##s", ".")
+
+    assert b"".join(WORD_PIECES.spellings[token] for token in tokens).decode() == " there the ös."
+
+
 def test_word_pieces_that_continue_nothing_keep_their_mark():
     assert WORD_PIECES.text(ids(WORD_PIECES, "##ere", "the")) == "##ere the"
 
