@@ -95,7 +95,7 @@ def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
 def _from_checkpoint(path: Path) -> bytes:
     with open_archive(path) as archive:
         document = parse_document(archive.read(CONFIG_FILE, MAX_CONFIG_BYTES), f"{path}: {CONFIG_FILE}")
-        name = parse_nemo_config(document).tokenizer_file
-        if name is None:
-            raise RecipeError(f"{path} has labels of single characters, and not a SentencePiece model")
-        return archive.read(name, MAX_TOKENIZER_BYTES)
+        model = parse_nemo_config(document)
+        if model.tokenizer_file is None or model.word_pieces:
+            raise RecipeError(f"{path} has labels of single characters or word pieces, and not a SentencePiece model")
+        return archive.read(model.tokenizer_file, MAX_TOKENIZER_BYTES)

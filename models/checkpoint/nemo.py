@@ -48,15 +48,15 @@ def read_nemo(path: Path) -> Checkpoint:
 
 def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:
     """Return the tokenizer, which has as many pieces as the model has labels."""
-    if model.tokenizer is None:
+    if model.tokenizer_file is None:
         return CharacterTokenizer(model.labels)
-    file, kind = model.tokenizer.file, WordPieceTokenizer if model.tokenizer.word_pieces else SentencePieceTokenizer
+    kind = WordPieceTokenizer if model.word_pieces else SentencePieceTokenizer
     try:
-        tokenizer: Tokenizer = kind(archive.read(file, MAX_TOKENIZER_BYTES))
+        tokenizer: Tokenizer = kind(archive.read(model.tokenizer_file, MAX_TOKENIZER_BYTES))
     except CheckpointError:
         raise
     except ValueError as error:
-        raise UnreadableCheckpointError(f"{archive.path}: {file!r} is {error}") from error
+        raise UnreadableCheckpointError(f"{archive.path}: {model.tokenizer_file!r} is {error}") from error
     if len(tokenizer.pieces) != model.config.vocabulary_size:
         key, pieces = "the number of labels", f"the {len(tokenizer.pieces)} pieces of the tokenizer"
         raise UnsupportedValueError(key, model.config.vocabulary_size, pieces)

@@ -38,30 +38,19 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class NemoTokenizer:
-    """Where the subwords of a model are.
-
-    Attributes:
-        file: base name within the checkpoint.
-        word_pieces: whether it is a list of word pieces, and not a SentencePiece model.
-    """
-
-    file: str
-    word_pieces: bool
-
-
-@dataclass(frozen=True, slots=True)
 class NemoModel:
     """What a configuration says.
 
     Attributes:
         config: the model.
-        tokenizer: the subwords, or None for a model of characters.
-        labels: the characters of such a model.
+        tokenizer_file: base name of the file of subwords within the checkpoint, or None for characters.
+        word_pieces: whether that is a list of word pieces, and not a SentencePiece model.
+        labels: the characters of a model without subwords.
     """
 
     config: ModelConfig
-    tokenizer: NemoTokenizer | None
+    tokenizer_file: str | None
+    word_pieces: bool
     labels: tuple[str, ...]
 
 
@@ -93,7 +82,8 @@ def parse_nemo_config(document: dict[Any, Any]) -> NemoModel:
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
-    return NemoModel(config, _tokenizer(root.section("tokenizer")) if kind.subwords else None, labels)
+    file, word_pieces = _tokenizer_file(root.section("tokenizer")) if kind.subwords else (None, False)
+    return NemoModel(config, file, word_pieces, labels)
 
 
 def _labels(root: Section) -> tuple[str, ...]:
@@ -120,9 +110,10 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
     return size
 
 
-def _tokenizer(section: Section) -> NemoTokenizer:
+def _tokenizer_file(section: Section) -> tuple[str, bool]:
+    """Return the name of the file of subwords, and whether they are word pieces."""
     section.expect("type", "bpe", "wpe")
     section.expect("custom_tokenizer", None)
     word_pieces = section.get("type") == "wpe"
     path = section.text("vocab_path" if word_pieces else "model_path")
-    return NemoTokenizer(path.removeprefix("nemo:").rpartition("/")[2], word_pieces)
+    return path.removeprefix("nemo:").rpartition("/")[2], word_pieces
