@@ -21,17 +21,23 @@ class BatchTargets:
         blank: the blank's probability, [batch, frames].
         labels: a few labels, [batch, frames, entries], int64.
         masses: their probabilities, [batch, frames, entries].
+        hidden: frames of the teacher's encoder, [batch, frames, width].
     """
 
     heard: Tensor
     blank: Tensor
     labels: Tensor
     masses: Tensor
+    hidden: Tensor
 
     def to(self, device: torch.device) -> "BatchTargets":
         """Return them on a device."""
         return BatchTargets(
-            self.heard.to(device), self.blank.to(device), self.labels.to(device), self.masses.to(device)
+            heard=self.heard.to(device),
+            blank=self.blank.to(device),
+            labels=self.labels.to(device),
+            masses=self.masses.to(device),
+            hidden=self.hidden.to(device),
         )
 
 
@@ -105,13 +111,14 @@ def _stacked_targets(examples: Sequence[Example], frames: int) -> BatchTargets |
     heard = [example.targets for example in examples if example.targets]
     if not heard:
         return None
-    entries = heard[0].labels.shape[1]
-    targets = [example.targets or FrameTargets.unknown(entries) for example in examples]
+    unknown = FrameTargets.unknown(heard[0].labels.shape[1], heard[0].hidden.shape[1])
+    targets = [example.targets or unknown for example in examples]
     return BatchTargets(
         heard=torch.tensor([example.targets is not None for example in examples]),
         blank=_stacked([one.blank for one in targets], frames),
         labels=_stacked([one.labels for one in targets], frames),
         masses=_stacked([one.masses for one in targets], frames),
+        hidden=_stacked([one.hidden for one in targets], frames),
     )
 
 

@@ -1,7 +1,8 @@
-"""Learning from a teacher's posteriors, frame by frame (Hinton et al., 2015).
+"""Learning from a teacher, frame by frame: from its posteriors (Hinton et al., 2015), and from its encoder's frames.
 
 CTC posteriors are blank nearly everywhere, and a student that says blank is nearly always right. Frames in which the
-teacher hears a label weigh more, which takes the student off that plateau at once.
+teacher hears a label weigh more, which takes the student off that plateau at once. The encoder's frames (compare Romero
+et al., 2015, and Chang et al., 2022, arXiv 2110.01900) say something at every one, blank or not.
 """
 
 from dataclasses import dataclass
@@ -18,33 +19,37 @@ from training.posteriors import Frames
 class FrameTargets:
     """What a student should think of the frames of a clip: the blank's probability and those of a few labels.
 
-    Together they are 1. A label may stand there more than once; its probabilities then add up.
+    Together they are 1. A label may stand there more than once; its probabilities then add up. And what the teacher's
+    encoder makes of the same audio, frame beside frame.
 
     Attributes:
         blank: [frames], float32.
         labels: [frames, entries], int64.
         masses: their probabilities, [frames, entries], float32.
+        hidden: frames of the encoder, [frames, width], float32; of no width if they are not kept.
     """
 
     blank: NDArray[np.float32]
     labels: NDArray[np.int64]
     masses: NDArray[np.float32]
+    hidden: NDArray[np.float32]
 
     @classmethod
-    def unknown(cls, entries: int) -> "FrameTargets":
+    def unknown(cls, entries: int, width: int) -> "FrameTargets":
         """Return those of a clip that the teacher did not hear: no frames at all."""
-        no_masses = np.empty((0, entries), np.float32)
-        return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses)
+        no_masses, no_hidden = np.empty((0, entries), np.float32), np.empty((0, width), np.float32)
+        return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses, no_hidden)
 
 
 def merged(frames: Frames, ratio: int) -> FrameTargets:
     """Merge every ``ratio`` frames of a teacher into one frame of a slower student.
 
     A merged frame is blank only if all of its frames are, so its blank's probability is the product of theirs. The
-    rest goes to the labels in proportion to their summed probabilities. A last frame may stand for fewer.
+    rest goes to the labels in proportion to their summed probabilities. The encoder's frames stand side by side. A last
+    frame may stand for fewer; what it lacks is zero.
     """
     count = -(-len(frames) // ratio)
-    entries = frames["labels"].shape[1]
+    entries, width = frames["labels"].shape[1], frames["hidden"].shape[1]
     blank = np.ones((count * ratio,), dtype=np.float32)
     masses = np.zeros((count * ratio, entries), dtype=np.float32)
     labels = np.zeros((count * ratio, entries), dtype=np.int64)
@@ -59,7 +64,14 @@ def merged(frames: Frames, ratio: int) -> FrameTargets:
     silent = summed == 0
     all_blank[silent] = 1.0
     share = (1 - all_blank) / np.where(silent, 1.0, summed)
-    return FrameTargets(all_blank, labels.reshape(count, ratio * entries), masses * share[:, None])
+    hidden = np.zeros((count * ratio, width), dtype=np.float32)
+    hidden[: len(frames)] = frames["hidden"]
+    return FrameTargets(
+        blank=all_blank,
+        labels=labels.reshape(count, ratio * entries),
+        masses=masses * share[:, None],
+        hidden=hidden.reshape(count, ratio * width),
+    )
 
 
 def greedy_spans(frames: Frames) -> list[tuple[int, int, int]]:
@@ -97,3 +109,16 @@ def distillation_loss(
     cross_entropy = -(of_labels + blank * log_probabilities[:, :, -1])
     weights = (1 + label_emphasis * (1 - blank)) * valid
     return torch.sum(cross_entropy * weights) / weights.sum().clamp(min=1)
+
+
+def hidden_loss(guessed: Tensor, hidden: Tensor, valid: Tensor) -> Tensor:
+    """Return the squared distance to the frames of a teacher's encoder, as a share of their squared size.
+
+    Args:
+        guessed: the student's guess, [batch, frames, width].
+        hidden: the teacher's, [batch, frames, width].
+        valid: which frames are real, bool [batch, frames].
+    """
+    real = valid[:, :, None]
+    distance = torch.sum((guessed - hidden).square() * real)
+    return distance / torch.sum(hidden.square() * real).clamp(min=1)

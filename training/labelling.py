@@ -30,6 +30,7 @@ class TeacherLabels:
         ratio: frames of the teacher in one frame of the student.
         frame_samples: samples of a frame of the teacher.
         pieces: labels that the teacher knows.
+        width: values of the frames of its encoder that stand for one of the student's, or 0.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class TeacherLabels:
         self.ratio = stride // model.stride
         self.frame_samples = model.stride * FRONT_END.hop
         self.pieces = model.tokenizer.pieces
+        self.width = self.ratio * model.width
         self._store = store
         self._names = names
         self._heard = frozenset(takes)
@@ -78,11 +80,11 @@ def labelled(
         ManifestError: if a clip cannot be read.
         TrainingError: if the store is damaged, or written by another run.
     """
-    model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision)
+    model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision, hidden=teacher.hidden)
     if student_stride % model.stride:
         raise RecipeError(f"a student's frame of {student_stride} features holds no whole frames of {model.stride}")
     folder = f"{_digest(teacher.checkpoint, whole=True)[:16]}-{teacher.labels}-{precision}"
-    store = PosteriorStore(teacher.cache / folder, teacher.labels)
+    store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_heard(take, teacher)]
     paths = {take.clip.audio for take in takes}
     names = {path: _digest(path, whole=False) for path in sorted(paths)}

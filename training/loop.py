@@ -15,13 +15,13 @@ from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
 from training.loader import load
-from training.objective import Losses, losses
+from training.objective import Guesses, Losses, losses
 from training.precision import autocast
 from training.progress import Progress
 from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
-from training.student import without_teacher_head
+from training.student import without_teacher_heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class StepResult:
     Attributes:
         loss: what was minimised.
         ctc: its part from transcripts, or None.
-        distillation: its part from the teacher, or None.
+        distillation: its part from the teacher's posteriors, or None.
+        hidden: its part from the frames of the teacher's encoder, or None.
         gradient_norm: before it was cut.
         learning_rate: of the step.
     """
@@ -39,6 +40,7 @@ class StepResult:
     loss: float
     ctc: float | None
     distillation: float | None
+    hidden: float | None
     gradient_norm: float
     learning_rate: float
 
@@ -112,7 +114,14 @@ def take_step(run: Run, batch: Batch) -> StepResult:
     run.step += 1
     run.position = Position(batch.position.epoch, batch.position.batch + 1)
     run.audio_seconds += batch.audio_seconds
-    return StepResult(costs.total.item(), _number(costs.ctc), _number(costs.distillation), norm.item(), rate)
+    return StepResult(
+        loss=costs.total.item(),
+        ctc=_number(costs.ctc),
+        distillation=_number(costs.distillation),
+        hidden=_number(costs.hidden),
+        gradient_norm=norm.item(),
+        learning_rate=rate,
+    )
 
 
 def batch_losses(run: Run, batch: Batch) -> Losses:
@@ -126,12 +135,13 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
         encoded, frames = run.network.encoder(features, frames)
         logits = run.network.ctc(encoded)
         teacher_logits = run.network.teacher_head(encoded) if run.network.teacher_head and batch.targets else None
-    return losses(logits, teacher_logits, frames, batch, run.recipe.objective)
+        teachers_frames = run.network.hidden_head(encoded) if run.network.hidden_head and batch.targets else None
+    return losses(Guesses(logits, teacher_logits, teachers_frames), frames, batch, run.recipe.objective)
 
 
 def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
     """Measure the averaged weights on the dev set, log it, and return a line that says so."""
-    model = transcribing(run.config, run.vocabulary, without_teacher_head(run.average.state), run.device)
+    model = transcribing(run.config, run.vocabulary, without_teacher_heads(run.average.state), run.device)
     rates = word_error_rates(model, run.dev, word_errors)
     journal.write(step=run.step, wer={name: round(rate, 5) for name, rate in rates.items()})
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
@@ -144,6 +154,7 @@ def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
         loss=result.loss,
         ctc=result.ctc,
         distillation=result.distillation,
+        hidden=result.hidden,
         gradient_norm=result.gradient_norm,
         learning_rate=result.learning_rate,
         audio_seconds=round(run.audio_seconds, 3),

@@ -7,8 +7,23 @@ from torch.nn.functional import ctc_loss, log_softmax
 
 from models.masking import valid_positions
 from training.batch import Batch
-from training.distillation import distillation_loss
+from training.distillation import distillation_loss, hidden_loss
 from training.recipe import Objective
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """What a student says of a batch.
+
+    Attributes:
+        logits: [batch, frames, labels + 1], any floating dtype.
+        teacher_logits: the same for the teacher's labels, if the student's are others.
+        hidden: frames of the teacher's encoder, [batch, frames, width], if it guesses them.
+    """
+
+    logits: Tensor
+    teacher_logits: Tensor | None
+    hidden: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,42 +34,46 @@ class Losses:
         total: what is minimised.
         ctc: negative log-probability of the transcripts, per label, or None if it has no weight.
         distillation: cross-entropy against the teacher, per weighted frame, or None without one.
+        hidden: distance to the frames of the teacher's encoder, as a share of their size, or None if they are not kept.
     """
 
     total: Tensor
     ctc: Tensor | None
     distillation: Tensor | None
+    hidden: Tensor | None
 
 
-def losses(
-    logits: Tensor, teacher_logits: Tensor | None, lengths: Tensor, batch: Batch, objective: Objective
-) -> Losses:
+def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective) -> Losses:
     """Return what a batch costs.
 
     Args:
-        logits: of the student, [batch, frames, labels + 1], any floating dtype.
-        teacher_logits: the same for the teacher's labels, if the student's are others.
+        guesses: the student's.
         lengths: frames of each clip, [batch].
         batch: what was asked for.
         objective: the weights.
     """
-    log_probabilities = log_softmax(logits.float(), dim=-1)
+    log_probabilities = log_softmax(guesses.logits.float(), dim=-1)
     total = log_probabilities.new_zeros(())
-    ctc = distillation = None
+    ctc = distillation = hidden = None
     if objective.ctc:
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths)
         total = total + objective.ctc * ctc
     if batch.targets:
+        valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.heard[:, None]
+        teacher_logits = guesses.teacher_logits
         distillation = distillation_loss(
             log_probabilities if teacher_logits is None else log_softmax(teacher_logits.float(), dim=-1),
             batch.targets.blank,
             batch.targets.labels,
             batch.targets.masses,
-            valid_positions(lengths, logits.size(1)) & batch.targets.heard[:, None],
+            valid,
             objective.label_emphasis,
         )
         total = total + distillation
-    return Losses(total, ctc, distillation)
+        if guesses.hidden is not None:
+            hidden = hidden_loss(guesses.hidden.float(), batch.targets.hidden, valid)
+            total = total + objective.hidden * hidden
+    return Losses(total, ctc, distillation, hidden)
 
 
 def ctc_objective(log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a teacher thinks of every frame, on disk: its most probable labels and their probabilities.
+"""What a teacher thinks of every frame, on disk: its most probable labels, and what its encoder makes of it.
 
 A store is a folder with two files. ``frames.bin`` is memory-mapped and holds one record a frame, clip after clip.
 ``index.jsonl`` says which clip lies where. A clip is entered in the index after its frames are on the disk, and what
@@ -23,30 +23,33 @@ Frames = NDArray[np.void]
 MAX_LABEL = np.iinfo(np.uint16).max
 
 
-def record_type(labels: int) -> np.dtype[np.void]:
+def record_type(labels: int, width: int = 0) -> np.dtype[np.void]:
     """Return the record of a frame.
 
     Its fields are ``blank``, the blank's probability; ``labels``, the numbers of the most probable others, the best
-    first; and ``masses``, their probabilities. All of them add up to 1, within half precision.
+    first; and ``masses``, their probabilities. All of them add up to 1, within half precision. ``hidden`` has
+    ``width`` values of the encoder's frame, none if it is not kept.
     """
-    return np.dtype([("blank", "<f2"), ("labels", "<u2", (labels,)), ("masses", "<f2", (labels,))])
+    hidden = ("hidden", "<f2", (width,))
+    return np.dtype([("blank", "<f2"), ("labels", "<u2", (labels,)), ("masses", "<f2", (labels,)), hidden])
 
 
 class PosteriorStore:
     """Posteriors by the name of what they are of."""
 
-    def __init__(self, folder: Path, labels: int) -> None:
+    def __init__(self, folder: Path, labels: int, width: int = 0) -> None:
         """Open a store, or begin one.
 
         Args:
             folder: where it is.
             labels: labels of each frame, besides the blank.
+            width: values of the encoder's frames.
 
         Raises:
             TrainingError: if it is damaged.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        self._type = record_type(labels)
+        self._type = record_type(labels, width)
         self._frames_path = folder / "frames.bin"
         self._index_path = folder / "index.jsonl"
         self._frames_path.touch()

@@ -75,6 +75,8 @@ class Teacher:
         checkpoint: a model with a CTC head, whose vocabulary becomes the student's unless the recipe names another.
         cache: folder of its posteriors, which any number of runs may share.
         labels: how many of its most probable labels are kept of each frame, besides the blank.
+        hidden: whether the frames of its encoder are kept and learned from as well, which takes disk: two bytes for
+            each of their values.
         sources: sources whose clips it hears, or None for all; the others are learned from their transcripts alone.
         speeds: speeds at which it hears them, or None for all; at the others they are learned from transcripts alone.
     """
@@ -82,6 +84,7 @@ class Teacher:
     checkpoint: Path
     cache: Path
     labels: int = _within(1, 64, default=5)
+    hidden: bool = False
     sources: tuple[str, ...] | None = None
     speeds: tuple[float, ...] | None = _within(0.5, 2, default=None)
 
@@ -125,10 +128,12 @@ class Objective:
 
     Attributes:
         ctc: weight of CTC; without a teacher it changes the scale of the loss only.
+        hidden: weight of the distance to the frames of the teacher's encoder, where they are kept.
         label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is no blank.
     """
 
     ctc: float = _within(0, 100, default=1.0)
+    hidden: float = _within(0, 100, default=1.0)
     label_emphasis: float = _within(0, 100, default=4.0)
 
 

@@ -86,7 +86,7 @@ def _items(kinds: tuple[Any, ...], value: object, key: str, folder: Path) -> tup
 def _plain(kind: type, value: object, key: str, folder: Path) -> object:
     if kind is Path and isinstance(value, str):
         return folder / value
-    if kind is str and isinstance(value, str):
+    if kind in (str, bool) and isinstance(value, kind):
         return value
     if kind is int and type(value) is int:
         return value
@@ -96,7 +96,7 @@ def _plain(kind: type, value: object, key: str, folder: Path) -> object:
             return float(value)
         except (ValueError, OverflowError):
             pass
-    names = {Path: "a path", str: "text", int: "a whole number", float: "a number"}
+    names = {Path: "a path", str: "text", bool: "true or false", int: "a whole number", float: "a number"}
     raise ValueError(f"{key} is {value!r}; it must be {names[kind]}")
 
 

@@ -21,7 +21,14 @@ from training.optimizer import new_optimizer
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
-from training.student import FRONT_END, is_teacher_head, new_network, start_from, student_config, without_teacher_head
+from training.student import (
+    FRONT_END,
+    is_of_teacher_heads,
+    new_network,
+    start_from,
+    student_config,
+    without_teacher_heads,
+)
 from training.takes import Take, read_takes
 from training.vocabulary import read_vocabulary
 
@@ -67,7 +74,8 @@ class Run:
         if recipe.teacher:
             labels = labelled(takes, recipe.teacher, recipe.student.subsampling_factor, device, recipe.precision)
         teacher_labels = len(labels.pieces) if labels and recipe.vocabulary else None
-        self.network = new_network(self.config, recipe.student.dropout, recipe.seed, teacher_labels).to(device)
+        hidden = labels.width if labels else 0
+        self.network = new_network(self.config, recipe.student.dropout, recipe.seed, teacher_labels, hidden).to(device)
         if recipe.initial:
             start_from(self.network, recipe.initial, self.config, self.vocabulary)
         self.front_end = LogMelFeatures(FRONT_END).to(device)
@@ -88,7 +96,7 @@ class Run:
     @property
     def parameters(self) -> int:
         """Weights of the student, without what only its training needs."""
-        return sum(value.numel() for name, value in self.network.named_parameters() if not is_teacher_head(name))
+        return sum(value.numel() for name, value in self.network.named_parameters() if not is_of_teacher_heads(name))
 
     def save(self) -> None:
         """Put the state on the disk."""
@@ -122,7 +130,7 @@ class Run:
         Raises:
             OSError: if it cannot be written.
         """
-        state = without_teacher_head(self.average.state)
+        state = without_teacher_heads(self.average.state)
         export_nemo(path, self.config, self.vocabulary, state, self.recipe.student.dropout)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.checkpoint import read_checkpoint
 from models.checkpoint.errors import CheckpointError
@@ -65,20 +65,32 @@ class StudentNetwork(Network):
 
     Attributes:
         teacher_head: says the labels of a teacher who has others than the student, or None.
+        hidden_head: guesses the frames of the teacher's encoder, or None.
     """
 
-    def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None) -> None:
+    def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None, hidden: int) -> None:
         super().__init__(config, dropout)
         assert isinstance(config.encoder, ConformerConfig), "students are FastConformers"
         self.encoder.subsampling = Float32Subsampling(config.encoder)
         self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
+        self.hidden_head = nn.Linear(config.encoder.width, hidden) if hidden else None
 
 
-def new_network(config: ModelConfig, dropout: float, seed: int, teacher_labels: int | None = None) -> StudentNetwork:
-    """Return a network with random weights, PyTorch's own, the same for the same seed; nothing else draws from it."""
+def new_network(
+    config: ModelConfig, dropout: float, seed: int, teacher_labels: int | None = None, hidden: int = 0
+) -> StudentNetwork:
+    """Return a network with random weights, PyTorch's own, the same for the same seed; nothing else draws from it.
+
+    Args:
+        config: what the model is.
+        dropout: share of each module's output that is dropped.
+        seed: of the weights.
+        teacher_labels: labels of a teacher who has others than the student, or None.
+        hidden: values of the teacher's frames that the student guesses, or 0.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return StudentNetwork(config, dropout, teacher_labels)
+        return StudentNetwork(config, dropout, teacher_labels, hidden)
 
 
 def start_from(network: StudentNetwork, path: Path, config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
@@ -100,11 +112,11 @@ def start_from(network: StudentNetwork, path: Path, config: ModelConfig, vocabul
     )
 
 
-def without_teacher_head(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def without_teacher_heads(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return of a student's state what the model needs."""
-    return {name: value for name, value in state.items() if not is_teacher_head(name)}
+    return {name: value for name, value in state.items() if not is_of_teacher_heads(name)}
 
 
-def is_teacher_head(name: str) -> bool:
-    """Tell whether a weight is of the head for the teacher's labels."""
-    return name.startswith("teacher_head.")
+def is_of_teacher_heads(name: str) -> bool:
+    """Tell whether a weight is of a head that only learning from a teacher needs."""
+    return name.startswith(("teacher_head.", "hidden_head."))

@@ -24,9 +24,10 @@ class TeacherModel:
 
     Attributes:
         stride: features of a frame.
+        width: values of a frame of its encoder that are kept, or 0.
     """
 
-    def __init__(self, path: Path, labels: int, device: torch.device, precision: Precision) -> None:
+    def __init__(self, path: Path, labels: int, device: torch.device, precision: Precision, *, hidden: bool) -> None:
         """Load a teacher.
 
         Args:
@@ -34,6 +35,7 @@ class TeacherModel:
             labels: labels to keep of each frame, besides the blank.
             device: where it computes.
             precision: of its matrix products.
+            hidden: whether to keep the frames of its encoder.
 
         Raises:
             RecipeError: if it cannot be loaded, has no CTC head, or does not hear what the student hears.
@@ -50,6 +52,7 @@ class TeacherModel:
         if not labels < config.vocabulary_size <= MAX_LABEL:
             raise RecipeError(f"{path} has {config.vocabulary_size} labels; {labels + 1} to {MAX_LABEL} are supported")
         self.stride = config.encoder.subsampling_factor
+        self.width = config.encoder.width if hidden else 0
         self.tokenizer = checkpoint.tokenizer
         self._labels = labels
         self._device = device
@@ -72,13 +75,14 @@ class TeacherModel:
             assert self._network.ctc, "checked when it was loaded"
             logits = self._network.ctc(encoded)
         probabilities = log_softmax(logits.float(), dim=-1).exp()
-        return self._records(probabilities, frames.tolist())
+        return self._records(probabilities, encoded.float(), frames.tolist())
 
-    def _records(self, probabilities: Tensor, counts: Sequence[int]) -> list[Frames]:
-        """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last."""
+    def _records(self, probabilities: Tensor, encoded: Tensor, counts: Sequence[int]) -> list[Frames]:
+        """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last, and what was asked for."""
         masses, labels = probabilities[:, :, :-1].topk(self._labels, dim=-1)
-        records = np.empty(probabilities.shape[:2], dtype=record_type(self._labels))
+        records = np.empty(probabilities.shape[:2], dtype=record_type(self._labels, self.width))
         records["blank"] = probabilities[:, :, -1].cpu().numpy()
         records["labels"] = labels.cpu().numpy()
         records["masses"] = masses.cpu().numpy()
+        records["hidden"] = encoded[:, :, : self.width].cpu().numpy()
         return [row[:count] for row, count in zip(records, counts, strict=True)]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.distillation import distillation_loss, greedy_labels, merged
+from training.distillation import distillation_loss, greedy_labels, hidden_loss, merged
 from training.posteriors import record_type
 
 VOCABULARY = 7  # the blank is label 7
@@ -96,6 +96,28 @@ def test_the_loss_equals_cross_entropy_over_whole_distributions(batch, frames, k
     )
 
     assert loss.item() == pytest.approx(total / max(weight, 1), rel=1e-5)
+
+
+@given(st.integers(0, 7), st.integers(1, 3))
+def test_the_encoders_frames_are_merged_side_by_side(count, ratio):
+    records = np.zeros(count, record_type(1, width=2))
+    records["blank"] = 1
+    records["hidden"] = np.arange(2 * count).reshape(count, 2)
+
+    hidden = merged(records, ratio).hidden
+
+    assert hidden.shape == (-(-count // ratio), 2 * ratio)
+    assert hidden.ravel()[: 2 * count].tolist() == list(range(2 * count))
+    assert not hidden.ravel()[2 * count :].any()
+
+
+def test_the_distance_to_the_encoders_frames_is_a_share_of_their_size_over_real_frames():
+    hidden = torch.tensor([[[3.0, 4.0], [1e6, 1e6]]])
+    valid = torch.tensor([[True, False]])
+
+    assert hidden_loss(torch.zeros(1, 2, 2), hidden, valid).item() == pytest.approx(1)
+    assert hidden_loss(torch.tensor([[[3.0, 0.0], [0.0, 0.0]]]), hidden, valid).item() == pytest.approx(16 / 25)
+    assert hidden_loss(hidden, hidden, ~valid & valid).item() == 0
 
 
 def test_the_teachers_transcript_merges_repeats_and_drops_blanks():

@@ -28,8 +28,8 @@ def takes(folder, speeds=(1.0,)):
     return [Take(clip, speed) for clip in read_manifest(manifest(folder)) for speed in speeds]
 
 
-def label(folder, some, checkpoint=CHECKPOINT, stride=16):
-    teacher = Teacher(checkpoint=checkpoint, cache=folder / "cache", labels=4)
+def label(folder, some, checkpoint=CHECKPOINT, stride=16, hidden=False):
+    teacher = Teacher(checkpoint=checkpoint, cache=folder / "cache", labels=4, hidden=hidden)
     return labelled(some, teacher, stride, CPU, "float32")
 
 
@@ -50,6 +50,20 @@ def test_posteriors_are_those_of_the_checkpoint(tmp_path):
         for record, row in zip(frames, expected, strict=True):
             np.testing.assert_allclose(record["masses"], np.sort(row[:-1])[::-1][:4], atol=1e-3)
             np.testing.assert_allclose(row[record["labels"]], record["masses"], atol=1e-3)
+
+
+def test_frames_of_its_encoder_are_kept_where_they_are_asked_for(tmp_path):
+    some = takes(tmp_path)
+    without, teacher = label(tmp_path, some), label(tmp_path, some, hidden=True)
+    model = load_model(CHECKPOINT)
+
+    for take in some:
+        encoded, _ = model.encode(*model.features([take.samples(16_000)]))
+        frames = teacher.of(take)
+        assert np.abs(frames["hidden"] - encoded[0].numpy()).max() < 2e-3 * np.abs(encoded.numpy()).max()
+        assert without.of(take)["hidden"].size == 0
+        assert np.array_equal(frames["labels"], without.of(take)["labels"])
+    assert (without.width, teacher.width) == (0, 2 * encoded.size(2))
 
 
 def test_its_transcript_is_the_models(tmp_path):

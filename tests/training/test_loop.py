@@ -256,6 +256,18 @@ def test_a_student_with_labels_of_its_own_learns_from_a_teacher_and_leaves_the_s
     assert exported.info()["parameters"] == run.parameters
 
 
+def test_a_student_learns_the_frames_of_its_teachers_encoder_and_leaves_that_head_behind_too(tmp_path):
+    run = new_run(tmp_path, teacher=TEACHER | {"hidden": True}, objective={"hidden": 3})
+    before = run.network.hidden_head.weight.clone()
+
+    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    run.export(tmp_path / "student.nemo")
+
+    assert result.loss == pytest.approx(result.ctc + result.distillation + 3 * result.hidden, rel=1e-4)
+    assert not torch.equal(before, run.network.hidden_head.weight)
+    assert load_model(tmp_path / "student.nemo").info()["parameters"] == run.parameters
+
+
 def test_a_student_starts_from_the_weights_of_another(tmp_path):
     first = new_run(tmp_path, steps=2)
     finish(first)
