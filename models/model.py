@@ -92,6 +92,8 @@ class Model:
         self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
         self._network = Network.without_weights(self._config)
         self._network.load_state_dict(checkpoint.state, assign=True)
+        self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
+        self._network.fold()
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
         self.device = device
         self.dtype = dtype
@@ -184,7 +186,7 @@ class Model:
         return {
             "family": config.encoder.family,
             "class": config.name,
-            "parameters": sum(parameter.numel() for parameter in self._network.parameters()),
+            "parameters": self._parameters,
             "layers": config.encoder.layers,
             "width": config.encoder.width,
             "vocabulary": {"kind": self._vocabulary.kind, "size": config.vocabulary_size},

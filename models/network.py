@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from models.config import ConformerConfig, EncoderConfig, ModelConfig
-from models.encoders.conformer import ConformerEncoder
-from models.encoders.jasper import JasperEncoder
+from models.encoders.conformer import ConformerEncoder, ConvolutionModule
+from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
 
@@ -37,6 +37,12 @@ class Network(nn.Module):
         """Return a network whose tensors have shapes only, to be replaced by loaded ones; this costs no memory."""
         with torch.device("meta"):
             return cls(config)
+
+    def fold(self) -> None:
+        """For inference, let convolutions do the work of the batch norms that follow them, in float32."""
+        for module in self.encoder.modules():
+            if isinstance(module, ConvolutionModule | SubBlock | Shortcut):
+                module.fold()
 
 
 def _encoder(config: EncoderConfig, dropout: float) -> ConformerEncoder | JasperEncoder:

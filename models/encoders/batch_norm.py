@@ -35,3 +35,14 @@ class FrameBatchNorm(nn.BatchNorm1d):
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
         self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
         self.num_batches_tracked.add_(1)
+
+
+@torch.no_grad()
+def fold(convolution: nn.Conv1d, norm: nn.BatchNorm1d) -> None:
+    """Change a convolution so that it gives, in float32, what ``norm`` makes of its output in inference."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight.float() * (norm.running_var.float() + norm.eps).rsqrt()
+    before = 0.0 if convolution.bias is None else convolution.bias.float()
+    convolution.weight = nn.Parameter(convolution.weight.float() * scale[:, None, None])
+    convolution.bias = nn.Parameter((before - norm.running_mean.float()) * scale + norm.bias.float())

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import hardtanh, relu, selu, silu
 
 from models.config import BlockConfig, ConvolutionActivation, JasperConfig, Residual
-from models.encoders.batch_norm import FrameBatchNorm
+from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.masking import valid_positions
 
 _ACTIVATIONS: dict[ConvolutionActivation, Callable[[Tensor], Tensor]] = {
@@ -136,17 +136,25 @@ class SubBlock(nn.Module):
             self.convolution = nn.Conv1d(width, config.filters, kernel_size=1, groups=config.groups, bias=False)
         else:
             self.convolution = _over_time(config, width, config.filters, stride, config.groups)
-        self.batch_norm = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
+        self.batch_norm: FrameBatchNorm | None = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
         """Apply to ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
         frames = frames.masked_fill(~valid[:, None], 0.0)
         if self.depthwise is not None:
             frames = self.depthwise(frames)
-        frames = self.batch_norm(self.convolution(frames), valid[:, :: self.stride])
+        frames = self.convolution(frames)
+        if self.batch_norm is not None:
+            frames = self.batch_norm(frames, valid[:, :: self.stride])
         if self.groups > 1:  # ShuffleNet (Zhang et al., 2018): the next convolution's groups see all of this one's
             frames = torch.unflatten(frames, 1, (self.groups, -1)).transpose(1, 2).flatten(1, 2)
         return frames
+
+    def fold(self) -> None:
+        """For inference, let the convolution do the work of batch norm."""
+        if self.batch_norm is not None:
+            fold(self.convolution, self.batch_norm)
+            self.batch_norm = None
 
 
 def _over_time(config: BlockConfig, width_in: int, width: int, stride: int, groups: int) -> nn.Conv1d:
@@ -168,12 +176,18 @@ class Shortcut(nn.Module):
     def __init__(self, config: BlockConfig, width: int) -> None:
         super().__init__()
         self.convolution = nn.Conv1d(width, config.filters, kernel_size=1, stride=config.stride, bias=False)
-        self.batch_norm = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
+        self.batch_norm: FrameBatchNorm | None = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
         """Return [batch, filters, ceil(time / stride)], ``valid`` frames of it real, for [batch, width, time]."""
-        normed: Tensor = self.batch_norm(self.convolution(frames), valid)
-        return normed
+        joining: Tensor = self.convolution(frames)
+        return joining if self.batch_norm is None else self.batch_norm(joining, valid)
+
+    def fold(self) -> None:
+        """For inference, let the convolution do the work of batch norm."""
+        if self.batch_norm is not None:
+            fold(self.convolution, self.batch_norm)
+            self.batch_norm = None
 
 
 class SqueezeExcitation(nn.Module):

@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, relu
+from torch.nn.functional import linear, pad, relu_
 
 from models.config import ConformerConfig
 from models.masking import valid_positions
@@ -23,11 +23,8 @@ class Subsampling(nn.Module):
         super().__init__()
         channels = config.subsampling_channels
         stages = config.subsampling_factor.bit_length() - 1
-        separable = config.subsampling == "dw_striding"
-        self.stages = nn.ModuleList(
-            SeparableStage(channels) if separable and index else Stage(channels if index else 1, channels)
-            for index in range(stages)
-        )
+        later = SeparableStage if config.subsampling == "dw_striding" else Stage
+        self.stages = nn.ModuleList([FirstStage(channels), *(later(channels) for _ in range(1, stages))])
         bands = -(-config.mels // config.subsampling_factor)
         self.projection = nn.Linear(channels * bands, config.width)
 
@@ -41,12 +38,21 @@ class Subsampling(nn.Module):
         Returns:
             Frames [batch, ceil(frames / factor), width], and the frames of each row.
         """
-        images = features.transpose(1, 2)[:, None]  # [batch, channels, time, mels]
+        if features.device.type != "cpu" or features.size(0) == 0:
+            return self._shortened(features, lengths)
+        # The images of one clip stay in a CPU's caches; those of a batch are fetched from the system and given back.
+        rows = [self._shortened(*row) for row in zip(features.split(1), lengths.split(1), strict=True)]
+        return torch.cat([frames for frames, _ in rows]), torch.cat([length for _, length in rows])
+
+    def _shortened(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        padding = ~valid_positions(lengths, features.size(2))
+        images = features.masked_fill(padding[:, None], 0.0).transpose(1, 2)[:, None]  # [batch, channels, time, mels]
         for stage in self.stages:
-            images = stage(_mask_time(images, lengths))
+            images = stage(images)
             lengths = halved(lengths)
-        rows = _mask_time(images, lengths).transpose(1, 2).flatten(2)
-        return self.projection(rows), lengths
+            valid = valid_positions(lengths, images.size(2))
+            images = relu_(images.mul_(valid[:, None, :, None]))
+        return self.projection(images.transpose(1, 2).flatten(2)), lengths
 
 
 class Stacking(nn.Module):
@@ -77,20 +83,35 @@ class Stacking(nn.Module):
         return self.projection(torch.unflatten(whole, 1, (-1, self.factor)).flatten(2)), lengths // self.factor
 
 
-class Stage(nn.Module):
-    """A strided convolution and its activation."""
+class FirstStage(nn.Module):
+    """A strided convolution of the features themselves, as a product: libraries are slow at a single channel."""
 
-    def __init__(self, channels_in: int, channels: int) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
-        self.convolution = nn.Conv2d(channels_in, channels, kernel_size=3, stride=2, padding=1)
+        self.convolution = nn.Conv2d(1, channels, kernel_size=3, stride=2, padding=1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Halve time and bands of ``images`` [batch, 1, time, bands]; channels lie innermost in what is returned."""
+        patches = pad(images[:, 0], (1, 1, 1, 1)).unfold(1, 3, 2).unfold(2, 3, 2).flatten(3)
+        convolved = linear(patches, self.convolution.weight.flatten(1), self.convolution.bias)
+        return convolved.permute(0, 3, 1, 2)
+
+
+class Stage(nn.Module):
+    """A strided convolution."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, channels, kernel_size=3, stride=2, padding=1)
 
     def forward(self, images: Tensor) -> Tensor:
         """Halve time and bands of ``images`` [batch, channels, time, bands]."""
-        return relu(self.convolution(images))
+        halves: Tensor = self.convolution(images)
+        return halves
 
 
 class SeparableStage(nn.Module):
-    """A strided depthwise convolution, a pointwise one, and their activation."""
+    """A strided depthwise convolution and a pointwise one."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -99,9 +120,5 @@ class SeparableStage(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Halve time and bands of ``images`` [batch, channels, time, bands]."""
-        return relu(self.pointwise(self.depthwise(images)))
-
-
-def _mask_time(images: Tensor, lengths: Tensor) -> Tensor:
-    padding = ~valid_positions(lengths, images.size(2))
-    return images.masked_fill(padding[:, None, :, None], 0.0)
+        halves: Tensor = self.pointwise(self.depthwise(images))
+        return halves
