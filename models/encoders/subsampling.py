@@ -2,7 +2,7 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad, relu_
+from torch.nn.functional import pad, relu_
 
 from models.config import ConformerConfig
 from models.masking import valid_positions
@@ -92,8 +92,10 @@ class FirstStage(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Halve time and bands of ``images`` [batch, 1, time, bands]; channels lie innermost in what is returned."""
+        assert self.convolution.bias is not None
         patches = pad(images[:, 0], (1, 1, 1, 1)).unfold(1, 3, 2).unfold(2, 3, 2).flatten(3)
-        convolved = linear(patches, self.convolution.weight.flatten(1), self.convolution.bias)
+        # Not linear(): with a bias, it first writes that over the whole result, and this takes as long as the product.
+        convolved = (patches @ self.convolution.weight.flatten(1).T).add_(self.convolution.bias)
         return convolved.permute(0, 3, 1, 2)
 
 
