@@ -41,7 +41,7 @@ class Subsampling(nn.Module):
         if features.device.type != "cpu" or features.size(0) == 0:
             return self._shortened(features, lengths)
         # The images of one clip stay in a CPU's caches; those of a batch are fetched from the system and given back.
-        rows = [self._shortened(*row) for row in zip(features.split(1), lengths.split(1), strict=True)]
+        rows = [self._shortened(features[row : row + 1], lengths[row : row + 1]) for row in range(features.size(0))]
         return torch.cat([frames for frames, _ in rows]), torch.cat([length for _, length in rows])
 
     def _shortened(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
