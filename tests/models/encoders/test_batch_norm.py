@@ -1,11 +1,12 @@
 """In training, batch norm sees real frames only; in inference it is torch's own."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from models.encoders.batch_norm import FrameBatchNorm
+from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.masking import valid_positions
 
 WIDTH = 3
@@ -69,3 +70,16 @@ def test_gradients_reach_the_frames_and_not_the_padding():
     (ours(frames, valid) * valid[:, None]).square().sum().backward()
 
     assert (frames.grad.abs().sum(1) > 0).equal(valid)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_folded_convolution_gives_what_batch_norm_made_of_it(bias):
+    ours, _ = norms()
+    convolution = nn.Conv1d(2, WIDTH, kernel_size=3, padding=1, bias=bias)
+    frames = torch.randn(2, 2, 7)
+    ours(torch.randn(4, WIDTH, 9).double(), torch.ones(4, 9, dtype=torch.bool))  # uneven statistics
+    expected = ours.eval()(convolution(frames).double(), torch.ones(2, 7, dtype=torch.bool))
+
+    fold(convolution, ours)
+
+    torch.testing.assert_close(convolution(frames), expected.float(), rtol=1e-5, atol=1e-5)
