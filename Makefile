@@ -21,7 +21,7 @@ DATA  := runs/data
 NEMO  := runs/nemo-venv
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check test test-long test-gpu lint format bench clean
+.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu lint format bench clean
 
 setup: $(STAMP)
 
@@ -69,6 +69,14 @@ train-bundled: setup
 # The same tokens here and in NeMo, frame by frame (docs/checkpoints.md).
 nemo-check: $(NEMO)/.ready
 	$(NEMO)/bin/python -m tests.nemo.compare $(or $(MODEL),bundled) $(SPEECH)/manifest.jsonl $(ARGS)
+
+# Speed beside NeMo, transformers and onnxruntime, in turns in one process (docs/performance.md). ARGS='--batch 8'.
+peers: $(NEMO)/.peers
+	$(NEMO)/bin/python -m benchmarks.peers $(ARGS)
+
+$(NEMO)/.peers: $(NEMO)/.ready
+	$(NEMO)/bin/pip install --quiet --constraint constraints.txt onnxruntime
+	touch $@
 
 # NeMo has an environment of its own: gigabytes that nothing else here needs.
 $(NEMO)/.ready:

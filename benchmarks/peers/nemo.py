@@ -25,7 +25,8 @@ def nemo_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  # NeMo is not ty
     for ours, tensor in checkpoint.state.items():
         if ours.endswith("num_batches_tracked"):
             continue
-        (name,) = [spelling for spelling in nemo_names(ours, checkpoint.config.encoder) if spelling in known and _is_of(ours, spelling)]
+        spellings = nemo_names(ours, checkpoint.config.encoder)
+        (name,) = [spelling for spelling in spellings if spelling in known and _is_of(ours, spelling)]
         state[name] = tensor.reshape(model.state_dict()[name].shape)
     missing, unexpected = model.load_state_dict(state, strict=False)
     left = [name for name in missing if "num_batches_tracked" not in name and not name.startswith("preprocessor.")]
