@@ -75,7 +75,7 @@ peers: $(NEMO)/.peers
 	$(NEMO)/bin/python -m benchmarks.peers $(ARGS)
 
 $(NEMO)/.peers: $(NEMO)/.ready
-	$(NEMO)/bin/pip install --quiet --constraint constraints.txt onnxruntime
+	$(NEMO)/bin/pip install --quiet onnxruntime==1.31.1
 	touch $@
 
 # NeMo has an environment of its own: gigabytes that nothing else here needs.
