@@ -39,9 +39,9 @@ class Network(nn.Module):
             return cls(config)
 
     def fold(self) -> None:
-        """For inference, let convolutions do the work of the batch norms that follow them, in float32."""
-        for module in self.encoder.modules():
-            if isinstance(module, ConvolutionModule | SubBlock | Shortcut):
+        """For inference, compute what depends on weights alone: batch norms, and what labels add to a predictor."""
+        for module in self.modules():
+            if isinstance(module, ConvolutionModule | SubBlock | Shortcut | Predictor):
                 module.fold()
 
 

@@ -1,9 +1,11 @@
 """The two networks that a transducer adds to an encoder: the predictor and the joint (Graves, 2012)."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 Activation = Literal["relu", "tanh", "sigmoid"]
 PredictorState = tuple[Tensor, Tensor]
@@ -22,6 +24,9 @@ class Predictor(nn.Module):
         self.blank = vocabulary_size
         self.embedding = nn.Embedding(vocabulary_size + 1, width, padding_idx=vocabulary_size)
         self.lstm = nn.LSTM(width, width, layers)
+        # What each label adds to the gates of the first layer, [labels + 1, 4 * width], once it is folded.
+        self.label_gates: Tensor | None
+        self.register_buffer("label_gates", None, persistent=False)
 
     def initial_state(self, batch: int) -> PredictorState:
         """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width]."""
@@ -38,14 +43,36 @@ class Predictor(nn.Module):
         Returns:
             The output [batch, width] and the new state.
         """
-        output: Tensor = self.embedding(labels)
+        output = labels
         hidden, cell = [], []
         # Not self.lstm(...): on a CPU that repacks all weights at every call, ten times the work of one label.
         for layer, weights in enumerate(self.lstm.all_weights):
-            output, layer_cell = torch.lstm_cell(output, (state[0][layer], state[1][layer]), *weights)
+            before = state[0][layer], state[1][layer]
+            if layer == 0:
+                output, layer_cell = self._first_layer(labels, before, weights)
+            else:
+                output, layer_cell = torch.lstm_cell(output, before, *weights)
             hidden.append(output)
             cell.append(layer_cell)
         return output, (torch.stack(hidden), torch.stack(cell))
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """For inference, compute once what every label adds to the first layer's gates.
+
+        A step reads all weights of a layer and does little with them, so it then takes half as long.
+        """
+        from_input, _, bias, other_bias = (weight.float() for weight in self.lstm.all_weights[0])
+        self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)
+
+    def _first_layer(self, labels: Tensor, before: PredictorState, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        if self.label_gates is None:
+            return torch.lstm_cell(self.embedding(labels), before, *weights)
+        hidden, cell = before
+        gates = torch.addmm(self.label_gates[labels], hidden, weights[1].T)
+        write, keep, content, show = gates.chunk(4, dim=1)
+        cell = keep.sigmoid() * cell + write.sigmoid() * content.tanh()
+        return show.sigmoid() * cell.tanh(), cell
 
 
 class Joint(nn.Module):

@@ -22,10 +22,14 @@ def lstm_by_hand(lstm, inputs):
     return inputs
 
 
+@pytest.mark.parametrize("folded", [False, True])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_the_predictor_reads_labels_one_by_one_as_an_lstm_reads_the_sequence(layers):
+def test_the_predictor_reads_labels_one_by_one_as_an_lstm_reads_the_sequence(layers, folded):
     torch.manual_seed(0)
-    predictor = Predictor(vocabulary_size=6, width=4, layers=layers).double()
+    predictor = Predictor(vocabulary_size=6, width=4, layers=layers)
+    if folded:
+        predictor.fold()
+    predictor.double()
     sequences = torch.tensor([[6, 1, 5, 0], [6, 2, 2, 3]])
 
     state = predictor.initial_state(batch=2)
@@ -36,7 +40,7 @@ def test_the_predictor_reads_labels_one_by_one_as_an_lstm_reads_the_sequence(lay
 
     for row, labels in enumerate(sequences):
         expected = lstm_by_hand(predictor.lstm, predictor.embedding(labels))
-        torch.testing.assert_close(torch.stack(outputs)[:, row], expected)
+        torch.testing.assert_close(torch.stack(outputs)[:, row], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_the_start_symbol_is_a_zero_input():
