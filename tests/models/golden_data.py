@@ -18,6 +18,11 @@ MODELS = (
     "hybrid-tdt-ctc-bpe",
     "jasper-small",
     "quartznet-small",
+    "variant-citrinet",
+    "variant-convolution-groups",
+    "variant-layer-norm",
+    "variant-local-attention",
+    "variant-stacking",
 )
 DECODERS = (
     ("fastconformer-ctc-bpe", "ctc"),
@@ -29,6 +34,17 @@ DECODERS = (
     ("hybrid-tdt-ctc-bpe", "ctc"),
     ("jasper-small", "ctc"),
     ("quartznet-small", "ctc"),
+    ("variant-citrinet", "ctc"),
+    ("variant-convolution-groups", "ctc"),
+    ("variant-layer-norm", "ctc"),
+    ("variant-local-attention", "ctc"),
+    ("variant-stacking", "ctc"),
+)
+WITHOUT_WORDS = (
+    "variant-citrinet",
+    "variant-convolution-groups",
+    "variant-layer-norm",
+    "variant-local-attention",
 )
 CLIPS = tuple(sorted(path.stem for path in (GOLDEN / "clips").glob("*.wav")))
 

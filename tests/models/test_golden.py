@@ -14,6 +14,10 @@ every_transducer = pytest.mark.parametrize(
     ("name", "decoder"), [(name, decoder) for name, decoder in golden.DECODERS if decoder != "ctc"]
 )
 every_decoder = pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
+# What variants say is random, and with SentencePiece full of <unk> and control pieces, which NeMo counts as words.
+WORDED = [(name, decoder) for name, decoder in golden.DECODERS if name not in golden.WITHOUT_WORDS]
+every_decoder_of_words = pytest.mark.parametrize(("name", "decoder"), WORDED)
+every_ctc_of_words = pytest.mark.parametrize("name", [name for name, decoder in WORDED if decoder == "ctc"])
 
 
 def encode_alone(model, clip_name):
@@ -85,9 +89,10 @@ def test_log_probabilities_agree(name):
     for clip_name in golden.CLIPS:
         recorded = golden.tensors(name)[f"alone/{clip_name}/logprobs"]
         features = golden.recorded_features(name, clip_name)
-        from_features, _ = model.encode(features[None], torch.tensor([features.size(1)]))
+        encoded, (length,) = model.encode(features[None], torch.tensor([features.size(1)]))
+        from_features = encoded[0, :length]
         from_audio = encode_alone(model, clip_name)
-        assert (log_probabilities(model, from_features)[0] - recorded).abs().max() < (
+        assert (log_probabilities(model, from_features) - recorded).abs().max() < (
             golden.LOG_PROBABILITIES_FROM_FEATURES
         )
         assert (log_probabilities(model, from_audio) - recorded).abs().max() < golden.LOG_PROBABILITIES_FROM_AUDIO
@@ -110,14 +115,15 @@ def test_transcripts_are_equal(name, decoder, together):
         assert hypothesis.text == recorded["text"]
 
 
-@every_decoder
+@every_decoder_of_words
 def test_spellings_of_the_tokens_are_the_text(name, decoder):
     model = golden.model(name)
 
     for hypothesis in model.transcribe(golden.clips(), decoder=decoder):
         spelt = b"".join(model.spellings[token] for token in hypothesis.tokens).decode()
-        assert spelt.endswith(hypothesis.text)
-        assert spelt.removesuffix(hypothesis.text).strip(" ") == ""
+        text = hypothesis.text.removeprefix("##")  # of a word piece that continues nothing
+        assert spelt.endswith(text)
+        assert spelt.removesuffix(text).strip(" ") == ""
 
 
 @every_ctc
@@ -142,7 +148,7 @@ def test_transducer_words_have_nemos_times(name, decoder):
         ]
 
 
-@every_ctc
+@every_ctc_of_words
 def test_ctc_words_are_nemos_and_last_from_first_to_last_frame(name):
     model = golden.model(name)
 
