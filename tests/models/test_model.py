@@ -121,17 +121,17 @@ def test_nothing_is_kept_for_a_gradient(model):
     assert not model._network.training
 
 
-@pytest.mark.parametrize("name", golden.MODELS)
+@pytest.mark.parametrize("name", golden.STEADY)
 def test_bfloat16_computes_in_bfloat16_from_features_in_float32(name):
     model = load_model(GOLDEN / name / "model.nemo", dtype=torch.bfloat16)
 
     features, lengths = model.features([golden.clip("slt-1s")])
-    encoded, _ = model.encode(features, lengths)
+    encoded, (length,) = model.encode(features, lengths)
     recorded = golden.recorded_encoder(name, "slt-1s")
 
     assert features.dtype == torch.float32
     assert encoded.dtype == torch.bfloat16
-    assert (encoded[0].float() - recorded).abs().max() < 0.1 * recorded.abs().max()
+    assert (encoded[0, :length].float() - recorded).abs().max() < 0.1 * recorded.abs().max()
     for decoder in model.decoders:
         (hypothesis,) = model.transcribe([golden.clip("slt-1s")], decoder=decoder)
         assert all(0 < confidence <= 1 for confidence in hypothesis.token_confidence)
