@@ -11,6 +11,7 @@ from torch import Tensor
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
 from models.checkpoint.nemo_names import nemo_names
+from models.config import ConformerConfig
 
 
 def nemo_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  # NeMo is not typed, nor there when types are checked
@@ -92,6 +93,7 @@ def _config(checkpoint: Checkpoint) -> dict[str, Any]:
     config = checkpoint.config
     features, encoder, transducer = config.features, config.encoder, config.transducer
     assert transducer
+    assert isinstance(encoder, ConformerConfig)
     labels = list(checkpoint.tokenizer.pieces)
     modules = "nemo.collections.asr.modules"
     ctc_decoder = {

@@ -1,11 +1,15 @@
 """transformers' side of the comparison: its Parakeet classes, with the weights of a random checkpoint of ours."""
 
+import importlib
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
 from models.checkpoint.nemo_names import nemo_names
+from models.config import ConformerConfig
 from models.search.ctc import ctc_greedy
 
 # From NeMo's names to theirs, in this order.
@@ -25,12 +29,12 @@ _SPELLINGS = (
 
 def engine(checkpoint: Checkpoint, dtype: torch.dtype) -> Engine:
     """Return an engine for the CTC head."""
-    from transformers import ParakeetCTCConfig, ParakeetFeatureExtractor, ParakeetForCTC
-
+    library: Any = importlib.import_module("transformers")  # half typed, and not there when types are checked
     config = checkpoint.config
     encoder = config.encoder
-    model = ParakeetForCTC(
-        ParakeetCTCConfig(
+    assert isinstance(encoder, ConformerConfig)
+    model = library.ParakeetForCTC(
+        library.ParakeetCTCConfig(
             vocab_size=config.vocabulary_size + 1,
             pad_token_id=config.vocabulary_size,
             encoder_config={
@@ -58,7 +62,7 @@ def engine(checkpoint: Checkpoint, dtype: torch.dtype) -> Engine:
     if unexpected or any("num_batches_tracked" not in name for name in missing):
         raise RuntimeError(f"transformers has other tensors: {missing}, {unexpected}")
     model.eval().to(dtype)
-    extractor = ParakeetFeatureExtractor(feature_size=encoder.mels)
+    extractor = library.ParakeetFeatureExtractor(feature_size=encoder.mels)
 
     @torch.no_grad()
     def transcribe(waveforms: Tensor, lengths: Tensor) -> Tokens:
