@@ -10,12 +10,14 @@ from typing import Literal
 
 from models.heads.transducer import Activation
 
-Decoder = Literal["ctc", "rnnt", "tdt"]
+Decoder = Literal["ctc", "rnnt", "tdt", "aed"]
 Subsampling = Literal["striding", "dw_striding", "stacking"]
 Positions = Literal["relative", "absolute"]
 ConvolutionNorm = Literal["batch_norm", "layer_norm"]
 Residual = Literal["add", "max"]
 ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
+DecoderActivation = Literal["relu", "gelu"]
+PromptFormat = Literal["canary", "canary2"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,47 @@ class TransducerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionDecoderConfig:
+    """The decoder of an attention encoder-decoder (AED).
+
+    Attributes:
+        width: width of a token; encoder frames of another width are projected to it.
+        layers: layers of self-attention, cross-attention and feed-forward.
+        heads: attention heads; they divide ``width``.
+        feed_forward_width: inner width of the feed-forward modules.
+        activation: between their two linear layers.
+        positions: the longest sequence, prompt and text together.
+        length_margin: tokens that a sequence may have beyond the columns of its utterance's encoder output; None for
+            as many as there are positions.
+    """
+
+    width: int
+    layers: int
+    heads: int
+    feed_forward_width: int
+    activation: DecoderActivation
+    positions: int
+    length_margin: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptConfig:
+    """What an attention decoder can be asked for.
+
+    Attributes:
+        format: which special tokens make a prompt, and in which order.
+        languages: ISO 639-1 codes of what it speaks, as far as its vocabulary tells.
+        default_language: what is taken to be spoken where nobody says.
+        timestamps: whether it writes when words begin and end.
+    """
+
+    format: PromptFormat
+    languages: tuple[str, ...]
+    default_language: str
+    timestamps: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """A speech recognition model.
 
@@ -191,6 +234,8 @@ class ModelConfig:
         vocabulary_size: labels without the blank.
         ctc: whether there is a CTC head.
         transducer: the transducer, if there is one.
+        attention: the attention decoder, if there is one.
+        prompts: what it can be asked for.
     """
 
     name: str
@@ -199,6 +244,8 @@ class ModelConfig:
     vocabulary_size: int
     ctc: bool
     transducer: TransducerConfig | None
+    attention: AttentionDecoderConfig | None = None
+    prompts: PromptConfig | None = None
 
     @property
     def decoders(self) -> tuple[Decoder, ...]:
@@ -208,6 +255,8 @@ class ModelConfig:
             names.append("tdt" if self.transducer.durations else "rnnt")
         if self.ctc:
             names.append("ctc")
+        if self.attention:
+            names.append("aed")
         return tuple(names)
 
     def seconds(self, frames: int) -> float:

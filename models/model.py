@@ -16,11 +16,13 @@ from models.config import ConformerConfig, Decoder
 from models.features import LogMelFeatures
 from models.hypothesis import Hypothesis
 from models.network import Network
+from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
 from models.search.label_looping import label_looping
 from models.search.result import Row, SearchResult
 from models.timestamps import words
-from models.tokenizers import Vocabulary
+from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
+from models.writer import Writer
 
 Samples = npt.NDArray[np.float32]
 
@@ -95,6 +97,13 @@ class Model:
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
+        self._writer: Writer | None = None
+        if self._config.prompts and self._network.attention_decoder:
+            assert isinstance(checkpoint.tokenizer, PromptTokenizer)
+            self._vocabulary = vocabulary = PromptedVocabulary(checkpoint.tokenizer)
+            prompts = PromptWriter(self._config.prompts, checkpoint.tokenizer)
+            self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
+            self._languages = self._config.prompts.languages
         self.device = device
         self.dtype = dtype
         self.sample_rate = self._config.features.sample_rate
@@ -102,13 +111,25 @@ class Model:
         self.decoders: tuple[Decoder, ...] = self._config.decoders
 
     def transcribe(
-        self, pcm: Sequence[Samples], *, decoder: str | None = None, batch_seconds: float = 240.0
+        self,
+        pcm: Sequence[Samples],
+        *,
+        decoder: str | None = None,
+        language: str | None = None,
+        target_language: str | None = None,
+        punctuation: bool = True,
+        timestamps: bool = False,
+        batch_seconds: float = 240.0,
     ) -> list[Hypothesis]:
         """Transcribe utterances of any lengths, in any order and number.
 
         Args:
             pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; an empty one gives an empty transcript.
             decoder: one of ``decoders``; None takes the first.
+            language: of what is spoken, as the next three for models that take prompts; see ``Prompt``.
+            target_language: of the text, which makes it a translation.
+            punctuation: whether the text has punctuation and capitals.
+            timestamps: whether words have times; those of other models always have.
             batch_seconds: audio and padding that a batch may hold; a longer utterance has a batch to itself.
 
         Returns:
@@ -116,33 +137,53 @@ class Model:
 
         Raises:
             ValueError: if an array is not mono, float32 and finite, or ``decoder`` is not one of ``decoders``.
+            PromptError: a ValueError, if the model does not speak a language, or cannot do what is asked for.
         """
         self._check_decoder(decoder)
         _check_samples(pcm)
+        prompt = Prompt(language, target_language, punctuation, timestamps)
+        self._check_prompt(prompt)
         hypotheses: dict[int, Hypothesis] = {}
         for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
             waveforms, lengths = _padded([pcm[index] for index in batch])
-            hypotheses.update(zip(batch, self.transcribe_batch(waveforms, lengths, decoder=decoder), strict=True))
+            found = self.transcribe_batch(waveforms, lengths, decoder=decoder, prompts=[prompt] * len(batch))
+            hypotheses.update(zip(batch, found, strict=True))
         return [hypotheses[index] for index in range(len(pcm))]
 
     @torch.no_grad()
-    def transcribe_batch(self, waveforms: Tensor, lengths: Tensor, *, decoder: str | None = None) -> list[Hypothesis]:
+    def transcribe_batch(
+        self,
+        waveforms: Tensor,
+        lengths: Tensor,
+        *,
+        decoder: str | None = None,
+        prompts: Sequence[Prompt] | None = None,
+    ) -> list[Hypothesis]:
         """Transcribe one batch exactly as given.
 
         Args:
             waveforms: [batch, samples], float32; anything may stand in the padding.
             lengths: samples of each row, [batch], int64.
             decoder: one of ``decoders``; None takes the first.
+            prompts: what is asked for in each row; None asks nothing in particular.
 
         Raises:
-            ValueError: if ``decoder`` is not one of ``decoders``.
+            ValueError: if ``decoder`` is not one of ``decoders``, or there is not a prompt for every row.
+            PromptError: a ValueError, if the model cannot do what a prompt asks for.
         """
         decoder = self._check_decoder(decoder)
+        prompts = [Prompt()] * waveforms.size(0) if prompts is None else prompts
+        if len(prompts) != waveforms.size(0):
+            raise ValueError(f"{len(prompts)} prompts for {waveforms.size(0)} utterances")
+        for prompt in prompts:
+            self._check_prompt(prompt)
         if waveforms.size(0) == 0:
             return []
-        features, frames = self._front_end(waveforms.to(self.device), lengths.to(self.device))
-        encoded, frames = self.encode(features, frames)
-        return [self._hypothesis(row) for row in self._search(encoded, frames, decoder).rows()]
+        features, frames = self._features(waveforms, lengths)
+        encoded, encoder_frames = self.encode(features, frames)
+        if self._writer:
+            return self._writer.write(encoded, encoder_frames, frames, lengths, prompts)
+        return [self._hypothesis(row) for row in self._search(encoded, encoder_frames, decoder).rows()]
 
     @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
@@ -160,9 +201,7 @@ class Model:
         _check_samples(pcm)
         if not pcm:
             raise ValueError("features of no utterance have no shape")
-        waveforms, lengths = _padded(pcm)
-        features: tuple[Tensor, Tensor] = self._front_end(waveforms.to(self.device), lengths.to(self.device))
-        return features
+        return self._features(*_padded(pcm))
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,7 +221,7 @@ class Model:
 
     def info(self) -> dict[str, Any]:
         """Describe the model, ready for JSON; what is not known is None."""
-        config, transducer = self._config, self._config.transducer
+        config, transducer, prompts = self._config, self._config.transducer, self._config.prompts
         return {
             "family": config.encoder.family,
             "class": config.name,
@@ -201,9 +240,9 @@ class Model:
             "languages": None if self._languages is None else list(self._languages),
             "capabilities": {
                 "transcription": True,
-                "translation": False,
-                "word_timestamps": True,
-                "punctuation": not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS),
+                "translation": prompts is not None and translates(prompts),
+                "word_timestamps": prompts is None or prompts.timestamps,
+                "punctuation": self._punctuates,
             },
         }
 
@@ -218,6 +257,13 @@ class Model:
                 return known
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
 
+    def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        waveforms, lengths = waveforms.to(self.device), lengths.to(self.device)
+        if self._writer:
+            waveforms, lengths = self._writer.lengthened(waveforms, lengths)
+        features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
+        return features
+
     def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> SearchResult:
         network, transducer = self._network, self._config.transducer
         if decoder == "ctc" and network.ctc:
@@ -225,6 +271,16 @@ class Model:
         if transducer and network.predictor and network.joint:
             return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
         raise AssertionError(f"{decoder} is not among the decoders, {self.decoders}")
+
+    def _check_prompt(self, prompt: Prompt) -> None:
+        if self._writer:
+            self._writer.check(prompt)
+        else:
+            check_unprompted(prompt, self._languages, punctuates=self._punctuates)
+
+    @property
+    def _punctuates(self) -> bool:
+        return not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
 
     def _hypothesis(self, row: Row) -> Hypothesis:
         return Hypothesis(

@@ -6,6 +6,7 @@ from torch import nn
 from models.config import ConformerConfig, EncoderConfig, ModelConfig
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
+from models.heads.attention_decoder import AttentionDecoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
 
@@ -31,6 +32,8 @@ class Network(nn.Module):
                 transducer.durations,
                 transducer.activation,
             )
+
+        self.attention_decoder = AttentionDecoder(config.attention, width, labels) if config.attention else None
 
     @classmethod
     def without_weights(cls, config: ModelConfig) -> "Network":

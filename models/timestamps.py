@@ -21,6 +21,8 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
         vocabulary: what the tokens stand for.
         seconds: turns a number of encoder frames into seconds.
     """
+    assert row.frames is not None
+    assert row.ends is not None
     texts = [vocabulary.text([token]) for token in row.tokens]
     starts, ends = row.frames, row.ends
     if row.durations is not None:

@@ -2,9 +2,11 @@
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
+from itertools import accumulate
+from typing import Protocol, runtime_checkable
 
 import sentencepiece
 
@@ -13,6 +15,10 @@ WORD_CONTINUES = "##"
 
 # Pieces that are marks of the vocabulary itself, and pieces that begin a word, say nothing about punctuation.
 _NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
+
+# Pieces of prompts, and what a model says of a recording beside its text.
+_SPECIAL = re.compile(r"<\|.*\|>|<pad>", re.DOTALL)
+_FRAME = re.compile(r"<\|(\d{1,5})\|>", re.ASCII)
 
 
 class Tokenizer(Protocol):
@@ -27,6 +33,15 @@ class Tokenizer(Protocol):
 
     def spell(self, token: int) -> bytes:
         """Return what a token adds to a text, in UTF-8: part of a character where pieces are bytes."""
+        ...
+
+
+@runtime_checkable
+class PromptTokenizer(Tokenizer, Protocol):
+    """A vocabulary that has special pieces for prompts."""
+
+    def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
+        """Return the ids of special pieces as a model was trained to see them, one after the other."""
         ...
 
 
@@ -60,13 +75,53 @@ class SentencePieceTokenizer:
     def spell(self, token: int) -> bytes:
         """Return the piece with spaces as spaces; a control piece writes nothing."""
         piece = self.pieces[token]
-        if self._processor.is_byte(token):
+        if self.is_byte(token):
             return bytes([int(piece[3:5], 16)])  # <0xE2>
         if self._processor.is_control(token):
             return b""
         if self._processor.is_unknown(token):
             return self.join([token]).encode()
         return piece.replace(WORD_START, " ").encode()
+
+    def is_byte(self, token: int) -> bool:
+        """Tell whether a token is a byte of a character that has no piece."""
+        byte: bool = self._processor.is_byte(token)
+        return byte
+
+    def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
+        """Encode the pieces as one text, which a model may let begin with a space."""
+        ids: list[int] = self._processor.encode("".join(pieces))
+        return ids
+
+
+class AggregateTokenizer:
+    """SentencePiece models one after the other: special pieces, then a vocabulary for each language."""
+
+    kind = "aggregate"
+
+    def __init__(self, parts: Sequence[SentencePieceTokenizer]) -> None:
+        self._parts = tuple(parts)
+        self._ends = tuple(accumulate(len(part.pieces) for part in parts))
+        self.pieces = tuple(piece for part in parts for piece in part.pieces)
+
+    def join(self, tokens: Sequence[int]) -> str:
+        """Return the text of some tokens with the space that it begins with: pieces as they stand, but bytes merged.
+
+        NeMo shows a character that is written in bytes as the names of those.
+        """
+        return b"".join(map(self.spell, tokens)).decode(errors="replace")
+
+    def spell(self, token: int) -> bytes:
+        """Return the piece with spaces as spaces, or the byte that it is."""
+        index = bisect_right(self._ends, token)
+        own = token - self._ends[index] + len(self._parts[index].pieces)
+        if self._parts[index].is_byte(own):
+            return self._parts[index].spell(own)
+        return self.pieces[token].replace(WORD_START, " ").encode()
+
+    def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
+        """Look up the pieces; special ones come first."""
+        return [self.pieces.index(piece) for piece in pieces]
 
 
 class CharacterTokenizer:
@@ -156,3 +211,27 @@ class Vocabulary:
     def text(self, tokens: Sequence[int]) -> str:
         """Return the transcript: the tokens joined, without a space before a punctuation mark."""
         return self._space_before_punctuation.sub("", self.tokenizer.join(tokens))
+
+
+class PromptedVocabulary(Vocabulary):
+    """The vocabulary of an attention decoder, in which special pieces are no text.
+
+    A text has the spaces that the model wrote: NeMo removes none before punctuation here, and French has them there.
+    """
+
+    @cached_property
+    def spellings(self) -> tuple[bytes, ...]:
+        """What each token adds to a text, in UTF-8; nothing, if it is special."""
+        spelled = map(self.tokenizer.spell, range(len(self.pieces)))
+        return tuple(
+            b"" if _SPECIAL.fullmatch(piece) else spelling for piece, spelling in zip(self.pieces, spelled, strict=True)
+        )
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Return the transcript: what is text among the tokens, without space around it."""
+        return self.tokenizer.join([token for token in tokens if not _SPECIAL.fullmatch(self.pieces[token])]).strip()
+
+    def frame(self, token: int) -> int | None:
+        """Return the encoder frame that a special piece names, if it names one."""
+        match = _FRAME.fullmatch(self.pieces[token])
+        return int(match[1]) if match else None

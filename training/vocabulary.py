@@ -96,6 +96,6 @@ def _from_checkpoint(path: Path) -> bytes:
     with open_archive(path) as archive:
         document = parse_document(archive.read(CONFIG_FILE, MAX_CONFIG_BYTES), f"{path}: {CONFIG_FILE}")
         model = parse_nemo_config(document)
-        if model.tokenizer_file is None or model.word_pieces:
-            raise RecipeError(f"{path} has labels of single characters or word pieces, and not a SentencePiece model")
-        return archive.read(model.tokenizer_file, MAX_TOKENIZER_BYTES)
+        if len(model.tokenizer_files) != 1 or model.word_pieces:
+            raise RecipeError(f"{path} has labels of another kind, and not those of one SentencePiece model")
+        return archive.read(model.tokenizer_files[0], MAX_TOKENIZER_BYTES)

@@ -38,6 +38,9 @@ class Archive:
         self._tar = tar
         self._members = members
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
     def read(self, name: str, max_bytes: int) -> bytes:
         """Return a whole file.
 

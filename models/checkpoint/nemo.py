@@ -1,23 +1,46 @@
 """Reading a ``.nemo`` file: NeMo's archive of a configuration, weights and a tokenizer."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
 
 from models.checkpoint.archive import Archive, open_archive
 from models.checkpoint.checkpoint import Checkpoint
 from models.checkpoint.document import parse_document
-from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError, UnsupportedValueError
+from models.checkpoint.errors import (
+    CheckpointError,
+    UnreadableCheckpointError,
+    UnsafeCheckpointError,
+    UnsupportedValueError,
+)
 from models.checkpoint.fit import Fit
 from models.checkpoint.nemo_config import NemoModel, parse_nemo_config
-from models.checkpoint.nemo_names import MEL_BANK, WINDOW, is_bookkeeping, nemo_names
+from models.checkpoint.nemo_names import MEL_BANK, TIED, WINDOW, is_bookkeeping, nemo_names
 from models.checkpoint.tensors import read_tensors
+from models.config import ModelConfig
+from models.heads.attention_decoder import padded_outputs
 from models.network import Network
-from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer, WordPieceTokenizer
+from models.prompts import required_pieces, with_vocabulary
+from models.tokenizers import (
+    AggregateTokenizer,
+    CharacterTokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    WordPieceTokenizer,
+)
 
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
+# Of a second model, a CTC one, that some Canary checkpoints bring to find times; it is not read.
+ALIGNER_FILE = "timestamps_asr_model_config.yaml"
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_TOKENIZER_BYTES = 16 * 2**20
+
+Subwords = TypeVar("Subwords")
 
 
 def read_nemo(path: Path) -> Checkpoint:
@@ -28,36 +51,76 @@ def read_nemo(path: Path) -> Checkpoint:
     """
     with open_archive(path) as archive:
         content = archive.read(CONFIG_FILE, MAX_CONFIG_BYTES)
-        model = parse_nemo_config(parse_document(content, f"{path}: {CONFIG_FILE}"))
+        document = parse_document(content, f"{path}: {CONFIG_FILE}")
+        model = parse_nemo_config(document, has_aligner=ALIGNER_FILE in archive)
         tokenizer = _tokenizer(archive, model)
+        config = _with_vocabulary(model.config, tokenizer)
         stream, size = archive.open(WEIGHTS_FILE)
         tensors = read_tensors(stream, size, f"{path}: {WEIGHTS_FILE}")
 
     fit = Fit(tensors)
-    wanted = Network.without_weights(model.config).state_dict()
-    state = fit.take_network(wanted, partial(nemo_names, encoder=model.config.encoder))
-    features = model.config.features
+    wanted = Network.without_weights(config).state_dict()
+    state = fit.take_network(wanted, partial(nemo_names, encoder=config.encoder))
+    features = config.features
     window = fit.take_optional(WINDOW, (features.window,))
     mel_bank = fit.take_optional(MEL_BANK, (1, features.mels, features.fft_size // 2 + 1))
-    embedding = state.get("predictor.embedding.weight")
-    if embedding is not None and embedding[-1].any():
-        fit.note("decoder.prediction.embed.weight has a start symbol, its last row, that is not zero")
+    _check_embeddings(fit, state)
     fit.finish(ignored=is_bookkeeping)
-    return Checkpoint(model.config, tokenizer, state, window, None if mel_bank is None else mel_bank.squeeze(0))
+    return Checkpoint(config, tokenizer, state, window, None if mel_bank is None else mel_bank.squeeze(0))
+
+
+def _check_embeddings(fit: Fit, state: Mapping[str, Tensor]) -> None:
+    """Note an embedding that is not what search takes it for."""
+    predictor = state.get("predictor.embedding.weight")
+    if predictor is not None and predictor[-1].any():
+        fit.note("decoder.prediction.embed.weight has a start symbol, its last row, that is not zero")
+    for name, twin in TIED.items():
+        tensor = fit.take((twin,), state[name].shape) if name in state else None
+        if tensor is not None and not tensor.equal(state[name]):
+            fit.note(f"{twin} is not the embedding, which it must be")
 
 
 def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:
     """Return the tokenizer, which has as many pieces as the model has labels."""
-    if model.tokenizer_file is None:
+    if not model.tokenizer_files:
         return CharacterTokenizer(model.labels)
-    kind = WordPieceTokenizer if model.word_pieces else SentencePieceTokenizer
+    if model.word_pieces:
+        tokenizer: Tokenizer = _parsed(archive, model.tokenizer_files[0], WordPieceTokenizer)
+    else:
+        parts = [_parsed(archive, name, SentencePieceTokenizer) for name in _bounded(archive, model.tokenizer_files)]
+        tokenizer = parts[0] if len(parts) == 1 else AggregateTokenizer(parts)
+    labels = len(tokenizer.pieces)
+    if model.config.vocabulary_size != (padded_outputs(labels) if model.config.attention else labels):
+        key, pieces = "the number of labels", f"the {labels} pieces of the tokenizer"
+        raise UnsupportedValueError(key, model.config.vocabulary_size, pieces)
+    return tokenizer
+
+
+def _bounded(archive: Archive, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse to parse a file more than once for a vocabulary, which would take memory that nothing bounds."""
+    if len(set(names)) < len(names):
+        raise UnsafeCheckpointError(f"{archive.path} names one tokenizer for two parts of its vocabulary")
+    if len(names) > 1 and sum(archive.open(name)[1] for name in names) > MAX_TOKENIZER_BYTES:
+        raise UnsafeCheckpointError(f"{archive.path}: its tokenizers have more than {MAX_TOKENIZER_BYTES} bytes")
+    return names
+
+
+def _parsed(archive: Archive, name: str, kind: Callable[[bytes], Subwords]) -> Subwords:
     try:
-        tokenizer: Tokenizer = kind(archive.read(model.tokenizer_file, MAX_TOKENIZER_BYTES))
+        return kind(archive.read(name, MAX_TOKENIZER_BYTES))
     except CheckpointError:
         raise
     except ValueError as error:
-        raise UnreadableCheckpointError(f"{archive.path}: {model.tokenizer_file!r} is {error}") from error
-    if len(tokenizer.pieces) != model.config.vocabulary_size:
-        key, pieces = "the number of labels", f"the {len(tokenizer.pieces)} pieces of the tokenizer"
-        raise UnsupportedValueError(key, model.config.vocabulary_size, pieces)
-    return tokenizer
+        raise UnreadableCheckpointError(f"{archive.path}: {name!r} is {error}") from error
+
+
+def _with_vocabulary(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
+    """Return the configuration with what only the vocabulary tells of an attention decoder."""
+    if config.prompts is None:
+        return config
+    prompts = with_vocabulary(config.prompts, tokenizer.pieces)
+    pieces = set(tokenizer.pieces)
+    if missing := [piece for piece in required_pieces(prompts) if piece not in pieces]:
+        without = f"a vocabulary without {missing[0]}"
+        raise UnsupportedValueError("tokenizer", without, "those with the special pieces of prompts")
+    return replace(config, vocabulary_size=len(tokenizer.pieces), prompts=prompts)

@@ -7,7 +7,6 @@ from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.section import Section
 
 _KNOWN_FAMILIES = {
-    "EncDecMultiTaskModel": "Canary",
     "SqueezeformerEncoder": "Squeezeformer",
     "StatelessTransducerDecoder": "a stateless predictor",
     "HATJoint": "a hybrid autoregressive transducer",

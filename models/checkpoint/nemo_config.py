@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.checkpoint.nemo_2020 import in_todays_spelling
+from models.checkpoint.nemo_canary import parse_attention_decoder, parse_prompts, tokenizer_files
 from models.checkpoint.nemo_classes import class_name
 from models.checkpoint.nemo_encoder import parse_encoder
 from models.checkpoint.nemo_front_end import parse_front_end
@@ -25,6 +26,7 @@ class _Kind:
     subwords: bool
     ctc: bool
     transducer: bool
+    attention: bool = False
 
 
 _KINDS = {
@@ -34,6 +36,7 @@ _KINDS = {
     "EncDecRNNTBPEModel": _Kind(subwords=True, ctc=False, transducer=True),
     "EncDecHybridRNNTCTCModel": _Kind(subwords=False, ctc=True, transducer=True),
     "EncDecHybridRNNTCTCBPEModel": _Kind(subwords=True, ctc=True, transducer=True),
+    "EncDecMultiTaskModel": _Kind(subwords=True, ctc=False, transducer=False, attention=True),
 }
 
 
@@ -43,19 +46,28 @@ class NemoModel:
 
     Attributes:
         config: the model.
-        tokenizer_file: base name of the file of subwords within the checkpoint, or None for characters.
-        word_pieces: whether that is a list of word pieces, and not a SentencePiece model.
+        tokenizer_files: base names of the files of subwords within the checkpoint: none for characters, and several for
+            an aggregate vocabulary, in the order of their ids.
+        word_pieces: whether that is a list of word pieces, and not SentencePiece models.
         labels: the characters of a model without subwords.
     """
 
     config: ModelConfig
-    tokenizer_file: str | None
+    tokenizer_files: tuple[str, ...]
     word_pieces: bool
     labels: tuple[str, ...]
 
 
-def parse_nemo_config(document: dict[Any, Any]) -> NemoModel:
+def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) -> NemoModel:
     """Translate a configuration.
+
+    Args:
+        document: the configuration.
+        has_aligner: whether the checkpoint brings a second model, which finds times for the first.
+
+    Returns:
+        What it says. It does not say how large the vocabulary of an attention decoder is but for a few labels; here
+        that is the number of outputs.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
@@ -79,11 +91,13 @@ def parse_nemo_config(document: dict[Any, Any]) -> NemoModel:
         vocabulary_size=_vocabulary_size(root, kind, labels),
         ctc=kind.ctc,
         transducer=parse_transducer(root, encoder.width) if kind.transducer else None,
+        attention=parse_attention_decoder(root, encoder.width) if kind.attention else None,
+        prompts=parse_prompts(root, has_aligner=has_aligner) if kind.attention else None,
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
-    file, word_pieces = _tokenizer_file(root.section("tokenizer")) if kind.subwords else (None, False)
-    return NemoModel(config, file, word_pieces, labels)
+    files, word_pieces = _tokenizer_files(root.section("tokenizer"), kind)
+    return NemoModel(config, files, word_pieces, labels)
 
 
 def _labels(root: Section) -> tuple[str, ...]:
@@ -98,6 +112,9 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
     places = [(decoder, "vocab_size"), (joint, "num_classes")] if kind.transducer else [(decoder, "num_classes")]
     if kind.transducer and kind.ctc:
         places.append((ctc, "num_classes"))
+    if kind.attention:
+        transformer = root.section("transf_decoder").section("config_dict")
+        places = [(root.section("head"), "num_classes"), (transformer, "vocab_size")]
     size = len(labels)
     for section, key in places:
         told = section.get(key)
@@ -110,10 +127,13 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
     return size
 
 
-def _tokenizer_file(section: Section) -> tuple[str, bool]:
-    """Return the name of the file of subwords, and whether they are word pieces."""
+def _tokenizer_files(section: Section, kind: _Kind) -> tuple[tuple[str, ...], bool]:
+    """Return the names of the files of subwords, and whether they are word pieces."""
+    if kind.attention:
+        return tokenizer_files(section), False
+    if not kind.subwords:
+        return (), False
     section.expect("type", "bpe", "wpe")
     section.expect("custom_tokenizer", None)
     word_pieces = section.get("type") == "wpe"
-    path = section.text("vocab_path" if word_pieces else "model_path")
-    return path.removeprefix("nemo:").rpartition("/")[2], word_pieces
+    return (section.file_name("vocab_path" if word_pieces else "model_path"),), word_pieces

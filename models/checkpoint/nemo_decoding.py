@@ -52,6 +52,41 @@ def transducer_decoding(section: Section) -> TransducerDecoding:
     return TransducerDecoding(durations, _max_symbols(section.section("greedy")))
 
 
+def attention_decoding(section: Section) -> int | None:
+    """Read the decoding section of an attention decoder, whose search with a beam of 1 is greedy.
+
+    Returns:
+        Tokens that a sequence may have beyond the columns of the encoder, or None for no such bound.
+
+    Raises:
+        UnsupportedValueError: if it asks for anything but greedy search.
+    """
+    section.expect("strategy", "beam", "greedy", "greedy_batch")
+    section.expect("temperature", None, 1, 1.0)
+    section.ignore("return_best_hypothesis", "compute_langs", "compute_hypothesis_token_set", "preserve_alignments")
+    section.ignore("confidence_cfg", "return_xattn_scores", "greedy", "beam")
+    section.refuse_the_rest_unless_off()
+
+    chosen = section.section("beam" if section.get("strategy", "beam") == "beam" else "greedy")
+    chosen.expect("beam_size", 1)
+    chosen.expect("search_type", "default")
+    chosen.expect("temperature", None)
+    chosen.expect("ngram_lm_model", None)
+    _check_no_boosting(chosen)
+    # What ranks hypotheses against each other does nothing to the only one, and weights nothing without a model.
+    chosen.ignore("len_pen", "ngram_lm_alpha", "boosting_tree_alpha", "n_samples", "return_best_hypothesis")
+    chosen.ignore("preserve_alignments", "preserve_token_confidence", "confidence_method_cfg", "max_generation_delta")
+    chosen.refuse_the_rest_unless_off()
+    margin = chosen.integer("max_generation_delta", -1, low=-1, high=2**14)
+    return None if margin < 0 else margin
+
+
+def _check_no_boosting(section: Section) -> None:
+    boosting = section.section("boosting_tree")
+    for key in ("model_path", "key_phrases_file", "key_phrases_list", "key_phrase_items_list"):
+        boosting.expect(key, None)
+
+
 def _check_shared(section: Section) -> None:
     section.expect("strategy", "greedy", "greedy_batch")
     section.expect("temperature", None, 1, 1.0)
@@ -62,12 +97,10 @@ def _check_shared(section: Section) -> None:
 
     greedy = section.section("greedy")
     greedy.expect("ngram_lm_model", None)
-    boosting = greedy.section("boosting_tree")
-    for key in ("model_path", "key_phrases_file", "key_phrases_list", "key_phrase_items_list"):
-        boosting.expect(key, None)
+    _check_no_boosting(greedy)
     greedy.ignore("max_symbols", "max_symbols_per_step", "loop_labels", "use_cuda_graph_decoder", "allow_cuda_graphs")
     greedy.ignore("preserve_alignments", "preserve_frame_confidence", "compute_timestamps", "ngram_lm_alpha")
-    greedy.ignore("confidence_method_cfg", "confidence_measure_cfg", "boosting_tree", "boosting_tree_alpha")
+    greedy.ignore("confidence_method_cfg", "confidence_measure_cfg", "boosting_tree_alpha")
     greedy.ignore("tdt_include_duration", "tdt_include_token_duration", "tdt_include_duration_confidence")
     greedy.refuse_the_rest_unless_off()
 

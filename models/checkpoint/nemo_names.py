@@ -26,6 +26,22 @@ _LAYER = {
     "second_feed_forward.contract": "feed_forward2.linear2",
     "norm": "norm_out",
 }
+# Modules of a layer of an attention decoder.
+_DECODER_LAYER = {
+    "self_attention.norm": "layer_norm_1",
+    "self_attention.query": "first_sub_layer.query_net",
+    "self_attention.key": "first_sub_layer.key_net",
+    "self_attention.value": "first_sub_layer.value_net",
+    "self_attention.output": "first_sub_layer.out_projection",
+    "cross_attention.norm": "layer_norm_2",
+    "cross_attention.query": "second_sub_layer.query_net",
+    "cross_attention.key": "second_sub_layer.key_net",
+    "cross_attention.value": "second_sub_layer.value_net",
+    "cross_attention.output": "second_sub_layer.out_projection",
+    "feed_forward.norm": "layer_norm_3",
+    "feed_forward.expand": "third_sub_layer.dense_in",
+    "feed_forward.contract": "third_sub_layer.dense_out",
+}
 # Modules elsewhere. Where NeMo has two spellings, a file has one of them: stacked features have another projection than
 # convolved ones; a CTC head is "decoder" when alone and "ctc_decoder" beside a transducer; the joint's last layer comes
 # after an activation, and after dropout if it had any.
@@ -37,6 +53,18 @@ _ELSEWHERE = {
     "joint.encoder_projection": ("joint.enc",),
     "joint.predictor_projection": ("joint.pred",),
     "joint.output": ("joint.joint_net.2", "joint.joint_net.1"),
+    "attention_decoder.encoder_projection": ("encoder_decoder_proj",),
+    "attention_decoder.embedding": ("transf_decoder._embedding.token_embedding",),
+    "attention_decoder.embedding_norm": ("transf_decoder._embedding.layer_norm",),
+    "attention_decoder.norm": ("transf_decoder._decoder.final_layer_norm",),
+}
+# Parameters right in the attention decoder; a table of positions is computed or learned.
+_DECODER = {
+    "attention_decoder.positions": (
+        "transf_decoder._embedding.position_embedding.pos_enc",
+        "transf_decoder._embedding.position_embedding.weight",
+    ),
+    "attention_decoder.output_bias": ("log_softmax.mlp.layer0.bias",),
 }
 # NeMo numbers convolutions and activations of the subsampling in one row: a plain stage takes two places, a separable
 # one three, and the first stage is always plain.
@@ -48,6 +76,8 @@ _SQUEEZE = {"contract": "fc.0", "expand": "fc.2"}
 
 WINDOW = "preprocessor.featurizer.window"
 MEL_BANK = "preprocessor.featurizer.fb"
+# What we have once and NeMo twice, ours to the second name.
+TIED = {"attention_decoder.embedding.weight": "log_softmax.mlp.layer0.weight"}
 
 
 def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
@@ -64,6 +94,11 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
     if name.startswith("encoder.subsampling.stages."):
         places, first = _STAGE_PLACES[parts[4]]
         return (f"encoder.pre_encode.conv.{places * int(parts[3]) + first}.{parts[5]}",)
+    if name.startswith("attention_decoder.layers."):
+        module, _, leaf = ".".join(parts[3:]).rpartition(".")
+        return (f"transf_decoder._decoder.layers.{parts[2]}.{_DECODER_LAYER[module]}.{leaf}",)
+    if name in _DECODER:
+        return _DECODER[name]
     module, _, leaf = name.rpartition(".")
     return tuple(f"{spelling}.{leaf}" for spelling in _ELSEWHERE[module])
 

@@ -60,6 +60,10 @@ class Section:
             raise UnsupportedValueError(self.key(name), value, "text")
         return value
 
+    def file_name(self, name: str) -> str:
+        """Return the base name of a file of the checkpoint, whose path on another machine may stand there."""
+        return self.text(name).removeprefix("nemo:").rpartition("/")[2]
+
     def strings(self, name: str) -> tuple[str, ...]:
         """Return a list of strings; empty when it is absent or null."""
         value = self.get(name)
@@ -91,6 +95,13 @@ class Section:
             if not isinstance(value, dict):
                 raise UnreadableCheckpointError(f"{self.key(name)}[{index}] is not a section of keys and values")
         return [Section(f"{self.key(name)}[{index}]", value) for index, value in enumerate(values)]
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all keys, in order."""
+        for name in self._values:
+            if not isinstance(name, str):
+                raise UnsupportedValueError(self.key(str(name)), name, "names that are text")
+        return tuple(self._values)
 
     def expect(self, name: str, *supported: Any) -> None:  # noqa: ANN401  # what YAML holds
         """Refuse a value that is there and is none of the supported ones."""

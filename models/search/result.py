@@ -11,8 +11,8 @@ class Row:
     """The tokens of one utterance; the lists have one entry a token."""
 
     tokens: list[int]
-    frames: list[int]
-    ends: list[int]
+    frames: list[int] | None
+    ends: list[int] | None
     durations: list[int] | None
     confidence: list[float]
 
@@ -25,35 +25,40 @@ class SearchResult:
 
     Attributes:
         tokens: ids of the labels, int64.
-        frames: the encoder frame at which each token begins, int64.
-        ends: the first encoder frame after each token, int64. CTC: after the last frame of the token's run; RNN-T:
-            the next frame; TDT: the frame plus the duration.
+        frames: the encoder frame at which each token begins, int64; None for an attention decoder, which does not know.
+        ends: the first encoder frame after each token, int64; None with ``frames``. CTC: after the last frame of the
+            token's run; RNN-T: the next frame; TDT: the frame plus the duration.
         durations: the frames each token advanced the search by, int64; TDT only, else None.
-        confidence: softmax probability of the chosen label among labels and blank, durations apart, float32.
+        confidence: softmax probability of the chosen label among labels and blank, durations apart, float32. An
+            attention decoder has the end of the text in place of the blank.
         counts: tokens of each row, int64 [batch].
     """
 
     tokens: Tensor
-    frames: Tensor
-    ends: Tensor
+    frames: Tensor | None
+    ends: Tensor | None
     durations: Tensor | None
     confidence: Tensor
     counts: Tensor
 
     def rows(self) -> list[Row]:
         """Return the utterances as plain lists, with a single copy from the device."""
-        integers = [self.tokens, self.frames, self.ends, *([] if self.durations is None else [self.durations])]
-        bits_of_confidence = self.confidence.view(torch.int32)
-        fields = torch.stack([*(field.to(torch.int32) for field in integers), bits_of_confidence], dim=1)
-        packed = torch.cat([self.counts[:, None].to(torch.int32), fields.flatten(1)], dim=1).cpu()
-        host = packed[:, 1:].reshape(fields.shape).numpy()
-        return [
-            Row(
-                tokens=row[0, :count].tolist(),
-                frames=row[1, :count].tolist(),
-                ends=row[2, :count].tolist(),
-                durations=None if self.durations is None else row[3, :count].tolist(),
-                confidence=row[-1, :count].view("float32").tolist(),
+        fields = {"tokens": self.tokens, "frames": self.frames, "ends": self.ends, "durations": self.durations}
+        known = {name: field for name, field in fields.items() if field is not None}
+        integers = [field.to(torch.int32) for field in known.values()]
+        columns = torch.stack([*integers, self.confidence.view(torch.int32)], dim=1)
+        packed = torch.cat([self.counts[:, None].to(torch.int32), columns.flatten(1)], dim=1).cpu()
+        host = packed[:, 1:].reshape(columns.shape).numpy()
+        rows = []
+        for count, row in zip(packed[:, 0].tolist(), host, strict=True):
+            values = {name: column[:count].tolist() for name, column in zip(known, row, strict=False)}
+            rows.append(
+                Row(
+                    tokens=values["tokens"],
+                    frames=values.get("frames"),
+                    ends=values.get("ends"),
+                    durations=values.get("durations"),
+                    confidence=row[-1, :count].view("float32").tolist(),
+                )
             )
-            for count, row in zip(packed[:, 0].tolist(), host, strict=True)
-        ]
+        return rows

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from models import load_model
+from tests.models import canary
 from tests.models import golden_data as golden
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -35,6 +36,18 @@ def test_float32_transcripts_are_nemos_alone_and_in_a_batch(name, decoder, devic
             assert hypothesis.frames == recorded.get("first_frames", recorded["timestep"])
             assert hypothesis.durations == recorded.get("durations")
             assert hypothesis.text == recorded["text"]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", canary.PROMPTS)
+def test_float32_writes_what_nemo_writes(name, device):
+    model = load_model(golden.GOLDEN / canary.NAME / "model.nemo", device=device)
+
+    batch = model.transcribe(golden.clips(), **canary.options(canary.PROMPTS[name]))
+
+    for clip_name, hypothesis in zip(golden.CLIPS, batch, strict=True):
+        recorded = canary.transcript(clip_name, name)
+        assert (hypothesis.tokens, hypothesis.text) == (recorded["tokens"], recorded["text"])
 
 
 @pytest.mark.parametrize("device", DEVICES)

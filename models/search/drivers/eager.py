@@ -1,11 +1,26 @@
 """The eager driver: the host reads a flag between steps."""
 
 from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-from models.search.state import TransducerState
+from torch import Tensor
 
 
-def repeat(step: Callable[[TransducerState], None], state: TransducerState) -> int:
+class SearchState(Protocol):
+    """What the driver needs to know of a search."""
+
+    capacity: int
+
+    @property
+    def active(self) -> Tensor:
+        """Whether each row goes on, bool [batch]."""
+        ...
+
+
+State = TypeVar("State", bound=SearchState)
+
+
+def repeat(step: Callable[[State], None], state: State) -> int:
     """Repeat ``step`` until every row is done, and return how often it ran.
 
     Every step must, on each active row, emit a label or move on by a frame that no label was found at. So one step more

@@ -14,7 +14,6 @@ from models.config import ConformerConfig, FeatureConfig
 from tests.models.checkpoint.nemo_files import CONFIGS, drop, golden_document, put
 
 REFUSED = [
-    ("target", "nemo.collections.asr.models.aed_multitask_models.EncDecMultiTaskModel"),
     ("target", "nemo.collections.asr.models.asr_eou_models.EncDecRNNTBPEEOUModel"),
     ("sample_rate", 22_050),  # the preprocessor says 16,000
     ("preprocessor._target_", "nemo.collections.asr.modules.AudioToMFCCPreprocessor"),
@@ -160,12 +159,12 @@ def test_local_attention_needs_a_context_of_two_equal_sides(context):
 
 def test_a_family_that_is_not_supported_is_called_by_the_name_people_know():
     document = golden_document()
-    document["target"] = "nemo.collections.asr.models.aed_multitask_models.EncDecMultiTaskModel"
+    document["encoder"]["_target_"] = "nemo.collections.asr.modules.SqueezeformerEncoder"
 
-    with pytest.raises(UnsupportedValueError, match=r"Canary.*supported: .*EncDecCTCModelBPE") as caught:
+    with pytest.raises(UnsupportedValueError, match=r"Squeezeformer.*supported: ConformerEncoder") as caught:
         parse_nemo_config(document)
 
-    assert caught.value.key == "target"
+    assert caught.value.key == "encoder._target_"
 
 
 def test_absent_keys_mean_nemos_defaults():

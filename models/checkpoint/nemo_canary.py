@@ -1,0 +1,146 @@
+"""Translating what a NeMo configuration of a multi-task model, Canary, adds to an encoder: decoder, head, prompts."""
+
+import re
+from typing import cast
+
+from models.checkpoint.nemo_classes import class_name
+from models.checkpoint.nemo_decoding import attention_decoding
+from models.checkpoint.section import Section
+from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
+
+SPECIAL_PART = "spl_tokens"  # of an aggregate vocabulary: what is no text
+
+# What NeMo's transcription falls back to where neither the user nor the checkpoint says what is spoken.
+_DEFAULT_LANGUAGE = "en"
+_MAX_TURNS = 16
+_LANGUAGE = re.compile(r"([a-z]{2})(?:-[A-Za-z]+)?")  # en, en-US
+_LANGUAGE_TAG = re.compile(r"<\|([a-z]{2})\|>")
+# Values of the prompt's slots that are ours, too, where nobody asks for others.
+_DEFAULT_SLOTS = {
+    "decodercontext": ("",),
+    "emotion": ("<|emo:undefined|>",),
+    "task": ("<|transcribe|>", "asr", "transcribe"),
+    "pnc": ("<|pnc|>", "pnc", "yes", True),
+    "itn": ("<|noitn|>", "noitn", "no", False),
+    "timestamp": ("<|notimestamp|>", "notimestamp", "no", False),
+    "diarize": ("<|nodiarize|>", "nodiarize", "no", False),
+}
+
+
+def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
+    """Translate the decoder and the head over an encoder of ``encoder_width``.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    root.section("transf_encoder").expect("num_layers", 0)
+    section = root.section("transf_decoder")
+    class_name(section, "_target_", ("get_nemo_transformer",))
+    section.expect("pre_ln_final_layer_norm", True)
+    section.expect("library", "nemo")
+    section.ignore("config_dict")
+    section.refuse_the_rest_unless_off()
+    config = _decoder(section.section("config_dict"), attention_decoding(root.section("decoding")))
+    defaults = root.section("model_defaults")
+    defaults.expect("asr_enc_hidden", encoder_width)
+    defaults.expect("lm_dec_hidden", config.width)
+    _check_head(root.section("head"), config.width)
+    return config
+
+
+def _decoder(section: Section, length_margin: int | None) -> AttentionDecoderConfig:
+    width = section.integer("hidden_size", high=2**14)
+    heads = section.integer("num_attention_heads", high=256)
+    section.require("hidden_size", width % 2 == 0 and width % heads == 0, f"even multiples of the {heads} heads")
+    section.expect("hidden_act", "relu", "gelu")
+    # Absent, they stand for what we do not do.
+    section.require("pre_ln", section.get("pre_ln") is True, "true")
+    section.require("num_token_types", section.get("num_token_types", 2) == 0, "0")
+    # A table of positions is in the file, learned or not.
+    section.ignore("learn_positional_encodings", "vocab_size", "pre_ln_final_layer_norm")
+    section.ignore("embedding_dropout", "ffn_dropout", "attn_score_dropout", "attn_layer_dropout")
+    config = AttentionDecoderConfig(
+        width=width,
+        layers=section.integer("num_layers", high=512),
+        heads=heads,
+        feed_forward_width=section.integer("inner_size", high=2**16),
+        activation=cast("DecoderActivation", section.get("hidden_act", "relu")),
+        positions=section.integer("max_sequence_length", 512, low=32, high=2**14),
+        length_margin=length_margin,
+    )
+    section.refuse_the_rest_unless_off()
+    return config
+
+
+def _check_head(section: Section, width: int) -> None:
+    class_name(section, "_target_", ("TokenClassifier",))
+    section.expect("num_layers", 1)
+    section.expect("hidden_size", width)
+    section.ignore("num_classes", "activation", "log_softmax", "dropout", "use_transformer_init")
+    section.refuse_the_rest_unless_off()
+
+
+def tokenizer_files(section: Section) -> tuple[str, ...]:
+    """Return the base names of the SentencePiece models that make the vocabulary, in the order of their ids.
+
+    Raises:
+        UnsupportedValueError: if it is made in another way.
+    """
+    custom = section.section("custom_tokenizer")
+    section.expect("type", "agg", "bpe")
+    if section.text("type") == "bpe":
+        class_name(custom, "_target_", ("CanaryBPETokenizer",))
+        return (section.file_name("model_path"),)
+    class_name(custom, "_target_", ("CanaryTokenizer",))
+    parts = section.section("langs")
+    parts.require(SPECIAL_PART, parts.names()[:1] == (SPECIAL_PART,), "the first part of the vocabulary")
+    for name in parts.names():
+        parts.section(name).expect("type", "bpe")
+    return tuple(parts.section(name).file_name("model_path") for name in parts.names())
+
+
+def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
+    """Translate the format of prompts and their defaults.
+
+    The languages are those of an aggregate vocabulary; a vocabulary in one piece does not name them here.
+
+    Args:
+        root: the configuration.
+        has_aligner: whether the checkpoint brings a model of its own that finds times; its decoder writes none then.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    root.expect("prompt_format", "canary", "canary2")
+    name = cast("PromptFormat", root.text("prompt_format"))
+    parts = root.section("tokenizer").section("langs")
+    spoken: dict[str, None] = {}
+    for part in parts.names():
+        if part != SPECIAL_PART:
+            match = _LANGUAGE.fullmatch(part)
+            parts.require(part, match is not None, f"{SPECIAL_PART} and languages, by their codes in ISO 639-1")
+            spoken |= {match[1]: None} if match else {}
+    return PromptConfig(
+        format=name,
+        languages=tuple(spoken),
+        default_language=_default_language(root),
+        timestamps=name == "canary2" and not has_aligner,
+    )
+
+
+def _default_language(root: Section) -> str:
+    """Return the language of the default prompt, whose other slots ask for nothing but a transcript."""
+    found = _DEFAULT_LANGUAGE
+    turns = root.sections("prompt_defaults", most=_MAX_TURNS) if root.get("prompt_defaults") else []
+    for turn in turns:
+        if turn.get("role") != "user":
+            continue
+        slots = turn.section("slots")
+        for slot, values in _DEFAULT_SLOTS.items():
+            slots.expect(slot, None, *values)
+        if slots.get("source_lang") is not None:
+            tag = slots.text("source_lang")
+            found = match[1] if (match := _LANGUAGE_TAG.fullmatch(tag)) else tag
+        slots.expect("target_lang", None, found, f"<|{found}|>")
+        slots.refuse_the_rest_unless_off()
+    return found

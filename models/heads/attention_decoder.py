@@ -1,0 +1,205 @@
+"""The decoder of an attention encoder-decoder (Vaswani et al., 2017), normed first, as Canary has it.
+
+Canary: Puvvada et al., 2024, arXiv 2406.19674. What a token is computed from is kept: keys and values of the tokens
+before it (``Cache``) and of the encoder's frames (``Memory``), so a step costs one token. ``forward`` allocates nothing
+that depends on data and asks the device for no value, so it can be captured in a CUDA graph.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, linear, relu, scaled_dot_product_attention
+
+from models.config import AttentionDecoderConfig, DecoderActivation
+from models.masking import valid_positions
+
+_ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
+_LONGEST_WAVELENGTH = 10_000.0
+# NeMo rounds the outputs up, so that tensor cores can work on them; what is past the vocabulary is never chosen.
+_OUTPUTS_MULTIPLE = 8
+
+
+def padded_outputs(vocabulary_size: int) -> int:
+    """Return the outputs of a decoder for a vocabulary."""
+    return -(-vocabulary_size // _OUTPUTS_MULTIPLE) * _OUTPUTS_MULTIPLE
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Encoder frames as each layer attends to them.
+
+    Attributes:
+        keys: for each layer, [batch, heads, frames, width / heads].
+        values: for each layer, in the same shape.
+        bias: 0 for the frames of an utterance and far below for its padding, [batch, 1, 1, frames]. It is finite, so
+            that an utterance without frames gives numbers.
+    """
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    bias: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Keys and values of the tokens read so far, each [layers, batch, heads, capacity, width / heads]."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class AttentionDecoder(nn.Module):
+    """Scores the next token from the tokens before it and the encoder's frames.
+
+    The embedding is the output layer, too (Press and Wolf, 2017), and only the bias is the output's own.
+    """
+
+    def __init__(self, config: AttentionDecoderConfig, encoder_width: int, vocabulary_size: int) -> None:
+        super().__init__()
+        outputs = padded_outputs(vocabulary_size)
+        self.config = config
+        self.vocabulary_size = vocabulary_size
+        project = encoder_width != config.width
+        self.encoder_projection = nn.Linear(encoder_width, config.width) if project else None
+        self.embedding = nn.Embedding(outputs, config.width)
+        self.positions: Tensor
+        self.register_buffer("positions", position_table(config.positions, config.width))
+        self.embedding_norm = nn.LayerNorm(config.width)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width)
+        self.output_bias = nn.Parameter(torch.zeros(outputs))
+
+    def memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
+        """Project encoder frames for every layer, once for all tokens.
+
+        Args:
+            encoded: [batch, frames, encoder width]; finite in the padding.
+            lengths: frames of each row, [batch].
+        """
+        frames = encoded if self.encoder_projection is None else self.encoder_projection(encoded)
+        attentions = [layer.cross_attention for layer in self.layers if isinstance(layer, DecoderLayer)]
+        pairs = [attention.keys_and_values(frames) for attention in attentions]
+        padding = ~valid_positions(lengths, frames.size(1))[:, None, None]
+        bias = torch.zeros_like(padding, dtype=frames.dtype).masked_fill(padding, torch.finfo(frames.dtype).min)
+        return Memory(tuple(keys for keys, _ in pairs), tuple(values for _, values in pairs), bias)
+
+    def cache(self, batch: int, capacity: int) -> Cache:
+        """Return room for ``capacity`` tokens of each row."""
+        heads = self.config.heads
+        shape = (self.config.layers, batch, heads, capacity, self.config.width // heads)
+        return Cache(self.output_bias.new_zeros(shape), self.output_bias.new_zeros(shape))
+
+    def forward(self, tokens: Tensor, positions: Tensor, memory: Memory, cache: Cache) -> Tensor:
+        """Read tokens that follow those in the cache, and add them to it.
+
+        Args:
+            tokens: [batch, n], int64.
+            positions: where they stand in the sequence, from 0 on, [n], int64, the same for every row.
+            memory: the encoder's frames.
+            cache: of the tokens before; it has room for these.
+
+        Returns:
+            Logits [batch, n, outputs] of the token after each.
+        """
+        hidden: Tensor = self.embedding_norm(self.embedding(tokens) + self.positions[positions])
+        before = torch.arange(cache.keys.size(3), device=tokens.device) <= positions[:, None]
+        for index, layer in enumerate(self.layers):
+            past = cache.keys[index], cache.values[index]
+            frames = memory.keys[index], memory.values[index]
+            hidden = layer(hidden, positions, past, before, frames, memory.bias)
+        return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, cross-attention and a feed-forward module, each added to what it reads."""
+
+    def __init__(self, config: AttentionDecoderConfig) -> None:
+        super().__init__()
+        self.self_attention = Attention(config)
+        self.cross_attention = Attention(config)
+        self.feed_forward = FeedForward(config)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        positions: Tensor,
+        past: tuple[Tensor, Tensor],
+        before: Tensor,
+        frames: tuple[Tensor, Tensor],
+        bias: Tensor,
+    ) -> Tensor:
+        """Apply the layer to tokens.
+
+        Args:
+            hidden: [batch, n, width].
+            positions: of the tokens, [n].
+            past: keys and values of the sequence, [batch, heads, capacity, width / heads]; those of these tokens are
+                written into it.
+            before: which of them each token may attend to, bool [n, capacity].
+            frames: keys and values of the encoder's frames.
+            bias: added to the scores of the frames.
+        """
+        normed = self.self_attention.norm(hidden)
+        for kept, new in zip(past, self.self_attention.keys_and_values(normed), strict=True):
+            kept.index_copy_(2, positions, new)
+        hidden = hidden + self.self_attention(normed, *past, before)
+        hidden = hidden + self.cross_attention(self.cross_attention.norm(hidden), *frames, bias)
+        fed: Tensor = hidden + self.feed_forward(hidden)
+        return fed
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention over several heads; the norm is that of the tokens that attend."""
+
+    def __init__(self, config: AttentionDecoderConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.norm = nn.LayerNorm(config.width)
+        self.query = nn.Linear(config.width, config.width)
+        self.key = nn.Linear(config.width, config.width)
+        self.value = nn.Linear(config.width, config.width)
+        self.output = nn.Linear(config.width, config.width)
+
+    def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what can be attended to in ``source`` [batch, time, width]: [batch, heads, time, width / heads]."""
+        return self._by_head(self.key(source)), self._by_head(self.value(source))
+
+    def forward(self, normed: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Attend from ``normed`` [batch, n, width]; ``mask`` is one of ``scaled_dot_product_attention``."""
+        query = self._by_head(self.query(normed))
+        attended = scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+        projected: Tensor = self.output(attended.transpose(1, 2).flatten(2))
+        return projected
+
+    def _by_head(self, projected: Tensor) -> Tensor:
+        return torch.unflatten(projected, 2, (self.heads, -1)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """Norm, expansion, activation, contraction."""
+
+    def __init__(self, config: AttentionDecoderConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.width)
+        self.expand = nn.Linear(config.width, config.feed_forward_width)
+        self.contract = nn.Linear(config.feed_forward_width, config.width)
+        self.activation = _ACTIVATIONS[config.activation]
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Apply to ``hidden`` [..., width]."""
+        contracted: Tensor = self.contract(self.activation(self.expand(self.norm(hidden))))
+        return contracted
+
+
+def position_table(positions: int, width: int) -> Tensor:
+    """Return sinusoids [positions, width] of the positions from 0 on, sines and cosines in pairs of one frequency.
+
+    They are small, over the root of the width, as NeMo has them: embeddings are not scaled up there.
+    """
+    pairs = torch.arange(0, width, 2, dtype=torch.float32)
+    frequencies = torch.exp(pairs * (-math.log(_LONGEST_WAVELENGTH) / width))
+    angles = torch.arange(positions, dtype=torch.float32)[:, None] * frequencies
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1) / math.sqrt(width)

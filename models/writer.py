@@ -1,0 +1,79 @@
+"""Transcripts that an attention decoder writes: prompts in, hypotheses out."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.config import ModelConfig
+from models.heads.attention_decoder import AttentionDecoder
+from models.hypothesis import Hypothesis
+from models.prompts import Prompt, PromptWriter
+from models.search.attention import attention_greedy, length_bound
+from models.search.result import Row
+from models.short_utterances import silence_before, with_silence_around
+from models.tokenizers import PromptedVocabulary
+from models.written_words import written_words
+
+
+class Writer:
+    """Lets an attention decoder write what prompts ask for."""
+
+    def __init__(
+        self, decoder: AttentionDecoder, config: ModelConfig, prompts: PromptWriter, vocabulary: PromptedVocabulary
+    ) -> None:
+        self._decoder = decoder
+        self._config = config
+        self._prompts = prompts
+        self._vocabulary = vocabulary
+        self._least = config.features.sample_rate  # NeMo gives Canary a second of audio, or more
+
+    def check(self, prompt: Prompt) -> None:
+        """Accept a prompt that the model can answer.
+
+        Raises:
+            PromptError: if it cannot.
+        """
+        self._prompts.tokens(prompt)
+
+    def lengthened(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return waveforms [batch, samples] as long as the model needs them, and the samples of each row."""
+        return with_silence_around(waveforms, lengths, self._least)
+
+    def write(
+        self, encoded: Tensor, encoder_frames: Tensor, frames: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
+    ) -> list[Hypothesis]:
+        """Write the transcripts of a batch.
+
+        Args:
+            encoded: [batch, encoder frames, width], from waveforms that were ``lengthened``.
+            encoder_frames: of each row, [batch].
+            frames: features of each row, [batch].
+            lengths: samples of each row before it was lengthened, [batch].
+            prompts: what is asked for in each row.
+        """
+        bound = length_bound(self._decoder.config, frames, self._config.encoder.subsampling_factor, encoded.size(1))
+        tokens = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], device=encoded.device)
+        found = attention_greedy(self._decoder, encoded, encoder_frames, tokens, self._prompts.end, bound)
+        silence = silence_before(lengths, self._least).tolist()
+        return [self._hypothesis(row, before) for row, before in zip(found.rows(), silence, strict=True)]
+
+    def _hypothesis(self, row: Row, silence: int) -> Hypothesis:
+        """Return what was written of an utterance that had so many samples of silence put before it."""
+
+        def seconds(frame: int) -> float:
+            start = self._config.seconds(frame)
+            if not silence:
+                return start
+            # As much silence, to a sample, is behind the utterance: what was heard there ended with it.
+            samples = round(start * self._config.features.sample_rate) - silence
+            return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
+
+        return Hypothesis(
+            text=self._vocabulary.text(row.tokens),
+            tokens=row.tokens,
+            frames=None,
+            durations=None,
+            token_confidence=row.confidence,
+            words=written_words(row, self._vocabulary, seconds),
+        )

@@ -1,0 +1,233 @@
+"""Canary checkpoints: laid out as released ones they load and write; what contradicts itself is refused by name."""
+
+import json
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import CheckpointError, Prompt, load_model
+from models.checkpoint.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
+from models.checkpoint.nemo_config import parse_nemo_config
+from tests.models.checkpoint import canary_like
+from tests.models.checkpoint.nemo_files import CONFIGS, WEIGHTS, archive, drop, put, refusal, saved
+
+EXPECTED = {
+    "canary_1b_like": {"languages": ["en", "de", "es", "fr"], "word_timestamps": False, "kind": "aggregate"},
+    "canary_flash_like": {"languages": ["en", "de", "es", "fr"], "word_timestamps": True, "kind": "aggregate"},
+    "canary_unified_like": {"languages": ["de", "en", "es", "fr"], "word_timestamps": True, "kind": "sentencepiece"},
+}
+NOISE = np.random.default_rng(0).normal(0, 0.1, 16_000).astype(np.float32)
+ALIGNER = {"timestamps_asr_model_config.yaml": b"{}", "timestamps_asr_model_weights.ckpt": b"\0" * 1000}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_it_loads_and_writes(name, tmp_path):
+    model = load_model(archive(tmp_path / "model.nemo", canary_like.members(name)))
+
+    info = json.loads(json.dumps(model.info()))
+    assert info["decoders"] == ["aed"]
+    assert info["languages"] == EXPECTED[name]["languages"]
+    assert info["vocabulary"]["kind"] == EXPECTED[name]["kind"]
+    assert info["capabilities"]["word_timestamps"] is EXPECTED[name]["word_timestamps"]
+    assert info["capabilities"]["translation"] is True
+    (hypothesis,) = model.transcribe([NOISE], language="en", target_language="de")
+    assert len(hypothesis.tokens) == len(hypothesis.token_confidence)
+    assert len(hypothesis.tokens) <= 64
+
+
+def test_a_vocabulary_in_one_piece_encodes_the_prompt_as_one_text(tmp_path):
+    model = load_model(archive(tmp_path / "model.nemo", canary_like.members("canary_unified_like")))
+
+    prompt = model._writer._prompts.tokens(Prompt())
+
+    pieces = [model._vocabulary.pieces[token] for token in prompt]
+    assert pieces[:3] == ["▁", "<|startofcontext|>", "<|startoftranscript|>"]
+    assert len(pieces) == 10
+
+
+def test_a_second_model_for_times_is_left_alone_and_the_first_writes_none(tmp_path):
+    members = canary_like.members("canary_unified_like") | ALIGNER
+
+    info = load_model(archive(tmp_path / "model.nemo", members)).info()
+
+    assert info["capabilities"]["word_timestamps"] is False
+
+
+REFUSED = [
+    ("transf_encoder.num_layers", 2),
+    ("transf_decoder._target_", "nemo.collections.nlp.modules.common.huggingface.AutoModelEncoder"),
+    ("transf_decoder.pre_ln_final_layer_norm", False),
+    ("transf_decoder.config_dict.pre_ln", False),
+    ("transf_decoder.config_dict.num_token_types", 2),
+    ("transf_decoder.config_dict.hidden_act", "silu"),
+    ("transf_decoder.config_dict.hidden_size", 60),
+    ("transf_decoder.config_dict.max_sequence_length", 10**6),
+    ("transf_decoder.config_dict.new_in_the_next_release", True),
+    ("model_defaults.asr_enc_hidden", 512),
+    ("model_defaults.lm_dec_hidden", 512),
+    ("head.num_layers", 2),
+    ("head.hidden_size", 128),
+    ("prompt_format", "canary3"),
+    ("prompt_format", None),
+    ("decoding.strategy", "sample"),
+    ("decoding.temperature", 0.5),
+    ("decoding.beam.beam_size", 5),
+    ("decoding.beam.ngram_lm_model", "lm.arpa"),
+    ("decoding.beam.max_generation_delta", "50"),
+    ("decoding.beam.boosting_tree.key_phrases_list", ["steno"]),
+    ("tokenizer.type", "wpe"),
+    ("tokenizer.custom_tokenizer._target_", "nemo.CanaryMultilingualTokenizer"),
+    ("tokenizer.langs.en-US.type", "wpe"),
+    ("tokenizer.langs.klingon", {"type": "bpe", "model_path": "nemo:en.model"}),
+]
+HARMLESS = [
+    ("transf_encoder.hidden_size", 1),
+    ("transf_decoder.config_dict.ffn_dropout", 0.5),
+    ("decoding.beam.len_pen", 1.0),
+    ("decoding.greedy", {"max_generation_delta": 7, "temperature": 2.0}),  # the other strategy
+    ("multitask_metrics_cfg", None),
+]
+
+
+def document():
+    found = yaml.safe_load((CONFIGS / "canary_flash_like.yaml").read_text(encoding="utf-8"))
+    found["head"]["num_classes"] = 400
+    return found
+
+
+@pytest.mark.parametrize(("key", "value"), REFUSED, ids=lambda one: str(one)[:40])
+def test_what_would_change_the_result_is_refused_by_name(key, value):
+    changed = document()
+    put(changed, key, value)
+
+    with pytest.raises(CheckpointError) as caught:
+        parse_nemo_config(changed)
+
+    assert str(caught.value).startswith(f"{key} is ")
+
+
+@pytest.mark.parametrize(("key", "value"), HARMLESS, ids=str)
+def test_what_cannot_change_the_result_is_accepted(key, value):
+    changed = document()
+    put(changed, key, value)
+
+    assert parse_nemo_config(changed) == parse_nemo_config(document())
+
+
+@pytest.mark.parametrize("key", ["pre_ln", "num_token_types"])
+def test_an_absent_key_stands_for_nemos_default_which_is_refused(key):
+    changed = document()
+    drop(changed, f"transf_decoder.config_dict.{key}")
+
+    with pytest.raises(UnsupportedValueError, match=key):
+        parse_nemo_config(changed)
+
+
+@pytest.mark.parametrize(
+    ("slot", "value"),
+    [
+        ("decodercontext", "a talk on ferries"),
+        ("emotion", "<|emo:happy|>"),
+        ("pnc", "<|nopnc|>"),
+        ("itn", "<|itn|>"),
+        ("timestamp", "<|timestamp|>"),
+        ("diarize", "yes"),
+        ("target_lang", "<|de|>"),
+        ("speaker", "<|spk0|>"),
+    ],
+)
+def test_a_default_prompt_that_asks_for_something_else_is_refused_by_its_slot(slot, value):
+    changed = document()
+    changed["prompt_defaults"][0]["slots"][slot] = value
+
+    with pytest.raises(UnsupportedValueError, match=rf"^prompt_defaults\[0\]\.slots\.{slot} is "):
+        parse_nemo_config(changed)
+
+
+def test_the_language_of_the_default_prompt_is_the_models():
+    changed = document()
+    changed["prompt_defaults"][0]["slots"] |= {"source_lang": "<|de|>", "target_lang": "<|de|>"}
+
+    assert parse_nemo_config(changed).config.prompts.default_language == "de"
+
+
+def test_no_margin_means_that_only_positions_bound_a_text():
+    changed = document()
+    drop(changed, "decoding.beam.max_generation_delta")
+
+    assert parse_nemo_config(changed).config.attention.length_margin is None
+
+
+def with_tensors(edit):
+    members = canary_like.members("canary_1b_like")
+    config = yaml.safe_load(members["model_config.yaml"])
+    tensors = canary_like.tensors(config, config["head"]["num_classes"])
+    edit(tensors)
+    return members | {WEIGHTS: saved(tensors)}
+
+
+def test_an_output_layer_that_is_not_the_embedding_is_refused(tmp_path):
+    def untie(tensors):
+        tensors["log_softmax.mlp.layer0.weight"] = tensors["log_softmax.mlp.layer0.weight"] + 1
+
+    error = refusal(archive(tmp_path / "model.nemo", with_tensors(untie)))
+
+    assert isinstance(error, TensorMismatchError)
+    assert error.problems == ("log_softmax.mlp.layer0.weight is not the embedding, which it must be",)
+
+
+@pytest.mark.parametrize(
+    "name", ["log_softmax.mlp.layer0.weight", "transf_decoder._embedding.position_embedding.pos_enc"]
+)
+def test_a_tensor_that_is_missing_is_named(name, tmp_path):
+    error = refusal(archive(tmp_path / "model.nemo", with_tensors(lambda tensors: tensors.pop(name))))
+
+    assert isinstance(error, TensorMismatchError)
+    assert name in str(error)
+
+
+def test_a_vocabulary_without_the_pieces_of_prompts_is_refused(tmp_path):
+    members = canary_like.members("canary_1b_like", lambda config: put(config, "prompt_format", "canary2"))
+
+    assert "<|startofcontext|>" in str(refusal(archive(tmp_path / "model.nemo", members)))
+
+
+def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+    members = canary_like.members("canary_1b_like")
+    members["fr.model"] = canary_like.sentencepiece_model(*(f"<x{number}>" for number in range(9)))
+
+    assert "pieces of the tokenizer" in str(refusal(archive(tmp_path / "model.nemo", members)))
+
+
+def test_one_tokenizer_for_two_languages_is_refused(tmp_path):
+    def share(config):
+        put(config, "tokenizer.langs.de.model_path", "nemo:en.model")
+
+    error = refusal(archive(tmp_path / "model.nemo", canary_like.members("canary_1b_like", share)))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+def leaves(values, path=""):
+    for key, value in values.items():
+        name = f"{path}.{key}" if path else key
+        yield name
+        if isinstance(value, dict):
+            yield from leaves(value, name)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers())
+
+
+@given(key=st.sampled_from(sorted(leaves(document()))), value=VALUES)
+@settings(max_examples=200, deadline=None)
+def test_any_value_anywhere_is_understood_or_refused(key, value):
+    changed = document()
+    put(changed, key, value)
+
+    with suppress(CheckpointError):
+        parse_nemo_config(changed)

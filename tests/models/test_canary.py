@@ -1,0 +1,157 @@
+"""A Canary model writes what NeMo's writes, for every prompt, alone and in any company."""
+
+import pytest
+import torch
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from models import Prompt, PromptError
+from tests.models import canary
+from tests.models import golden_data as golden
+from tests.models.companions import CUTS, GARBAGE, MARGIN, cut, padded, told
+
+pytestmark = pytest.mark.golden
+
+every_prompt = pytest.mark.parametrize("name", canary.PROMPTS)
+FORCED_FROM_AUDIO = 5e-3
+
+
+@every_prompt
+def test_prompts_are_nemos_tokens(name):
+    tokens = canary.model()._writer._prompts.tokens(canary.PROMPTS[name])
+
+    assert tokens == golden.facts(canary.NAME)["settings"]["prompts"][name]["ids"]
+
+
+@every_prompt
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "batch"])
+def test_transcripts_are_nemos(name, together):
+    model, options = canary.model(), canary.options(canary.PROMPTS[name])
+    if together:
+        hypotheses = model.transcribe(golden.clips(), **options)
+    else:
+        hypotheses = [model.transcribe([samples], **options)[0] for samples in golden.clips()]
+
+    for clip_name, hypothesis in zip(golden.CLIPS, hypotheses, strict=True):
+        recorded = canary.transcript(clip_name, name)
+        assert hypothesis.tokens == recorded["tokens"]
+        assert model._vocabulary.tokenizer.join(hypothesis.tokens) == recorded["raw_text"]
+        assert hypothesis.text == recorded["text"]
+        assert hypothesis.frames is None
+        assert len(hypothesis.token_confidence) == len(hypothesis.tokens)
+        assert all(0 < confidence <= 1 for confidence in hypothesis.token_confidence)
+
+
+def test_words_have_the_times_that_the_model_wrote():
+    hypotheses = canary.model().transcribe(golden.clips(), timestamps=True)
+
+    for clip_name, hypothesis in zip(golden.CLIPS, hypotheses, strict=True):
+        recorded = canary.transcript(clip_name, "en-en-timestamps")["word_timestamps"]
+        if clip_name == "espeak-300ms":  # of its second, NeMo's times count the silence that was put before it
+            samples = len(golden.clip(clip_name))
+            silence = (16_000 - samples) // 2
+            recorded = [
+                word | {key: min(max(0, round(16_000 * word[key]) - silence), samples) / 16_000 for key in times}
+                for times in [("start", "end")]
+                for word in recorded
+            ]
+        assert [(word.text, word.start, word.end) for word in hypothesis.words] == [
+            (word["word"], pytest.approx(word["start"], abs=1e-4), pytest.approx(word["end"], abs=1e-4))
+            for word in recorded
+        ]
+
+
+def test_without_times_words_are_the_text_and_their_times_are_not_known():
+    for hypothesis in canary.model().transcribe(golden.clips()):
+        assert " ".join(word.text for word in hypothesis.words) == hypothesis.text
+        assert {(word.start, word.end) for word in hypothesis.words} <= {(None, None)}
+
+
+@every_prompt
+def test_spellings_of_the_tokens_are_the_text(name):
+    model = canary.model()
+
+    for hypothesis in model.transcribe(golden.clips(), **canary.options(canary.PROMPTS[name])):
+        spelt = b"".join(model.spellings[token] for token in hypothesis.tokens).decode()
+        assert spelt.strip() == hypothesis.text
+
+
+@pytest.mark.parametrize("key", [key for key in golden.tensors(canary.NAME) if "/forced/" in key])
+def test_log_probabilities_of_a_forced_transcript_agree(key):
+    model, (_, clip_name, _, prompt_name) = canary.model(), key.split("/")
+    decoder = model._network.attention_decoder
+    written = canary.transcript(clip_name, prompt_name)["tokens"]
+    tokens = torch.tensor([model._writer._prompts.tokens(canary.PROMPTS[prompt_name]) + written])
+
+    encoded, lengths = model.encode(*model.features([golden.clip(clip_name)]))
+    with torch.no_grad():
+        places = torch.arange(tokens.size(1))
+        logits = decoder(tokens, places, decoder.memory(encoded, lengths), decoder.cache(1, tokens.size(1)))
+
+    recorded = golden.tensors(canary.NAME)[key]
+    assert (logits[0].log_softmax(-1) - recorded).abs().max() < FORCED_FROM_AUDIO
+
+
+PROMPTS = st.sampled_from(sorted(canary.PROMPTS)).map(canary.PROMPTS.get)
+
+
+@given(asked=st.lists(st.tuples(CUTS, PROMPTS), min_size=1, max_size=4), extra=st.integers(0, 5000), garbage=GARBAGE)
+@settings(max_examples=20, deadline=None)
+def test_tokens_are_the_same_alone_and_in_any_batch_of_prompts(asked, extra, garbage):
+    model = canary.model()
+    utterances = [cut(*one) for one, _ in asked]
+    prompts = [prompt for _, prompt in asked]
+
+    together = model.transcribe_batch(*padded(utterances, extra, garbage), prompts=prompts)
+
+    for samples, prompt, hypothesis in zip(utterances, prompts, together, strict=True):
+        with canary.leads() as leads:
+            (alone,) = model.transcribe([samples], **canary.options(prompt))
+        if min(leads, default=1.0) < MARGIN:
+            event("a decision under the margin")
+        else:
+            assert told(hypothesis) == told(alone)
+
+
+def test_an_empty_utterance_has_an_empty_transcript_beside_others():
+    model = canary.model()
+
+    empty, speech = model.transcribe([golden.clip("slt-1s")[:0], golden.clip("slt-1s")])
+
+    assert (empty.text, empty.tokens, empty.words) == ("", [], [])
+    assert speech.tokens == canary.transcript("slt-1s", "en-en-pnc")["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "field", "told"),
+    [
+        (Prompt(language="fr"), "language", "does not speak 'fr'; it speaks en, de"),
+        (Prompt(target_language="fr"), "target_language", "does not speak 'fr'"),
+        (Prompt(language="<|en|>"), "language", "does not speak"),
+    ],
+    ids=str,
+)
+def test_a_prompt_that_the_model_cannot_answer_is_refused_by_its_field(prompt, field, told):
+    with pytest.raises(PromptError, match=told) as caught:
+        canary.model().transcribe([], **canary.options(prompt))
+
+    assert caught.value.field == field
+
+
+def test_a_batch_needs_a_prompt_for_every_row():
+    with pytest.raises(ValueError, match="2 prompts for 1 utterances"):
+        canary.model().transcribe_batch(torch.zeros(1, 16), torch.tensor([16]), prompts=[Prompt(), Prompt()])
+
+
+def test_info_says_what_it_can_be_asked_for():
+    info = canary.model().info()
+
+    assert info["decoders"] == ["aed"]
+    assert info["languages"] == ["en", "de"]
+    assert info["vocabulary"] == {"kind": "aggregate", "size": 476}
+    assert info["capabilities"] == {
+        "transcription": True,
+        "translation": True,
+        "word_timestamps": True,
+        "punctuation": True,
+    }
