@@ -21,7 +21,7 @@ from service.dispatch.errors import (
 from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Utterance
 from service.dispatch.window import Window
-from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
+from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Prompt, Ready, Result, Transcript
 from service.metrics import Metrics, length_class
 
 log = logging.getLogger("steno.dispatch")
@@ -44,8 +44,8 @@ class EngineLink(Protocol):
     def take_place(self, number: int) -> None:
         """Reserve a place for a batch."""
 
-    async def transcribe(self, number: int, utterances: Sequence[Samples]) -> None:
-        """Send the batch.
+    async def transcribe(self, number: int, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> None:
+        """Send the batch, with what is asked for in each utterance.
 
         Raises:
             ValueError: If it has no room.
@@ -107,13 +107,16 @@ class Dispatcher:
         self.admission.is_draining = True
         self._metrics.draining.set(1)
 
-    async def transcribe(self, samples: Samples, caller: Hashable, deadline: float) -> Answer:
+    async def transcribe(
+        self, samples: Samples, caller: Hashable, deadline: float, prompt: Prompt = NOTHING_ASKED
+    ) -> Answer:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
         Args:
             samples: Mono audio at the model's rate, (samples,). Both gates must have let its recording in.
             caller: Who takes turns with others.
             deadline: Time of the event loop until which an answer is of use.
+            prompt: What is asked for.
 
         Raises:
             DeadlineExceededError: If it was not answered by then.
@@ -129,7 +132,7 @@ class Dispatcher:
         self._accepted += 1
         now = self._clock()
         answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
-        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller)
+        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller, prompt)
         try:
             self._batcher.add(utterance)
             self._feed_engines()
@@ -239,7 +242,8 @@ class Dispatcher:
 
     async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance]) -> None:
         try:
-            await engine.transcribe(number, [utterance.samples for utterance in batch])
+            samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
+            await engine.transcribe(number, samples, prompts)
         except ValueError as error:  # a bug of ours, but those who wait must be answered
             log.exception("batch could not be sent", extra={"utterances": len(batch)})
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))

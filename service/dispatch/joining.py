@@ -13,7 +13,7 @@ def shifted(transcript: Transcript, seconds: float) -> Transcript:
         return transcript
     # To the millisecond, the unit of subtitles: sums of binary fractions have long tails in JSON.
     words = [
-        Word(word.text, round(word.start + seconds, 3), round(word.end + seconds, 3), word.confidence, word.token_span)
+        msgspec.structs.replace(word, start=_later(word.start, seconds), end=_later(word.end, seconds))
         for word in transcript.words
     ]
     return msgspec.structs.replace(transcript, words=words)
@@ -32,6 +32,10 @@ def joined(parts: Iterable[Transcript]) -> Transcript:
         tokens += part.tokens
         confidence += part.token_confidence
     return Transcript(" ".join(texts), tokens, confidence, words)
+
+
+def _later(time: float | None, seconds: float) -> float | None:
+    return None if time is None else round(time + seconds, 3)
 
 
 def _moved(span: tuple[int, int], tokens: int) -> tuple[int, int]:

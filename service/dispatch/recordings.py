@@ -16,6 +16,7 @@ from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.joining import shifted
 from service.dispatch.source import Source
+from service.engine.protocol import NOTHING_ASKED, Prompt
 from service.metrics import Metrics
 
 
@@ -23,6 +24,7 @@ from service.metrics import Metrics
 class _Request:
     source: Source
     caller: Hashable
+    prompt: Prompt
     deadline: float
     accepted: Accepted
 
@@ -40,7 +42,9 @@ class Recordings:
         self._timeout = timeout
         self._metrics = metrics
 
-    async def transcribe(self, source: Source, caller: Hashable) -> AsyncGenerator[Answer, None]:
+    async def transcribe(
+        self, source: Source, caller: Hashable, prompt: Prompt = NOTHING_ASKED
+    ) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a recording's parts in order, with times of the recording; none where nobody speaks.
 
         Closing the generator, or cancelling who waits for it, drops the parts that are under way.
@@ -48,6 +52,7 @@ class Recordings:
         Args:
             source: The recording. Gate 1 must have let its request in.
             caller: Who takes turns with others.
+            prompt: What is asked for, in every part.
 
         Raises:
             OverloadedError: At gate 2, before anything else.
@@ -57,7 +62,7 @@ class Recordings:
         deadline = asyncio.get_running_loop().time() + self._timeout + seconds
         under_way: deque[asyncio.Task[Answer]] = deque()
         with self._dispatcher.admission.accept(seconds) as accepted, self._counted(accepted):
-            request = _Request(source, caller, deadline, accepted)
+            request = _Request(source, caller, prompt, deadline, accepted)
             try:
                 async with aclosing(source.cuts()) as cuts:
                     async for cut in cuts:
@@ -93,7 +98,7 @@ class Recordings:
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
         samples = await request.source.read(cut)
-        answer = await self._dispatcher.transcribe(samples, request.caller, request.deadline)
+        answer = await self._dispatcher.transcribe(samples, request.caller, request.deadline, request.prompt)
         request.accepted.unanswered_seconds -= share
         self._metrics.audio_seconds.labels("ok").inc(share)
         offset = cut.start / request.source.recording.rate

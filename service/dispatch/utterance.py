@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from service.engine.protocol import Transcript
+from service.engine.protocol import NOTHING_ASKED, Prompt, Transcript
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +21,7 @@ class Utterance:
         arrived: Monotonic time of acceptance.
         answer: Resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
         caller: Who takes turns with others: the name of an API key, or the upload itself.
+        prompt: What is asked for.
         turn: In which of them it may run; -1 before it has come to the batcher.
         passed_over: Batches that were led by a later arrival since its caller last had something in one.
         engines_lost: Engines that died with it.
@@ -34,6 +35,7 @@ class Utterance:
     arrived: float
     answer: asyncio.Future[Transcript] = field(repr=False)
     caller: Hashable
+    prompt: Prompt = NOTHING_ASKED
     turn: int = -1
     passed_over: int = 0
     engines_lost: int = 0

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from service import logs
 from service.engine.channel import EngineChannel
-from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Transcript
+from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Prompt, Ready, Result, Transcript
 from service.engine.staging import Samples, StagingView
 
 HEARTBEAT_SECONDS = 1.0
@@ -37,8 +37,8 @@ class Recognizer(Protocol):
     def warm_up(self) -> float:
         """Run every bucket once, the largest first, and return the RTFx seen."""
 
-    def transcribe(self, utterances: Sequence[Samples]) -> tuple[list[Transcript], float]:
-        """Return the transcripts of one batch, and its padded audio-seconds."""
+    def transcribe(self, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> tuple[list[Transcript], float]:
+        """Return the transcripts of one batch, each as its prompt asks for it, and its padded audio-seconds."""
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Say whether the device can be trusted after this error."""
@@ -127,7 +127,7 @@ def _load(
 def _transcribe(recognizer: Recognizer, staging: StagingView, batch: Batch) -> Result | Failure:
     began = time.monotonic()
     try:
-        transcripts, padded_seconds = recognizer.transcribe([staging.read(item) for item in batch.items])
+        transcripts, padded_seconds = recognizer.transcribe([staging.read(item) for item in batch.items], batch.prompts)
         return Result(batch.number, transcripts, time.monotonic() - began, padded_seconds)
     except Exception as error:  # one batch must not end the loop; the recogniser says if the device survived
         kind = recognizer.kind_of(error)

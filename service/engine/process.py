@@ -4,12 +4,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
+import models
 from models import Hypothesis, Model, checkpoint_path, load_model
 from service.engine import loop
-from service.engine.protocol import FailureKind, Load, Transcript, Word
+from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
 # Padded audio-seconds per batch where the operator names none: on a CPU six recordings of a minute, so that a batch is
@@ -49,19 +51,20 @@ class SpeechRecognizer:
             rows = max(1, int(self.batch_seconds / edge)) if self._device.type == "cuda" else 1
             samples = noise.standard_normal((rows, int(edge * self.sample_rate))).astype(np.float32) * 0.1
             began = time.monotonic()
-            self.transcribe(list(samples))
+            self.transcribe(list(samples), [NOTHING_ASKED] * rows)
             busy_seconds += time.monotonic() - began
             audio_seconds += rows * edge
         return audio_seconds / busy_seconds
 
-    def transcribe(self, utterances: Sequence[Samples]) -> tuple[list[Transcript], float]:
+    def transcribe(self, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> tuple[list[Transcript], float]:
         """Transcribe one batch; returns the transcripts and the padded audio-seconds."""
         lengths = torch.tensor([len(samples) for samples in utterances])
         width = self._padded_samples(int(lengths.max()))
         waveforms = np.zeros((len(utterances), width), np.float32)
         for row, samples in zip(waveforms, utterances, strict=True):
             row[: len(samples)] = samples
-        hypotheses = self._model.transcribe_batch(torch.from_numpy(waveforms), lengths)
+        asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
+        hypotheses = self._model.transcribe_batch(torch.from_numpy(waveforms), lengths, prompts=asked)
         return [_transcript(hypothesis) for hypothesis in hypotheses], len(utterances) * width / self.sample_rate
 
     def kind_of(self, error: Exception) -> FailureKind:

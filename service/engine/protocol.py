@@ -42,11 +42,31 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     samples: int
 
 
+class Prompt(msgspec.Struct, frozen=True, array_like=True):
+    """What is asked of a model that takes prompts; the others are asked for nothing in particular.
+
+    Attributes:
+        language: ISO 639-1 code of what is spoken; None leaves it to the model.
+        target_language: Of the text; None for that of the speech.
+        punctuation: Whether the text has punctuation and capitals.
+        timestamps: Whether words have times.
+    """
+
+    language: str | None = None
+    target_language: str | None = None
+    punctuation: bool = True
+    timestamps: bool = False
+
+
+NOTHING_ASKED = Prompt()
+
+
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Utterances to transcribe together."""
+    """Utterances to transcribe together, and what is asked for in each."""
 
     number: int
     items: list[Item]
+    prompts: list[Prompt]
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
@@ -54,11 +74,11 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class Word(msgspec.Struct, frozen=True, array_like=True):
-    """A word and where it was said, in seconds from the start of its utterance."""
+    """A word and where it was said, in seconds from the start of its utterance; null where that is not known."""
 
     text: str
-    start: float
-    end: float
+    start: float | None
+    end: float | None
     confidence: float | None
     token_span: tuple[int, int]  # the slice of the transcript's tokens that spells it
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from service.engine.channel import FrontChannel
-from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Stop
+from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Prompt, Ready, Result, Stop
 from service.engine.staging import Samples, Staging, unnamed_file
 
 log = logging.getLogger("steno.supervisor")
@@ -76,7 +76,7 @@ class Engine:
         self._staging = Staging(self._memory, ready.places, slot_samples)
         self.ready = ready
 
-    async def transcribe(self, number: int, utterances: Sequence[Samples]) -> None:
+    async def transcribe(self, number: int, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> None:
         """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener.
 
         Raises:
@@ -89,7 +89,7 @@ class Engine:
         except ValueError:
             del self._outstanding[number]
             raise
-        self.channel.send(Batch(number, items))
+        self.channel.send(Batch(number, items, list(prompts)))
 
     def take_place(self, number: int) -> None:
         """Reserve a place, at once, for a batch that `transcribe` will send."""

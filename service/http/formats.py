@@ -2,8 +2,9 @@
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import orjson
 from starlette.responses import PlainTextResponse, Response
@@ -13,7 +14,25 @@ from service.http.logprobs import token_logprobs
 from service.http.schemas import Granularity, ResponseFormat
 from service.http.segments import split_segments
 from service.http.subtitles import cues, srt, vtt
+from service.http.timed_words import timed_words
 from service.languages import NAMES
+
+Task = Literal["transcribe", "translate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a text is.
+
+    Attributes:
+        task: Whether it is in the language that was spoken.
+        language: ISO 639-1 code of what it is written in; None where that is not known.
+        has_times: Whether the model can say when words are said.
+    """
+
+    task: Task
+    language: str | None
+    has_times: bool
 
 
 def render(
@@ -22,7 +41,7 @@ def render(
     seconds: float,
     response_format: ResponseFormat,
     granularities: Sequence[Granularity],
-    languages: Sequence[str],
+    written: Written,
     spellings: Sequence[bytes] | None,
 ) -> Response:
     """Answer in the format asked for.
@@ -32,27 +51,27 @@ def render(
         seconds: Length of the recording.
         response_format: One of the formats.
         granularities: What verbose_json lists with times.
-        languages: ISO 639-1 codes of what the model speaks; it is known what it heard where there is one.
+        written: What the text is, for verbose_json.
         spellings: What each token writes, for json with log-probabilities; None leaves them out.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
     if response_format == "srt":
-        return Response(srt(cues(transcript.words)), media_type="application/x-subrip; charset=utf-8")
+        return Response(srt(cues(timed_words(transcript, seconds))), media_type="application/x-subrip; charset=utf-8")
     if response_format == "vtt":
-        return Response(vtt(cues(transcript.words)), media_type="text/vtt; charset=utf-8")
+        return Response(vtt(cues(timed_words(transcript, seconds))), media_type="text/vtt; charset=utf-8")
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
         return _json({"text": transcript.text, **logprobs, "usage": usage})
     return _json(
         {
-            "task": "transcribe",
-            "language": NAMES[languages[0]] if len(languages) == 1 else None,
+            "task": written.task,
+            "language": NAMES.get(written.language) if written.language else None,
             "duration": seconds,
             "text": transcript.text,
             "words": [_word(word) for word in transcript.words] if "word" in granularities else None,
-            "segments": list(_segments(transcript)) if "segment" in granularities else None,
+            "segments": _segments(transcript, seconds) if written.has_times and "segment" in granularities else None,
             "usage": usage,
         }
     )
@@ -66,22 +85,26 @@ def _word(word: Word) -> dict[str, Any]:
     return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
 
 
-def _segments(transcript: Transcript) -> Iterator[dict[str, Any]]:
-    for number, words in enumerate(split_segments(transcript.words)):
-        begin, end = words[0].token_span[0], words[-1].token_span[1]
-        text = " ".join(word.text for word in words)
-        yield {
-            "id": number,
-            "seek": 0,
-            "start": words[0].start,
-            "end": words[-1].end,
-            "text": text,
-            "tokens": transcript.tokens[begin:end],
-            "temperature": 0.0,
-            "avg_logprob": _mean_logprob(transcript.token_confidence[begin:end]),
-            "compression_ratio": len(text.encode()) / len(zlib.compress(text.encode())),
-            "no_speech_prob": None,
-        }
+def _segments(transcript: Transcript, seconds: float) -> list[dict[str, Any]]:
+    groups = split_segments(timed_words(transcript, seconds))
+    return [_segment(number, words, transcript) for number, words in enumerate(groups)]
+
+
+def _segment(number: int, words: Sequence[Word], transcript: Transcript) -> dict[str, Any]:
+    begin, end = words[0].token_span[0], words[-1].token_span[1]
+    text = " ".join(word.text for word in words)
+    return {
+        "id": number,
+        "seek": 0,
+        "start": words[0].start,
+        "end": words[-1].end,
+        "text": text,
+        "tokens": transcript.tokens[begin:end],
+        "temperature": 0.0,
+        "avg_logprob": _mean_logprob(transcript.token_confidence[begin:end]),
+        "compression_ratio": len(text.encode()) / len(zlib.compress(text.encode())),
+        "no_speech_prob": None,
+    }
 
 
 def _mean_logprob(confidence: Sequence[float]) -> float | None:

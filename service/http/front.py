@@ -1,7 +1,9 @@
 """What the routes work with."""
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
@@ -9,6 +11,7 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
 from service.http.access import Access
 from service.http.errors import RequestError
+from service.http.prompts import takes_prompts
 from service.languages import NAMES
 from service.metrics import Metrics
 from service.settings import Settings
@@ -59,12 +62,22 @@ class Front:
             )
 
     @property
-    def languages(self) -> list[str]:
-        """ISO 639-1 codes of what the model speaks; none where that is not known."""
-        model = self.dispatcher.model
-        return list(self.settings.languages or (model and model.info.get("languages")) or ())
+    def info(self) -> Mapping[str, Any]:
+        """What the model says of itself; nothing before an engine has been ready."""
+        return self.dispatcher.model.info if self.dispatcher.model else {}
 
-    def check_language(self, code: str | None) -> None:
+    @property
+    def languages(self) -> list[str]:
+        """ISO 639-1 codes of what the model speaks; none where that is not known.
+
+        The operator knows better than a checkpoint, but a model that is told the language cannot be told any other.
+        """
+        told, known = self.settings.languages, self.info.get("languages") or ()
+        if takes_prompts(self.info):
+            return [code for code in told if code in known] or list(known)
+        return list(told or known)
+
+    def check_language(self, code: str | None, param: str = "language") -> None:
         """Accept a language that the model speaks, and any where that is not known.
 
         Raises:
@@ -73,9 +86,19 @@ class Front:
         spoken = self.languages
         if code is None or not spoken or code in spoken:
             return
-        names = ", ".join(f"{known!r} ({NAMES[known]})" for known in spoken)
+        names = ", ".join(f"{known!r} ({NAMES.get(known)})" for known in spoken)
         raise RequestError(
             f"The model {self.model_id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.",
             code="unsupported_value",
-            param="language",
+            param=param,
         )
+
+    def check_translation(self) -> None:
+        """Accept a request for a translation if the model translates.
+
+        Raises:
+            RequestError: If it does not.
+        """
+        if not self.info.get("capabilities", {}).get("translation"):
+            message = f"The model {self.model_id!r} does not translate."
+            raise RequestError(message, code="model_not_found", param="model", status=404)

@@ -14,8 +14,9 @@ from service.dispatch.joining import joined
 from service.engine.protocol import Transcript
 from service.http.errors import error_response
 from service.http.events import EventStream, delta_frames, done_frame, frame
-from service.http.formats import render
+from service.http.formats import Task, Written, render
 from service.http.front import Front
+from service.http.prompts import takes_prompts
 from service.http.schemas import TranscriptionForm
 from service.http.telemetry import Record, note_error
 
@@ -64,7 +65,7 @@ class Hearing:
             seconds=self.origin.seconds,
             response_format=self.fields.response_format,
             granularities=self.fields.timestamp_granularities,
-            languages=self.front.languages,
+            written=self._written,
             spellings=self._spellings,
         )
 
@@ -88,6 +89,16 @@ class Hearing:
         transcript = joined(heard)
         self._finish(transcript)
         yield done_frame(transcript, self.origin.seconds, self._spellings)
+
+    @property
+    def _written(self) -> Written:
+        info, spoken = self.front.info, self.front.languages
+        # A model that takes prompts was told; of the others, a client may only believe to know.
+        told = self.fields.language if takes_prompts(info) else None
+        language = told or (spoken[0] if len(spoken) == 1 else None)
+        target = self.fields.target_language or language
+        task: Task = "transcribe" if target == language else "translate"
+        return Written(task, target, has_times=info.get("capabilities", {}).get("word_timestamps", True))
 
     @property
     def _spellings(self) -> Sequence[bytes] | None:

@@ -8,7 +8,6 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
 from service.http import schemas, transcriptions
-from service.http.errors import RequestError
 from service.http.front import Front
 
 
@@ -26,14 +25,6 @@ _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
 api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_NOT_AUTHORIZED)
 api.include_router(transcriptions.router)
 operations = APIRouter()
-
-
-@api.post("/audio/translations", status_code=404, response_description="No model translates.")
-async def translate(request: Request) -> schemas.ErrorBody:
-    """Refuse: none of the models served so far translates."""
-    front: Front = request.app.state.front
-    message = f"The model {front.model_id!r} does not translate."
-    raise RequestError(message, code="model_not_found", param="model", status=404)
 
 
 @api.get("/models")

@@ -46,6 +46,16 @@ class TranscriptionForm(BaseModel):
         Annotated[str, AfterValidator(language_code)] | None,
         Field(description="What is spoken, in ISO 639-1 (`en`, `en-US`); what the model does not speak is refused."),
     ] = None
+    target_language: Annotated[
+        Annotated[str, AfterValidator(language_code)] | None,
+        Field(description="What to write in, where the model translates; unset: what is spoken. An extension."),
+    ] = None
+    punctuation: Annotated[
+        bool,
+        Field(
+            description="Whether to write punctuation and capitals, where the model can leave them out. An extension."
+        ),
+    ] = True
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
     chunking_strategy: Annotated[
         ChunkingStrategy,
@@ -129,11 +139,11 @@ class Transcription(BaseModel):
 
 
 class TimedWord(BaseModel):
-    """A word with its time in seconds and the lowest probability of its tokens."""
+    """A word with its time in seconds, null where the model gave none, and the lowest probability of its tokens."""
 
     word: str
-    start: float
-    end: float
+    start: float | None
+    end: float | None
     confidence: float | None
 
 
@@ -155,7 +165,7 @@ class Segment(BaseModel):
 class VerboseTranscription(BaseModel):
     """`response_format=verbose_json`."""
 
-    task: Literal["transcribe"]
+    task: Literal["transcribe", "translate"]
     language: str | None
     duration: float
     text: str

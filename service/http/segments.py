@@ -13,7 +13,7 @@ def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
     """Group words into segments: up to the end of a sentence, or to a long pause."""
     segment: list[Word] = []
     for word in words:
-        if segment and word.start - segment[-1].end >= _PAUSE_SECONDS:
+        if segment and _pause(segment[-1], word) >= _PAUSE_SECONDS:
             yield segment
             segment = []
         segment.append(word)
@@ -22,3 +22,8 @@ def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
             segment = []
     if segment:
         yield segment
+
+
+def _pause(before: Word, after: Word) -> float:
+    """Seconds between two words; none where that is not known."""
+    return 0.0 if before.end is None or after.start is None else after.start - before.end

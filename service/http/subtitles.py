@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.engine.protocol import Word
 from service.http.segments import SENTENCE_ENDS
@@ -36,12 +37,21 @@ class Cue:
     end: float
 
 
+class _TimedWord(NamedTuple):
+    text: str
+    start: float
+    end: float
+
+
 def cues(words: Sequence[Word]) -> list[Cue]:
-    """Divide a transcript into cues that do not overlap, each with at least one word.
+    """Divide words that have times into cues that do not overlap, each with at least one word.
 
     A word that is longer than a line, or lasts longer than a cue may, has a cue to itself.
     """
-    groups = list(_divide(words))
+    timed = [
+        _TimedWord(word.text, word.start, word.end) for word in words if word.start is not None and word.end is not None
+    ]
+    groups = list(_divide(timed))
     shown = []
     for index, group in enumerate(groups):
         following = groups[index + 1][0].start if index + 1 < len(groups) else math.inf
@@ -52,7 +62,7 @@ def cues(words: Sequence[Word]) -> list[Cue]:
     return shown
 
 
-def _divide(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
+def _divide(words: Sequence[_TimedWord]) -> Iterator[Sequence[_TimedWord]]:
     """Yield the groups of the cheapest division, found from the end: best[i] is that of the words from i on."""
     best = [0.0] * (len(words) + 1)
     cut = [0] * len(words)
@@ -71,11 +81,11 @@ def _divide(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         first = cut[first]
 
 
-def _fits(group: Sequence[Word]) -> bool:
+def _fits(group: Sequence[_TimedWord]) -> bool:
     return group[-1].end - group[0].start <= MOST_SECONDS and _wrap([word.text for word in group]) is not None
 
 
-def _cost(group: Sequence[Word]) -> float:
+def _cost(group: Sequence[_TimedWord]) -> float:
     inside = sum(
         _PAUSE_INSIDE_COST
         for before, after in itertools.pairwise(group)
@@ -85,7 +95,7 @@ def _cost(group: Sequence[Word]) -> float:
     return _CUE_COST + inside + (_SHORT_COST if short else 0.0)
 
 
-def _cut_cost(words: Sequence[Word], last: int) -> float:
+def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
     """What it costs to cut before the word at ``last``."""
     if last == len(words) or words[last - 1].text.endswith(SENTENCE_ENDS):
         return _CUT_COSTS["sentence"]

@@ -1,4 +1,4 @@
-"""POST /v1/audio/transcriptions: receive, decode, wait for the transcript, render."""
+"""POST /v1/audio/transcriptions and /v1/audio/translations: receive, decode, wait for the transcript, render."""
 
 import asyncio
 import time
@@ -16,11 +16,13 @@ from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
 from service.dispatch.errors import OverloadedError
 from service.dispatch.source import Source
+from service.engine.protocol import Prompt
 from service.http import schemas
 from service.http.disconnect import unless_client_leaves
 from service.http.events import EventStream
 from service.http.front import Front
 from service.http.hearing import Hearing
+from service.http.prompts import into_english, prompt_of
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
 from service.threads import finish_even_if_cancelled
@@ -64,6 +66,22 @@ _FORM = {
 )
 async def transcribe(request: Request) -> Response:
     """Turn a recording into text."""
+    return await _serve(request, is_translation=False)
+
+
+@router.post(
+    "/audio/translations",
+    response_model=None,
+    response_description="The transcript in English, in the format asked for.",
+    responses={200: _TRANSCRIPT, **_ERRORS},
+    openapi_extra=_FORM,
+)
+async def translate(request: Request) -> Response:
+    """Turn a recording into English text, where the model translates; `language` says what is spoken."""
+    return await _serve(request, is_translation=True)
+
+
+async def _serve(request: Request, *, is_translation: bool) -> Response:
     front: Front = request.app.state.front
     record: Record = request.state.record
     settings = front.settings
@@ -87,10 +105,15 @@ async def transcribe(request: Request) -> Response:
         fields = schemas.TranscriptionForm.parse(form)
         front.check_model(fields.model)
         front.check_language(fields.language)
+        front.check_language(fields.target_language, "target_language")
+        if is_translation:
+            front.check_translation()
+            fields = into_english(fields, front.languages)
+        prompt = prompt_of(fields, front.info)
         for name in schemas.ignored_fields(form):
             front.metrics.ignored_fields.labels(name).inc()
         record.stages["receive"] = time.monotonic() - record.began
-        response = await unless_client_leaves(request.receive, _answer(front, record, fields, resources))
+        response = await unless_client_leaves(request.receive, _answer(front, record, fields, prompt, resources))
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
         if isinstance(response, EventStream):
@@ -99,7 +122,7 @@ async def transcribe(request: Request) -> Response:
 
 
 async def _answer(
-    front: Front, record: Record, fields: schemas.TranscriptionForm, resources: AsyncExitStack
+    front: Front, record: Record, fields: schemas.TranscriptionForm, prompt: Prompt, resources: AsyncExitStack
 ) -> Response:
     began = time.monotonic()
     model = front.dispatcher.model
@@ -110,7 +133,7 @@ async def _answer(
     record.audio_seconds = origin.seconds
     rule = _rule(recording, fields, front.settings.max_utterance_seconds)
     source = Source(recording, rule, front.detector, front.cutters)
-    answers = front.recordings.transcribe(source, record.caller or record.request_id)
+    answers = front.recordings.transcribe(source, record.caller or record.request_id, prompt)
     resources.push_async_callback(answers.aclose)
     hearing = await Hearing.begin(front, record, fields, origin, answers)
     return hearing.stream() if fields.stream else await hearing.response()

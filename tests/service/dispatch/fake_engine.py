@@ -33,7 +33,7 @@ class FakeEngine:
     def take_place(self, number: int) -> None:
         self.batches[number] = []
 
-    async def transcribe(self, number: int, utterances: list) -> None:
+    async def transcribe(self, number: int, utterances: list, prompts: list) -> None:
         self.batches[number] = utterances
 
     def answer(self, dispatcher: Dispatcher) -> None:

@@ -186,11 +186,11 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
 def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever():
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
-        async def transcribe(self, number: int, utterances: list) -> None:
+        async def transcribe(self, number: int, utterances: list, prompts: list) -> None:
             if len(utterances) > 1:
                 del self.batches[number]
                 raise ValueError("no room")
-            await super().transcribe(number, utterances)
+            await super().transcribe(number, utterances, prompts)
 
     async def scenario() -> None:
         front, engine = dispatcher(), SmallEngine()

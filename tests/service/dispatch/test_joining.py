@@ -34,3 +34,9 @@ def test_times_become_those_of_the_recording_to_the_millisecond():
 
     assert [(word.start, word.end) for word in moved.words] == [(12.346, 12.446), (12.446, 12.546)]
     assert moved.text == "a b"
+
+
+def test_a_time_that_is_not_known_stays_unknown():
+    part = Transcript("a", [97], [0.5], [Word("a", None, None, 0.5, (0, 1))])
+
+    assert shifted(part, 12.5).words == part.words

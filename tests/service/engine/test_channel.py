@@ -5,11 +5,29 @@ import threading
 import pytest
 
 from service.engine.channel import EngineChannel, FrontChannel
-from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Item, Load, Result, Stop, Transcript, Word
+from service.engine.protocol import (
+    NOTHING_ASKED,
+    Batch,
+    Failure,
+    FailureKind,
+    Heartbeat,
+    Item,
+    Load,
+    Prompt,
+    Result,
+    Stop,
+    Transcript,
+    Word,
+)
 
 LOAD = Load("m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)
-BATCH = Batch(7, [Item(0, 16_000), Item(16_000, 8_000)])
-RESULT = Result(7, [Transcript("hé", [1], [0.5], [Word("hé", 0.0, 0.1, None, (0, 1))])], 0.1, 2.0)
+BATCH = Batch(7, [Item(0, 16_000), Item(16_000, 8_000)], [NOTHING_ASKED, Prompt("de", "en", False, True)])
+RESULT = Result(
+    7,
+    [Transcript("hé", [1], [0.5], [Word("hé", 0.0, 0.1, None, (0, 1)), Word("ho", None, None, 0.5, (1, 1))])],
+    0.1,
+    2.0,
+)
 
 
 def test_every_message_arrives_as_it_was_sent():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from service.engine.protocol import Failure, FailureKind, Load, Result
+from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, Result
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, EngineStartError, Loss, Supervisor
 
@@ -57,7 +57,7 @@ def supervised(scenario, *, model: str = "stub.nemo", timeout: float = 30.0) -> 
 
 async def send(engine, number: int, *utterances: np.ndarray) -> None:
     engine.take_place(number)
-    await engine.transcribe(number, utterances)
+    await engine.transcribe(number, utterances, [NOTHING_ASKED] * len(utterances))
 
 
 def silence(samples: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from service.engine.protocol import Transcript, Word
 from service.http.events import deltas
-from service.http.formats import render
+from service.http.formats import Written, render
 from service.http.segments import split_segments
 
 
@@ -18,12 +18,20 @@ def transcript(*spoken: tuple[str, float, float]) -> Transcript:
     return Transcript(text, list(range(len(spoken))), [0.5] * len(spoken), words(*spoken))
 
 
+PLAIN = Written("transcribe", None, has_times=True)
 TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
 
-def answer(heard: Transcript, response_format: str = "verbose_json", granularities=("segment",)):
+def answer(
+    heard: Transcript, response_format: str = "verbose_json", granularities=("segment",), written: Written = PLAIN
+):
     return render(
-        heard, seconds=2.5, response_format=response_format, granularities=granularities, languages=(), spellings=None
+        heard,
+        seconds=2.5,
+        response_format=response_format,
+        granularities=granularities,
+        written=written,
+        spellings=None,
     )
 
 
@@ -107,3 +115,33 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
     assert [token for _, span in pieces for token in range(*span)] == heard.tokens
     assert len(pieces) == len(list(split_segments(heard.words)))
     assert all(text for text, _ in pieces)
+
+
+def test_what_was_written_is_told():
+    body = json.loads(answer(TWO, written=Written("translate", "de", has_times=True)).body)
+
+    assert (body["task"], body["language"]) == ("translate", "german")
+
+
+def untimed(*texts: str) -> Transcript:
+    heard = [Word(text, None, None, 0.5, (index, index + 1)) for index, text in enumerate(texts)]
+    return Transcript(" ".join(texts), list(range(len(texts))), [0.5] * len(texts), heard)
+
+
+def test_words_without_times_have_null_and_no_segments_where_the_model_knows_no_times():
+    body = json.loads(
+        answer(
+            untimed("hi.", "you"), granularities=("word", "segment"), written=Written("transcribe", "en", False)
+        ).body
+    )
+
+    assert [(word["word"], word["start"], word["end"]) for word in body["words"]] == [
+        ("hi.", None, None),
+        ("you", None, None),
+    ]
+    assert body["segments"] is None
+    assert body["text"] == "hi. you"
+
+
+def test_deltas_of_words_without_times_end_with_sentences():
+    assert [text for text, _ in deltas(untimed("hi.", "you"))] == ["hi.", " you"]

@@ -1,0 +1,95 @@
+"""What a form asks of the model, or why the model cannot do it.
+
+Models that take prompts (Canary) know several languages, translate, and write times or punctuation when asked to. The
+others do what they do, and are asked for nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.engine.protocol import NOTHING_ASKED, Prompt
+from service.http.errors import RequestError
+from service.http.schemas import TranscriptionForm
+from service.languages import NAMES
+
+ENGLISH = "en"
+
+# Formats that are nothing without times, and one that is poorer.
+_TIMED = ("srt", "vtt")
+_BETTER_TIMED = (*_TIMED, "verbose_json")
+
+
+def takes_prompts(info: Mapping[str, Any]) -> bool:
+    """Tell whether a model can be asked for something: whether an attention decoder writes what it hears."""
+    return "aed" in info.get("decoders", ())
+
+
+def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
+    """Return what to ask of a model that says ``info`` of itself.
+
+    Args:
+        fields: The form; its languages are known to be spoken.
+        info: As `steno info --json` prints it.
+
+    Raises:
+        RequestError: If the model cannot do what is asked for, naming the field.
+    """
+    capabilities = info.get("capabilities", {})
+    times = capabilities.get("word_timestamps", True)
+    if not times:
+        _refuse_times(fields)
+    if not takes_prompts(info):
+        if fields.target_language not in (None, fields.language):
+            raise _unsupported("target_language", "The model does not translate.")
+        if not fields.punctuation and capabilities.get("punctuation"):
+            raise _unsupported("punctuation", "The model cannot leave out punctuation.")
+        return NOTHING_ASKED
+    language, target = fields.language, fields.target_language
+    if target not in (None, language):
+        if not capabilities.get("translation"):
+            raise _unsupported("target_language", "The model does not translate.")
+        if language is None:
+            raise RequestError(
+                "To translate, the model must be told what is spoken: set language.",
+                code="missing_required_parameter",
+                param="language",
+            )
+        if ENGLISH not in (language, target):
+            message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
+            raise _unsupported("target_language", message)
+    return Prompt(language, target, fields.punctuation, times and fields.response_format in _BETTER_TIMED)
+
+
+def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> TranscriptionForm:
+    """Return the form of a translation, whose API names no languages: from the one named, or the only foreign one.
+
+    Raises:
+        RequestError: If it asks for another language, or none is named and more than one could be spoken.
+    """
+    if fields.target_language not in (None, ENGLISH):
+        raise _unsupported("target_language", "Translations are into English; others are transcriptions.")
+    foreign = [language for language in languages if language != ENGLISH]
+    if fields.language is None and len(foreign) != 1:
+        raise RequestError(
+            f"The model must be told what is spoken: set language, to one of {', '.join(languages)}.",
+            code="missing_required_parameter",
+            param="language",
+        )
+    spoken = fields.language or foreign[0]
+    return fields.model_copy(update={"language": spoken, "target_language": ENGLISH})
+
+
+def _refuse_times(fields: TranscriptionForm) -> None:
+    if fields.response_format in _TIMED:
+        message = f"The model does not say when words are said, which {fields.response_format} needs."
+        raise _unsupported("response_format", message)
+    if fields.response_format == "verbose_json" and "word" in fields.timestamp_granularities:
+        raise _unsupported("timestamp_granularities", "The model does not say when words are said.")
+
+
+def _named(language: str | None) -> str:
+    return "" if language is None else NAMES.get(language, language).capitalize()
+
+
+def _unsupported(param: str, message: str) -> RequestError:
+    return RequestError(message, code="unsupported_value", param=param)

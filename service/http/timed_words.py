@@ -1,0 +1,39 @@
+"""Words that all have times, where a model gave some of them none."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from service.engine.protocol import Transcript, Word
+
+
+def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
+    """Return the words of a transcript of so many seconds, each with a time.
+
+    A word without one is said with the word before it, or else after it: they become one. Where no word has a time, all
+    of them are said between the recording's start and its end, and nothing more is known.
+    """
+    timed: list[Word] = []
+    waiting: list[Word] = []  # before the first that has a time
+    for word in transcript.words:
+        if word.start is not None and word.end is not None:
+            timed.append(_together([*waiting, word], word.start, word.end))
+            waiting = []
+        elif timed:
+            before = timed[-1]
+            timed[-1] = _together([before, word], before.start, before.end)
+        else:
+            waiting.append(word)
+    return timed or ([_together(waiting, 0.0, seconds)] if waiting else [])
+
+
+def _together(words: Sequence[Word], start: float | None, end: float | None) -> Word:
+    known = [word.confidence for word in words if word.confidence is not None]
+    return msgspec.structs.replace(
+        words[0],
+        text=" ".join(word.text for word in words),
+        start=start,
+        end=end,
+        confidence=min(known, default=None),
+        token_span=(words[0].token_span[0], words[-1].token_span[1]),
+    )

@@ -1,0 +1,90 @@
+"""A form asks of a model what it can do, and is refused by its field where it cannot."""
+
+import pytest
+
+from service.engine.protocol import NOTHING_ASKED, Prompt
+from service.http.errors import RequestError
+from service.http.prompts import into_english, prompt_of
+from service.http.schemas import TranscriptionForm
+
+CAPABILITIES = {"transcription": True, "translation": True, "word_timestamps": True, "punctuation": True}
+CANARY = {"decoders": ["aed"], "capabilities": CAPABILITIES}
+WITHOUT_TIMES = {"decoders": ["aed"], "capabilities": CAPABILITIES | {"word_timestamps": False}}
+CTC = {"decoders": ["ctc"], "capabilities": CAPABILITIES | {"translation": False}}
+
+
+def fields(**given) -> TranscriptionForm:
+    return TranscriptionForm(file=b"", model="whisper-1", **given)
+
+
+def refusal(function, *arguments) -> tuple[str, str]:
+    with pytest.raises(RequestError) as caught:
+        function(*arguments)
+    assert caught.value.status == 400
+    return caught.value.code, caught.value.param
+
+
+@pytest.mark.parametrize(
+    ("given", "prompt"),
+    [
+        ({}, Prompt()),
+        ({"language": "de"}, Prompt("de")),
+        ({"language": "en", "target_language": "de"}, Prompt("en", "de")),
+        ({"punctuation": False}, Prompt(punctuation=False)),
+        ({"response_format": "text"}, Prompt()),
+        ({"response_format": "srt"}, Prompt(timestamps=True)),
+        ({"response_format": "verbose_json"}, Prompt(timestamps=True)),
+    ],
+    ids=str,
+)
+def test_a_canary_model_is_asked_for_what_the_form_says(given, prompt):
+    assert prompt_of(fields(**given), CANARY) == prompt
+
+
+def test_other_models_are_asked_for_nothing():
+    assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC) is NOTHING_ASKED
+    assert prompt_of(fields(response_format="vtt"), {}) is NOTHING_ASKED
+
+
+def test_times_are_not_asked_of_who_cannot_write_them():
+    assert prompt_of(fields(response_format="verbose_json"), WITHOUT_TIMES) == Prompt()
+
+
+@pytest.mark.parametrize(
+    ("given", "info", "code", "param"),
+    [
+        ({"target_language": "de"}, CTC, "unsupported_value", "target_language"),
+        ({"language": "en", "target_language": "de"}, CTC, "unsupported_value", "target_language"),
+        ({"punctuation": False}, CTC, "unsupported_value", "punctuation"),
+        ({"target_language": "de"}, CANARY, "missing_required_parameter", "language"),
+        ({"language": "fr", "target_language": "de"}, CANARY, "unsupported_value", "target_language"),
+        ({"response_format": "srt"}, WITHOUT_TIMES, "unsupported_value", "response_format"),
+        ({"response_format": "vtt"}, WITHOUT_TIMES, "unsupported_value", "response_format"),
+        (
+            {"response_format": "verbose_json", "timestamp_granularities": ["word"]},
+            WITHOUT_TIMES,
+            "unsupported_value",
+            "timestamp_granularities",
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_model_cannot_do_is_refused_by_its_field(given, info, code, param):
+    assert refusal(prompt_of, fields(**given), info) == (code, param)
+
+
+def test_a_translation_is_from_the_only_foreign_language_or_the_one_named():
+    assert into_english(fields(), ["en", "de"]).language == "de"
+    assert into_english(fields(language="fr"), ["en", "de", "fr"]).language == "fr"
+    assert into_english(fields(language="fr"), ["en", "fr"]).target_language == "en"
+
+
+def test_a_translation_from_one_of_several_languages_must_name_it():
+    assert refusal(into_english, fields(), ["en", "de", "fr"]) == ("missing_required_parameter", "language")
+
+
+def test_a_translation_is_into_english():
+    assert refusal(into_english, fields(target_language="de"), ["en", "de"]) == (
+        "unsupported_value",
+        "target_language",
+    )

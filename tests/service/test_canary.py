@@ -1,0 +1,93 @@
+"""`steno serve` with a Canary checkpoint: it answers as the model writes offline, and says what it cannot do."""
+
+import concurrent.futures
+
+import pytest
+
+from models import load_model
+from tests.models import golden_data
+from tests.service.serving import ServerProcess, form, steno_serve, wav
+
+CLIP = "awb-4s"
+ASKED = [
+    {},
+    {"language": "en", "target_language": "de"},
+    {"language": "de", "target_language": "en"},
+    {"language": "en", "punctuation": "false"},
+]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(golden):
+    return golden / "canary-small" / "model.nemo"
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint):
+    return load_model(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def service(checkpoint, tmp_path_factory):
+    with steno_serve(tmp_path_factory.mktemp("canary") / "log", "--model", str(checkpoint)) as served:
+        yield served
+
+
+def post(service: ServerProcess, path: str = "transcriptions", clip: str = CLIP, **fields: str):
+    return service.client.post(f"/v1/audio/{path}", **form(wav(golden_data.clip(clip)), **fields))
+
+
+def test_requests_at_once_are_each_answered_as_they_ask(service, model):
+    with concurrent.futures.ThreadPoolExecutor(len(ASKED)) as pool:
+        answers = list(pool.map(lambda asked: post(service, **asked), ASKED))
+
+    for asked, answer in zip(ASKED, answers, strict=True):
+        options = {key: value if key != "punctuation" else False for key, value in asked.items()}
+        (offline,) = model.transcribe([golden_data.clip(CLIP)], **options)
+        assert answer.json()["text"] == offline.text
+    assert len({answer.json()["text"] for answer in answers}) > 2
+
+
+def test_a_translation_is_into_english_from_the_only_other_language(service, model):
+    answer = post(service, "translations", response_format="verbose_json")
+
+    (offline,) = model.transcribe([golden_data.clip(CLIP)], language="de", target_language="en", timestamps=True)
+    body = answer.json()
+    assert (answer.status_code, body["text"]) == (200, offline.text)
+    assert (body["task"], body["language"]) == ("translate", "english")
+
+
+def test_words_and_subtitles_have_the_times_that_the_model_wrote(service, model):
+    (offline,) = model.transcribe([golden_data.clip(CLIP)], timestamps=True)
+    words = post(service, response_format="verbose_json", **{"timestamp_granularities[]": "word"}).json()["words"]
+    subtitles = post(service, response_format="srt").text
+
+    assert [(word["word"], word["start"], word["end"]) for word in words] == [
+        (word.text, word.start, word.end) for word in offline.words
+    ]
+    assert subtitles.startswith("1\n00:00:00,000 --> 00:00:04,000\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "code", "param"),
+    [
+        ("transcriptions", {"language": "fr"}, "unsupported_value", "language"),
+        ("transcriptions", {"language": "en", "target_language": "fr"}, "unsupported_value", "target_language"),
+        ("transcriptions", {"target_language": "de"}, "missing_required_parameter", "language"),
+        ("transcriptions", {"target_language": "klingon"}, "invalid_value", "target_language"),
+        ("transcriptions", {"punctuation": "perhaps"}, "invalid_value", "punctuation"),
+        ("translations", {"language": "en", "target_language": "de"}, "unsupported_value", "target_language"),
+    ],
+    ids=str,
+)
+def test_what_it_cannot_do_is_refused_by_its_field(service, path, fields, code, param):
+    answer = post(service, path, **fields)
+
+    assert answer.status_code == 400
+    assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == (code, param)
+
+
+def test_the_text_is_that_of_its_log_probabilities(service):
+    body = post(service, **{"include[]": "logprobs"}).json()
+
+    assert "".join(token["token"] for token in body["logprobs"]) == body["text"]
