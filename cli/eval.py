@@ -13,7 +13,7 @@ from audio.limits import AudioLimits
 from cli.errors import CommandError
 from cli.file_transcripts import Failed, Transcribed, transcribe_files
 from cli.manifest import Clip, read_manifest
-from cli.model_options import Subparsers, add_model_options, open_model
+from cli.model_options import Subparsers, add_model_options, open_model, prompt_options
 from cli.scoring import Score, Scorer
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def _outcomes(model: "Model", clips: Sequence[Clip], args: argparse.Namespace) -
         model,
         (clip.audio for clip in clips),
         decoder=args.decoder,
+        prompt=prompt_options(args),
         batch_seconds=args.batch_seconds,
         limits=AudioLimits(max_seconds=args.max_seconds),
         utterance_seconds=args.utterance_seconds,

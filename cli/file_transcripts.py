@@ -13,8 +13,9 @@ from audio.segment.segmenter import Segment, SegmentRule
 from cli.joining import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+    from typing import Any
 
     from audio.limits import AudioLimits
     from audio.pool import DecodePool
@@ -57,6 +58,7 @@ def transcribe_files(
     paths: Iterable[Path],
     *,
     decoder: str | None,
+    prompt: Mapping[str, Any],
     batch_seconds: float,
     limits: AudioLimits,
     utterance_seconds: float,
@@ -67,6 +69,7 @@ def transcribe_files(
         model: the model.
         paths: the files; only so many of them, or of their parts, are held in memory as a few batches take.
         decoder: one of ``model.decoders``, or None for the first.
+        prompt: what is asked of the model, as ``Model.transcribe`` takes it.
         batch_seconds: audio and padding in one batch.
         limits: what audio is accepted.
         utterance_seconds: the longest that the model is given; a longer file is cut where nobody speaks.
@@ -75,7 +78,7 @@ def transcribe_files(
     parts = _parts(_decoded(paths, model.sample_rate, limits, utterance_seconds), utterance_seconds)
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * batch_seconds * model.sample_rate):
         samples = [part.samples for part in chunk if isinstance(part, _Part)]
-        hypotheses = iter(model.transcribe(samples, decoder=decoder, batch_seconds=batch_seconds))
+        hypotheses = iter(model.transcribe(samples, decoder=decoder, batch_seconds=batch_seconds, **prompt))
         for part in chunk:
             if isinstance(part, Failed):
                 yield part

@@ -33,7 +33,7 @@ def joined(parts: Sequence[tuple[float, Hypothesis]], seconds_per_frame: float) 
         first,
         text=" ".join(part.text for part in moved if part.text),
         tokens=[token for part in moved for token in part.tokens],
-        frames=[frame for part in moved for frame in part.frames],
+        frames=None if first.frames is None else [frame for part in moved for frame in part.frames or ()],
         durations=None if first.durations is None else [count for part in moved for count in part.durations or ()],
         token_confidence=[confidence for part in moved for confidence in part.token_confidence],
         words=words,
@@ -42,7 +42,11 @@ def joined(parts: Sequence[tuple[float, Hypothesis]], seconds_per_frame: float) 
 
 def _moved(hypothesis: Hypothesis, seconds: float, frames: int) -> Hypothesis:
     words = [
-        replace(word, start=round(word.start + seconds, 3), end=round(word.end + seconds, 3))
-        for word in hypothesis.words
+        replace(word, start=_later(word.start, seconds), end=_later(word.end, seconds)) for word in hypothesis.words
     ]
-    return replace(hypothesis, frames=[frame + frames for frame in hypothesis.frames], words=words)
+    moved = None if hypothesis.frames is None else [frame + frames for frame in hypothesis.frames]
+    return replace(hypothesis, frames=moved, words=words)
+
+
+def _later(time: float | None, seconds: float) -> float | None:
+    return None if time is None else round(time + seconds, 3)

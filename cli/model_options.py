@@ -18,7 +18,15 @@ MODEL_HELP = "checkpoint, a .nemo file (default: the model that ships with Steno
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add what `steno transcribe` and `steno eval` share."""
     parser.add_argument("--model", default="bundled", metavar="FILE", help=MODEL_HELP)
-    parser.add_argument("--decoder", choices=("ctc", "rnnt", "tdt"), help="of a hybrid model; default: its transducer")
+    parser.add_argument(
+        "--decoder", choices=("ctc", "rnnt", "tdt", "aed"), help="of a hybrid model; default: its transducer"
+    )
+    parser.add_argument(
+        "--language", metavar="CODE", help="what is spoken, in ISO 639-1, for models of several languages"
+    )
+    parser.add_argument("--target-language", metavar="CODE", help="what to write in; another one makes a translation")
+    parser.add_argument("--no-punctuation", action="store_true", help="leave out punctuation and capitals (Canary)")
+    parser.add_argument("--timestamps", action="store_true", help="let the model write when words are said (Canary)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
         "--dtype",
@@ -84,11 +92,12 @@ def open_model(args: argparse.Namespace) -> "Model":
     """Load ``args.model`` onto the device and in the dtype that the options ask for.
 
     Raises:
-        CommandError: if it cannot be loaded, or has no such decoder, or there is no such device.
+        CommandError: if it cannot be loaded, has no such decoder or cannot do what the options ask for, or there is no
+            such device.
     """
     import torch
 
-    from models import load_model
+    from models import PromptError, load_model
 
     device = args.device
     if device == "auto":
@@ -104,4 +113,18 @@ def open_model(args: argparse.Namespace) -> "Model":
         raise CommandError(str(error)) from error
     if args.decoder not in (None, *model.decoders):
         raise CommandError(f"{args.model} has no {args.decoder} decoder; it has {', '.join(model.decoders)}")
+    try:
+        model.transcribe([], **prompt_options(args))
+    except PromptError as error:
+        raise CommandError(f"--{error.field.replace('_', '-')}: {error}") from error
     return model
+
+
+def prompt_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options ask of a model, as arguments of ``Model.transcribe``."""
+    return {
+        "language": args.language,
+        "target_language": args.target_language,
+        "punctuation": not args.no_punctuation,
+        "timestamps": args.timestamps,
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from audio.limits import AudioLimits
 from cli.file_transcripts import Failed, Transcribed, transcribe_files
-from cli.model_options import Subparsers, add_model_options, open_model
+from cli.model_options import Subparsers, add_model_options, open_model, prompt_options
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -34,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
         open_model(args),
         map(Path, args.files),
         decoder=args.decoder,
+        prompt=prompt_options(args),
         batch_seconds=args.batch_seconds,
         limits=AudioLimits(max_seconds=args.max_seconds),
         utterance_seconds=args.utterance_seconds,

@@ -41,6 +41,7 @@ def test_files_come_back_in_order_and_never_too_many_at_once(tmp_path_factory, l
             model,
             paths,
             decoder=None,
+            prompt={},
             batch_seconds=batch_seconds,
             limits=AudioLimits(max_seconds=3),
             utterance_seconds=3,
@@ -66,7 +67,7 @@ def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
             yield path
 
     outcomes = transcribe_files(
-        LengthModel(), paths(), decoder=None, batch_seconds=1, limits=AudioLimits(), utterance_seconds=40
+        LengthModel(), paths(), decoder=None, prompt={}, batch_seconds=1, limits=AudioLimits(), utterance_seconds=40
     )
     next(outcomes)
     taken_for_the_first = len(taken)
@@ -96,6 +97,7 @@ def outcomes_of(model, paths, utterance_seconds):
             model,
             paths,
             decoder=None,
+            prompt={},
             batch_seconds=5,
             limits=AudioLimits(),
             utterance_seconds=utterance_seconds,

@@ -37,3 +37,15 @@ def test_a_recording_of_one_part_is_as_the_model_heard_it():
     whole = heard("a", "b")
 
     assert joined([(0.0, whole)], FRAME) is whole
+
+
+def test_times_and_frames_that_are_not_known_stay_unknown():
+    part = Hypothesis("a", [97], None, None, [0.5], [Word("a", None, None, 0.5, (0, 1))])
+
+    whole = joined([(0.0, part), (5.0, part)], FRAME)
+
+    assert (whole.text, whole.tokens, whole.frames) == ("a a", [97, 97], None)
+    assert [(word.start, word.end, word.token_span) for word in whole.words] == [
+        (None, None, (0, 1)),
+        (None, None, (1, 2)),
+    ]

@@ -9,6 +9,7 @@ import pytest
 import cli
 
 HYBRID = "hybrid-tdt-ctc-bpe"
+CANARY = "canary-small"
 
 
 @pytest.fixture
@@ -77,6 +78,42 @@ def test_a_decoder_that_the_model_lacks_is_wrong_usage(transcribe, clips, capsys
     assert transcribe("--decoder", "rnnt", clips[0]) == 2
 
     assert "no rnnt decoder; it has tdt, ctc" in capsys.readouterr().err
+
+
+@pytest.fixture
+def write(golden):
+    return lambda *arguments: cli.main(["transcribe", "--model", str(golden / CANARY / "model.nemo"), *arguments])
+
+
+@pytest.mark.parametrize(
+    ("options", "prompt"),
+    [
+        ((), "en-en-pnc"),
+        (("--no-punctuation",), "en-en-nopnc"),
+        (("--language", "en", "--target-language", "de"), "en-de-pnc"),
+        (("--timestamps",), "en-en-timestamps"),
+    ],
+)
+def test_options_are_a_prompt_for_a_model_that_takes_one(write, clips, golden, capsys, options, prompt):
+    clip = next(path for path in clips if name_of(path) == "noise-2s")
+
+    assert write("--format", "json", *options, clip) == 0
+
+    fields = json.loads(capsys.readouterr().out)
+    record = json.loads((golden / CANARY / "expected.json").read_text())["clips"]["noise-2s"]["alone"]["prompts"][
+        prompt
+    ]
+    assert (fields["text"], fields["frames"]) == (record["text"], None)
+    assert [word["start"] for word in fields["words"] if word["start"] is not None] == [
+        word["start"] for word in record["word_timestamps"]
+    ]
+
+
+@pytest.mark.parametrize("options", [("--language", "fr"), ("--target-language", "fr")])
+def test_a_language_that_the_model_lacks_is_wrong_usage(write, clips, capsys, options):
+    assert write(*options, clips[0]) == 2
+
+    assert f"{options[0]}: this model does not speak 'fr'; it speaks en, de" in capsys.readouterr().err
 
 
 def test_a_bad_recording_is_named_and_the_others_still_go(transcribe, clips, tmp_path, capsys):
