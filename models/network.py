@@ -32,7 +32,6 @@ class Network(nn.Module):
                 transducer.durations,
                 transducer.activation,
             )
-
         self.attention_decoder = AttentionDecoder(config.attention, width, labels) if config.attention else None
 
     @classmethod

@@ -1,0 +1,144 @@
+"""Deep and shallow attention decoders of the same size: 24 layers, or 4 and the parameters in the encoder instead.
+
+A decoder runs once for every token, one after the other, and an encoder once for all frames at once: Canary-1B-Flash
+moved the layers (Żelasko et al., 2025, arXiv 2503.05931). Weights are random and no text ends, so that both write
+exactly as many tokens of every row as `--tokens` says; the words are nonsense and the time is what it is.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+
+import torch
+
+from benchmarks.environment import describe
+from models.config import AttentionDecoderConfig, ConformerConfig
+from models.encoders.conformer import ConformerEncoder
+from models.heads.attention_decoder import AttentionDecoder
+from models.search.attention import LengthBound, attention_greedy
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_PROMPT = 9
+_VOCABULARY = 5248
+_MELS = 128
+_FEATURES_PER_SECOND = 100
+
+
+class EncoderDecoder:
+    """An encoder and a decoder of random weights on a device."""
+
+    def __init__(self, encoder_layers: int, decoder_layers: int, width: int, device: str, dtype: torch.dtype) -> None:
+        torch.manual_seed(0)
+        self.layers = f"{encoder_layers}+{decoder_layers}"
+        self.encoder = ConformerEncoder(_encoder(encoder_layers, width)).to(device, dtype).eval()
+        self.decoder = AttentionDecoder(_decoder(decoder_layers, width), width, _VOCABULARY).to(device, dtype).eval()
+        self.parameters = sum(
+            parameter.numel() for part in (self.encoder, self.decoder) for parameter in part.parameters()
+        )
+
+    @torch.no_grad()
+    def write(self, features: torch.Tensor, tokens: int) -> None:
+        """Encode a batch [batch, mels, frames] and write so many tokens of each row."""
+        lengths = torch.full((features.size(0),), features.size(2), device=features.device)
+        encoded, frames = self.encoder(features, lengths)
+        prompts = torch.arange(_PROMPT, device=features.device).repeat(features.size(0), 1)
+        bound = LengthBound(torch.full_like(frames, _PROMPT + tokens), _PROMPT + tokens)
+        found = attention_greedy(self.decoder, encoded, frames, prompts, _VOCABULARY, bound)
+        assert all(len(row.tokens) == tokens for row in found.rows()), "a text was cut short"
+
+
+def _encoder(layers: int, width: int) -> ConformerConfig:
+    return ConformerConfig(
+        mels=_MELS,
+        layers=layers,
+        width=width,
+        heads=8,
+        feed_forward_width=4 * width,
+        kernel_size=9,
+        subsampling="dw_striding",
+        subsampling_factor=8,
+        subsampling_channels=min(256, width),
+        bias=True,
+        scale_input=False,
+    )
+
+
+def _decoder(layers: int, width: int) -> AttentionDecoderConfig:
+    return AttentionDecoderConfig(
+        width=width,
+        layers=layers,
+        heads=8,
+        feed_forward_width=4 * width,
+        activation="relu",
+        positions=1024,
+        length_margin=None,
+    )
+
+
+def encoder_layers_of_equal_size(width: int, layers: int, deep: int, shallow: int) -> int:
+    """Return how many layers the encoder over the shallow decoder has, for as many parameters as with the deep one."""
+    with torch.device("meta"):
+        encoder = _parameters(ConformerEncoder(_encoder(2, width))) - _parameters(ConformerEncoder(_encoder(1, width)))
+        one, two = (_parameters(AttentionDecoder(_decoder(count, width), width, _VOCABULARY)) for count in (1, 2))
+    return layers + round((deep - shallow) * (two - one) / encoder)
+
+
+def _parameters(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=sorted(_DTYPES), default="float32")
+    parser.add_argument("--width", type=int, default=1024, help="of encoder and decoder")
+    parser.add_argument("--encoder-layers", type=int, default=24, help="under the deep decoder")
+    parser.add_argument("--decoder-layers", type=int, nargs=2, default=[24, 4], metavar=("DEEP", "SHALLOW"))
+    parser.add_argument("--seconds", type=float, default=30.0, help="audio of each row")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each row, about three a second")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32, 128])
+    parser.add_argument("--repeats", type=int, default=5, help="measured runs of each shape; the median counts")
+    args = parser.parse_args()
+
+    deep, shallow = args.decoder_layers
+    moved = encoder_layers_of_equal_size(args.width, args.encoder_layers, deep, shallow)
+    models = [
+        EncoderDecoder(encoder, decoder, args.width, args.device, _DTYPES[args.dtype])
+        for encoder, decoder in ((args.encoder_layers, deep), (moved, shallow))
+    ]
+    for model in models:
+        print(f"{model.layers} layers: {model.parameters / 1e6:.0f} million parameters")
+    rows = _rows(models, args)
+    print(json.dumps({"benchmark": "decoding", **vars(args), **describe(torch.device(args.device)), "rows": rows}))
+
+
+def _rows(models: Sequence[EncoderDecoder], args: argparse.Namespace) -> list[dict[str, object]]:
+    """Measure both models in turn, batch by batch, and print a line for each."""
+    print(f"{'batch':>6} " + " ".join(f"{model.layers + ' RTFx':>12}" for model in models) + f" {'ratio':>6}")
+    rows: list[dict[str, object]] = []
+    for batch in args.batch:
+        frames = int(args.seconds * _FEATURES_PER_SECOND)
+        features = torch.randn(batch, _MELS, frames, device=args.device, dtype=_DTYPES[args.dtype])
+        medians = _medians(models, features, args)
+        rtfx = [args.seconds * batch / median for median in medians]
+        print(f"{batch:6d} " + " ".join(f"{value:12.1f}" for value in rtfx) + f" {rtfx[1] / rtfx[0]:6.2f}")
+        speeds = {model.layers: value for model, value in zip(models, rtfx, strict=True)}
+        rows.append({"batch": batch, "rtfx": speeds, "ratio": rtfx[1] / rtfx[0]})
+    return rows
+
+
+def _medians(models: Sequence[EncoderDecoder], features: torch.Tensor, args: argparse.Namespace) -> list[float]:
+    """Seconds of the median run of each model; they take turns, and one unmeasured run of each goes first."""
+    times: list[list[float]] = [[] for _ in models]
+    for _ in range(args.repeats + 1):
+        for model, measured in zip(models, times, strict=True):
+            began = time.perf_counter()
+            model.write(features, args.tokens)  # ends with the copy of the tokens to the host
+            measured.append(time.perf_counter() - began)
+    return [sorted(measured[1:])[len(measured[1:]) // 2] for measured in times]
+
+
+if __name__ == "__main__":
+    main()
