@@ -1,7 +1,8 @@
-"""RTFx and latency of a checkpoint by batch and length: samples in, hypotheses out, in one process.
+"""RTFx and latency of a model by batch and length: samples in, hypotheses out, in one process.
 
-Noise is as good as speech for a CTC model and for every encoder; a transducer says little on it, so its search is
-under-measured: give a recording with --audio to measure one honestly.
+Noise is as good as speech for a CTC model and for every encoder; a trained transducer says little on it, so its search
+is under-measured: give a recording with --audio to measure one honestly. A random model of a published shape says of
+noise what a trained one says of speech.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.environment import describe
+from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from models import Model, load_model
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -20,7 +22,11 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True, help="checkpoint")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--model", help="checkpoint")
+    which.add_argument("--shape", choices=sorted(ENCODERS), help="random model of this shape")
+    parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt", help="of a random model")
+    parser.add_argument("--decoder", help="instead of the model's first")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=sorted(_DTYPES), default="float32")
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
@@ -29,18 +35,25 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each shape; the median counts")
     args = parser.parse_args()
 
-    model = load_model(args.model, device=args.device, dtype=_DTYPES[args.dtype])
+    model = _model(args.model, args.shape, args.transducer, args.device, _DTYPES[args.dtype])
     speech = _speech(args.audio, model.sample_rate, max(args.seconds))
     print(f"{'seconds':>8} {'batch':>6} {'median ms':>10} {'best ms':>9} {'RTFx':>8}")
     rows = []
     for seconds in args.seconds:
         waveform = speech[: int(seconds * model.sample_rate)]
         for batch in args.batch:
-            times = _measure(model, waveform.repeat(batch, 1), args.repeats)
+            times = _measure(model, waveform.repeat(batch, 1), args.decoder, args.repeats)
             median, best = times[len(times) // 2], times[0]
             rows.append({"seconds": seconds, "batch": batch, "median_s": median, "best_s": best})
             print(f"{seconds:8.1f} {batch:6d} {1000 * median:10.1f} {1000 * best:9.1f} {seconds * batch / median:8.1f}")
-    print(json.dumps({"benchmark": "throughput", "dtype": args.dtype, **describe(model.device), "rows": rows}))
+    about = {"model": args.model or args.shape, "dtype": args.dtype, "decoder": args.decoder or model.decoders[0]}
+    print(json.dumps({"benchmark": "throughput", **about, **describe(model.device), "rows": rows}))
+
+
+def _model(path: str | None, shape: str, transducer: str, device: str, dtype: torch.dtype) -> Model:
+    if path is not None:
+        return load_model(path, device=device, dtype=dtype)
+    return Model(random_checkpoint(shape, transducer, device=device), torch.device(device), dtype)
 
 
 def _speech(path: str | None, rate: int, seconds: float) -> torch.Tensor:
@@ -56,13 +69,13 @@ def _speech(path: str | None, rate: int, seconds: float) -> torch.Tensor:
     return recording.repeat(-(-samples // len(recording)))[:samples]
 
 
-def _measure(model: Model, waveforms: torch.Tensor, repeats: int) -> list[float]:
+def _measure(model: Model, waveforms: torch.Tensor, decoder: str | None, repeats: int) -> list[float]:
     """Seconds of each run, ascending; one unmeasured run goes first."""
     lengths = torch.full((len(waveforms),), waveforms.shape[1])
     times = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        model.transcribe_batch(waveforms, lengths)  # ends with the copy of the hypotheses to the host
+        model.transcribe_batch(waveforms, lengths, decoder=decoder)  # ends with the copy of the hypotheses to the host
         times.append(time.perf_counter() - began)
     return sorted(times[1:])
 
