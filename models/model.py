@@ -19,6 +19,7 @@ from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
 from models.search.label_looping import label_looping
+from models.search.look_ahead import look_ahead
 from models.search.result import Row, SearchResult
 from models.timestamps import words
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
@@ -269,7 +270,9 @@ class Model:
         if decoder == "ctc" and network.ctc:
             return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
         if transducer and network.predictor and network.joint:
-            return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+            # Both find the same: a GPU waits for its longest chain of steps, a CPU for their sum.
+            search = label_looping if self.device.type == "cpu" else look_ahead
+            return search(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
         raise AssertionError(f"{decoder} is not among the decoders, {self.decoders}")
 
     def _check_prompt(self, prompt: Prompt) -> None:
