@@ -132,7 +132,7 @@ class Dispatcher:
         self._accepted += 1
         now = self._clock()
         answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
-        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller, prompt)
+        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller, prompt=prompt)
         try:
             self._batcher.add(utterance)
             self._feed_engines()

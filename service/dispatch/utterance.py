@@ -21,12 +21,12 @@ class Utterance:
         arrived: Monotonic time of acceptance.
         answer: Resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
         caller: Who takes turns with others: the name of an API key, or the upload itself.
-        prompt: What is asked for.
         turn: In which of them it may run; -1 before it has come to the batcher.
         passed_over: Batches that were led by a later arrival since its caller last had something in one.
         engines_lost: Engines that died with it.
         alone: It shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
         sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
+        prompt: What is asked for.
     """
 
     number: int
@@ -35,9 +35,9 @@ class Utterance:
     arrived: float
     answer: asyncio.Future[Transcript] = field(repr=False)
     caller: Hashable
-    prompt: Prompt = NOTHING_ASKED
     turn: int = -1
     passed_over: int = 0
     engines_lost: int = 0
     alone: bool = False
     sent: float = 0.0
+    prompt: Prompt = NOTHING_ASKED
