@@ -11,7 +11,7 @@ from cli.model_options import MODEL_HELP, Subparsers
 def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser("info", help="say what a checkpoint is")
-    parser.add_argument("model", nargs="?", default="bundled", metavar="FILE", help=MODEL_HELP)
+    parser.add_argument("model", nargs="?", default="bundled", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 Subparsers = Any  # argparse names this type only privately
 
-MODEL_HELP = "checkpoint, a .nemo file (default: the model that ships with Steno)"
+MODEL_HELP = (
+    "checkpoint: a .nemo file, a folder that transformers wrote, or a name on the hub (owner/name or "
+    "owner/name@revision); default: the model that ships with Steno"
+)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add what `steno transcribe` and `steno eval` share."""
-    parser.add_argument("--model", default="bundled", metavar="FILE", help=MODEL_HELP)
+    parser.add_argument("--model", default="bundled", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
         "--decoder", choices=("ctc", "rnnt", "tdt", "aed"), help="of a hybrid model; default: its transducer"
     )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
+from models.checkpoint.source import OnDownload, checkpoint_path
 from models.config import ConformerConfig, Decoder
 from models.features import LogMelFeatures
 from models.hypothesis import Hypothesis
@@ -37,16 +38,19 @@ def load_model(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     attention_context: int | None = None,
+    on_download: OnDownload | None = None,
 ) -> "Model":
     """Load a checkpoint for transcription.
 
     Args:
-        path: a ``.nemo`` file, or "bundled" for the model that ships with Steno.
+        path: a ``.nemo`` file, a folder that transformers wrote, a name on the hub (``owner/name`` or
+            ``owner/name@revision``), which is downloaded first, or "bundled" for the model that ships with Steno.
         device: where it computes.
         dtype: of weights and activations, float32 or bfloat16. Features, decisions and confidences are float32.
         attention_context: lets a Conformer that was trained to attend to the whole clip attend to so many encoder
             frames on each side only. Memory then grows with the length of a recording and not with its square, and
             transcripts are others (Rekesh et al., 2023; NeMo's ``change_attention_model``).
+        on_download: told how a download goes; None draws a bar where standard error is a terminal.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
@@ -55,7 +59,7 @@ def load_model(
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
     languages = bundled.LANGUAGES if path == bundled.NAME else None
-    checkpoint = read_checkpoint(bundled.checkpoint_path(path))
+    checkpoint = read_checkpoint(checkpoint_path(path, on_download))
     if attention_context is not None:
         checkpoint = _with_local_attention(checkpoint, attention_context)
     return Model(checkpoint, torch.device(device), dtype, languages)

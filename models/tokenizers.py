@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
@@ -19,6 +19,10 @@ _NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
 # Pieces of prompts, and what a model says of a recording beside its text.
 _SPECIAL = re.compile(r"<\|.*\|>|<pad>", re.DOTALL)
 _FRAME = re.compile(r"<\|(\d{1,5})\|>", re.ASCII)
+# A byte that stands for itself, such as <0xE2>.
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+# What Python makes of bytes that are no UTF-8 and shall not be lost, one character a byte.
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 class Tokenizer(Protocol):
@@ -122,6 +126,38 @@ class AggregateTokenizer:
     def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
         """Look up the pieces; special ones come first."""
         return [self.pieces.index(piece) for piece in pieces]
+
+
+class ByteFallbackTokenizer:
+    """Subwords of a ``tokenizer.json``, with single bytes for what no other piece spells.
+
+    Texts are those of a SentencePiece model with the same pieces, but special pieces never show: neither those that
+    SentencePiece calls control pieces, nor the unknown one.
+    """
+
+    kind = "bpe"
+
+    def __init__(self, pieces: Sequence[str], special: Collection[int]) -> None:
+        """Take the pieces, and the ids of those that write nothing."""
+        self.pieces = tuple(pieces)
+        self._special = frozenset(special)
+
+    def join(self, tokens: Sequence[int]) -> str:
+        """Return the text of some tokens: bytes merged, special pieces dropped, no space before the first word."""
+        shown = [token for token in tokens if token not in self._special]
+        first = next((place for place, token in enumerate(shown) if self.pieces[token] != WORD_START), len(shown))
+        marks = first + (first < len(shown) and self.pieces[shown[first]].startswith(WORD_START))
+        text = b"".join(map(self.spell, shown)).decode(errors="surrogateescape")
+        return _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", text[marks:])
+
+    def spell(self, token: int) -> bytes:
+        """Return the piece with spaces as spaces; a special piece writes nothing."""
+        if token in self._special:
+            return b""
+        piece = self.pieces[token]
+        if _BYTE.fullmatch(piece):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace(WORD_START, " ").encode()
 
 
 class CharacterTokenizer:

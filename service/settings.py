@@ -37,6 +37,7 @@ _SERVICE_LINK = re.compile(
 _API_KEY = re.compile(r"[A-Za-z0-9_-]+:[0-9a-f]{64}")
 # As browsers send it (RFC 6454): neither a path nor a slash at the end, and in lower case.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+")
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[^@\s]+)?", re.ASCII)
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -63,7 +64,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     model: str = Field(
-        default="bundled", description="Checkpoint to serve: a .nemo file, or bundled: the one that ships with Steno."
+        default="bundled",
+        description="Checkpoint to serve: a .nemo file, a folder that transformers wrote, a name on the hub "
+        "(owner/name or owner/name@revision), or bundled: the one that ships with Steno.",
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("whisper-1",), description="Further names under which clients may ask for the model, by commas."
@@ -218,8 +221,16 @@ class Settings(BaseSettings):
 
     @property
     def model_id(self) -> str:
-        """What clients call the model: the file name of its checkpoint without the ending."""
-        return "steno-bundled" if self.model == "bundled" else Path(self.model).stem
+        """What clients call the model: its name on the hub, else that of its file or folder, without `.nemo`.
+
+        `models.model_id` says the same, but brings torch with it.
+        """
+        if self.model == "bundled":
+            return "steno-bundled"
+        path = Path(self.model)
+        if _HUB_NAME.fullmatch(self.model) and path.suffix != ".nemo" and not path.exists():
+            return self.model.partition("@")[0]
+        return path.name.removesuffix(".nemo")
 
     @property
     def audio_limits(self) -> AudioLimits:

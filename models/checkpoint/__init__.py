@@ -5,14 +5,16 @@ from pathlib import Path
 from models.checkpoint.checkpoint import Checkpoint
 from models.checkpoint.errors import CheckpointError
 from models.checkpoint.nemo import read_nemo
+from models.checkpoint.transformers_folder import read_transformers
 
 __all__ = ["Checkpoint", "CheckpointError", "read_checkpoint"]
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read the checkpoint at ``path``, a ``.nemo`` file.
+    """Read the checkpoint at ``path``: a ``.nemo`` file, or a folder that transformers wrote.
 
     Raises:
         CheckpointError: if it cannot be loaded; the message is one line that says why.
     """
-    return read_nemo(Path(path))
+    path = Path(path)
+    return read_transformers(path) if path.is_dir() else read_nemo(path)

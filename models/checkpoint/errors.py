@@ -1,7 +1,8 @@
 """Why a checkpoint was not loaded.
 
 CheckpointError
-├── MissingCheckpointError       there is no such file
+├── MissingCheckpointError       there is no such file, nor such a model on the hub
+├── DownloadError                the hub does not give it, or cannot be reached
 ├── UnreadableCheckpointError    damaged, cut short, or not a checkpoint
 ├── UnsafeCheckpointError        built to do more than describe a model: code, links, bombs
 ├── UnsupportedValueError        describes a model that is not supported, or contradicts itself
@@ -28,7 +29,11 @@ class CheckpointError(ValueError):
 
 
 class MissingCheckpointError(CheckpointError):
-    """There is no such file."""
+    """There is no such file, nor such a model on the hub."""
+
+
+class DownloadError(CheckpointError):
+    """The hub does not give the model, or gives another one than it announced, or cannot be reached."""
 
 
 class UnreadableCheckpointError(CheckpointError):

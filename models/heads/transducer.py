@@ -16,7 +16,7 @@ _ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.T
 class Predictor(nn.Module):
     """An LSTM over the labels emitted so far, advanced one label at a time.
 
-    The blank stands for the start of the utterance. Its embedding, the last row, is zero.
+    The blank stands for the start of the utterance. Its embedding, the last row, is zero in models that NeMo trained.
     """
 
     def __init__(self, vocabulary_size: int, width: int, layers: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from service import logs
 from service.engine.channel import EngineChannel
+from service.engine.download import DownloadReport, OnDownload
 from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Prompt, Ready, Result, Transcript
 from service.engine.staging import Samples, StagingView
 
@@ -44,7 +45,11 @@ class Recognizer(Protocol):
         """Say whether the device can be trusted after this error."""
 
 
-def main(load: Callable[[Load], Recognizer]) -> None:
+# Loads a model, and tells of its download if there is one.
+Loader = Callable[[Load, OnDownload], Recognizer]
+
+
+def main(load: Loader) -> None:
     """Run an engine on the descriptors that the supervisor passed; does not return."""
     started = time.monotonic()
     parser = ArgumentParser()
@@ -78,7 +83,7 @@ def _beat(channel: EngineChannel) -> None:
         time.sleep(HEARTBEAT_SECONDS)
 
 
-def serve(channel: EngineChannel, staging: StagingView, load: Callable[[Load], Recognizer], started: float) -> int:
+def serve(channel: EngineChannel, staging: StagingView, load: Loader, started: float) -> int:
     """Answer messages until `Stop`, the end of the stream or a fatal error; returns the exit status."""
     recognizer: Recognizer | None = None
     for message in channel.messages():
@@ -97,11 +102,9 @@ def serve(channel: EngineChannel, staging: StagingView, load: Callable[[Load], R
     return 0
 
 
-def _load(
-    channel: EngineChannel, message: Load, load: Callable[[Load], Recognizer], started: float
-) -> Recognizer | None:
+def _load(channel: EngineChannel, message: Load, load: Loader, started: float) -> Recognizer | None:
     try:
-        recognizer = load(message)
+        recognizer = load(message, DownloadReport(message.model, channel.send))
         loaded = time.monotonic()
         rtfx = recognizer.warm_up()
     except Exception as error:  # whatever it is, the front must hear why there is no engine

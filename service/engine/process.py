@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 import models
-from models import Hypothesis, Model, checkpoint_path, load_model
+from models import Hypothesis, Model, load_model, model_id
 from service.engine import loop
+from service.engine.download import OnDownload
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
@@ -25,16 +26,16 @@ _WARMUP_SEED = 0
 class SpeechRecognizer:
     """A model, the shapes it runs in, and how its hypotheses become transcripts."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
         torch.backends.cudnn.allow_tf32 = False  # float32 is asked for by those who want NeMo's tokens
         if load.threads is not None:
             torch.set_num_threads(load.threads)
-        self._model: Model = load_model(load.model, device=device, dtype=_dtype(load.dtype, device))
+        self._model: Model = load_model(load.model, device, _dtype(load.dtype, device), on_download=on_download)
         self._device = device
         self._bucket_seconds = load.bucket_seconds
         self.info: dict[str, Any] = self._model.info() | {
-            "model": checkpoint_path(load.model).stem,
+            "model": model_id(load.model),
             "device": _device_name(device),
             "dtype": str(self._model.dtype).removeprefix("torch."),
         }

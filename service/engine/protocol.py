@@ -4,7 +4,7 @@ Messages are small frozen structs, sent as MessagePack frames over a socket pair
 them: the front writes it once into memory that both processes map (`staging`), and a `Batch` says where.
 
     front  -> engine   Load, Batch, Stop
-    engine -> front    Heartbeat, Ready, Result, Failure
+    engine -> front    Heartbeat, Downloading, Ready, Result, Failure
 
 An engine answers every `Batch` with exactly one `Result` or `Failure` that carries the batch's number.
 """
@@ -19,7 +19,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     """The first message: what to load, and the shapes to warm up.
 
     Attributes:
-        model: Path of the checkpoint.
+        model: The checkpoint: a path, a name on the hub, or "bundled".
         device: "auto", "cpu", "cuda" or "cuda:N".
         dtype: "auto", "float32" or "bfloat16".
         bucket_seconds: Upper bounds of the length buckets, ascending.
@@ -146,5 +146,12 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     """The engine process is alive; sent every second from a thread of its own."""
 
 
+class Downloading(msgspec.Struct, frozen=True, tag=True):
+    """The checkpoint is on its way, so the time for loading it has not begun; sent while bytes arrive."""
+
+    done_bytes: int
+    total_bytes: int | None
+
+
 ToEngine = Load | Batch | Stop
-FromEngine = Heartbeat | Ready | Result | Failure
+FromEngine = Heartbeat | Downloading | Ready | Result | Failure

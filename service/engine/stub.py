@@ -7,7 +7,8 @@ tokens are bytes. Some lengths are orders:
     FAIL_SAMPLES    the batch raises an ordinary error
     DEVICE_SAMPLES  the batch raises an error that the device does not survive
 
-A checkpoint named "unreadable" cannot be loaded, one named "endless" loads for ever.
+A checkpoint named "unreadable" cannot be loaded, one named "endless" loads for ever, one named "remote" is downloaded
+first.
 """
 
 import os
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.engine import loop
+from service.engine.download import OnDownload
 from service.engine.protocol import FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
@@ -43,11 +45,14 @@ def transcript(samples: Samples) -> Transcript:
 class StubRecognizer:
     """Answers from the samples alone."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, on_download: OnDownload) -> None:
         if load.model == "unreadable":
             raise ValueError("unreadable: not a checkpoint")
         if load.model == "endless":
             threading.Event().wait()
+        if load.model == "remote":
+            on_download(1, 2)
+            on_download(2, 2)
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE

@@ -12,7 +12,19 @@ from enum import StrEnum
 from typing import Protocol
 
 from service.engine.channel import FrontChannel
-from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Prompt, Ready, Result, Stop
+from service.engine.protocol import (
+    Batch,
+    Downloading,
+    Failure,
+    FailureKind,
+    FromEngine,
+    Heartbeat,
+    Load,
+    Prompt,
+    Ready,
+    Result,
+    Stop,
+)
 from service.engine.staging import Samples, Staging, unnamed_file
 
 log = logging.getLogger("steno.supervisor")
@@ -20,7 +32,8 @@ log = logging.getLogger("steno.supervisor")
 SPEECH_ENGINE = "service.engine.process"
 STUB_ENGINE = "service.engine.stub"
 
-_LOAD_SECONDS = 900.0  # a cold page cache and a warm-up of every bucket fit in this
+# A cold page cache and a warm-up of every bucket fit in this. It begins anew with every sign that a download goes on.
+_LOAD_SECONDS = 900.0
 _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
@@ -56,7 +69,7 @@ class Engine:
         self.ready: Ready | None = None
         self.process = process
         self.channel = channel
-        self.started = self.last_heard = time.monotonic()
+        self.load_began = self.last_heard = time.monotonic()
         self.verdict: Loss | None = None
         self.start_failure: str | None = None
         self._memory = memory
@@ -108,7 +121,7 @@ class Engine:
         if now - self.last_heard > timeout:
             return True
         if self.ready is None:
-            return now - self.started > _LOAD_SECONDS
+            return now - self.load_began > _LOAD_SECONDS
         expected = self._slot_seconds / self.ready.rtfx * len(self._outstanding)
         return now - min(self._outstanding.values(), default=now) > timeout + 10 * expected
 
@@ -236,10 +249,12 @@ class Supervisor:
             engine.release()
         return engine.verdict or Loss.EXIT
 
-    def _handle(self, engine: Engine, message: Heartbeat | Ready | Result | Failure) -> None:
+    def _handle(self, engine: Engine, message: FromEngine) -> None:
         match message:
             case Heartbeat():
                 self._listener.engine_heard(engine)
+            case Downloading():
+                engine.load_began = engine.last_heard
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 log.info(

@@ -7,7 +7,13 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary, WordPieceTokenizer
+from models.tokenizers import (
+    ByteFallbackTokenizer,
+    CharacterTokenizer,
+    SentencePieceTokenizer,
+    Vocabulary,
+    WordPieceTokenizer,
+)
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 
 SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
@@ -61,6 +67,17 @@ def test_spellings_one_after_the_other_are_the_text_with_spaces_before_it(tokeni
     written = b"".join(Vocabulary(tokenizer).spellings[token] for token in tokens)
 
     assert written.decode().lstrip(" ") == tokenizer.join(tokens)
+
+
+@given(st.lists(st.integers(0, 299), max_size=12))
+def test_the_same_pieces_without_their_model_give_the_same_texts(tokenizer, tokens):
+    special = [token for token, piece in enumerate(tokenizer.pieces) if piece in ("<unk>", "<s>", "</s>")]
+    bare = ByteFallbackTokenizer(tokenizer.pieces, special)
+    tokens = [token for token in tokens if token < len(bare.pieces) and token not in special]
+
+    assert bare.join(special) == ""
+    assert bare.join(tokens) == tokenizer.join(tokens)
+    assert [bare.spell(token) for token in tokens] == [tokenizer.spell(token) for token in tokens]
 
 
 def test_spellings_of_characters_and_of_the_unknown_are_what_is_shown(golden_vocabulary):

@@ -1,6 +1,6 @@
 import pytest
 
-from models import checkpoint_path
+from models import model_id
 from service.settings import _SERVICE_LINK, Settings, SettingsError
 
 KUBERNETES = {
@@ -90,12 +90,26 @@ def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch)
 
     settings = Settings.read()
 
-    assert settings.model_id == checkpoint_path(settings.model).stem == "steno-bundled"
+    assert settings.model_id == model_id(settings.model) == "steno-bundled"
 
 
 @pytest.mark.parametrize("path", ["parakeet-0.6b.nemo", "/checkpoints/parakeet-0.6b.nemo", "./parakeet-0.6b.nemo"])
 def test_a_checkpoints_id_is_its_file_name(path):
-    assert Settings(model=path).model_id == "parakeet-0.6b"
+    assert Settings(model=path).model_id == model_id(path) == "parakeet-0.6b"
+
+
+@pytest.mark.parametrize("revision", ["", "@main", "@refs/pr/1"])
+def test_the_id_of_a_model_on_the_hub_is_its_name(revision):
+    name = "nvidia/parakeet-tdt-0.6b-v2"
+
+    assert Settings(model=name + revision).model_id == model_id(name + revision) == name
+
+
+def test_a_folders_id_is_its_name_even_where_the_hub_could_have_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "parakeet-0.6b").mkdir(parents=True)
+
+    assert Settings(model="models/parakeet-0.6b").model_id == model_id("models/parakeet-0.6b") == "parakeet-0.6b"
 
 
 def test_lists_are_given_by_commas(monkeypatch):

@@ -161,3 +161,10 @@ def test_replaced_engines_leave_no_descriptor_behind():
         assert len(os.listdir("/proc/self/fd")) <= before + 2
 
     supervised(scenario)
+
+
+def test_an_engine_that_downloads_its_model_first_becomes_ready():
+    async def scenario(supervisor, listener) -> None:
+        await listener.hears("ready")
+
+    supervised(scenario, model="remote")

@@ -1,0 +1,65 @@
+"""Reading the files of a folder that came from elsewhere: by plain names, in bounded sizes, never outside of it."""
+
+import stat
+from pathlib import Path, PurePosixPath
+
+from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
+
+MAX_FILE_BYTES = 32 * 2**30
+
+
+class Folder:
+    """A folder with the files of a checkpoint.
+
+    A link is followed only to a file of the same folder, or of the cache of the hub that the folder is part of: there
+    ``snapshots/<commit>/<name>`` is a link to ``blobs/<digest>``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take a folder that exists."""
+        self.path = path
+        resolved = path.resolve()
+        snapshots = resolved.parent
+        self._roots = [resolved, *([snapshots.parent / "blobs"] if snapshots.name == "snapshots" else [])]
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is anything of that name."""
+        return (self.path / name).exists()
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """Return a whole file.
+
+        Raises:
+            UnreadableCheckpointError: if there is no such file, or it cannot be read.
+            UnsafeCheckpointError: if it is larger than ``max_bytes``, is no plain file, or lies elsewhere.
+        """
+        path, size = self.locate(name)
+        if size > max_bytes:
+            raise UnsafeCheckpointError(f"{self.path}: {shown(name)} has {size} bytes; at most {max_bytes} are read")
+        try:
+            with path.open("rb") as file:
+                return file.read(max_bytes)
+        except OSError as error:
+            raise UnreadableCheckpointError(f"{path} cannot be read: {error.strerror}") from error
+
+    def locate(self, name: str) -> tuple[Path, int]:
+        """Return where the content of a file is, and its size in bytes.
+
+        Raises:
+            UnreadableCheckpointError: if there is no such file.
+            UnsafeCheckpointError: if the name is a path, or the file is too large, no plain file, or lies elsewhere.
+        """
+        if name != PurePosixPath(name).name or "\0" in name:
+            raise UnsafeCheckpointError(f"{self.path}: {shown(name)} is not the name of a file in this folder")
+        try:
+            path = (self.path / name).resolve(strict=True)
+            status = path.stat()
+        except (OSError, RuntimeError) as error:  # a link that leads to itself is either, by the version of Python
+            raise UnreadableCheckpointError(f"{self.path} has no file {shown(name)}") from error
+        if path.parent not in self._roots:
+            raise UnsafeCheckpointError(f"{self.path}: {shown(name)} is a link out of the folder")
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+            raise UnsafeCheckpointError(
+                f"{self.path}: {shown(name)} is no file, or has more than {MAX_FILE_BYTES} bytes"
+            )
+        return path, status.st_size

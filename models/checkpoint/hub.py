@@ -1,0 +1,148 @@
+"""Models on the hub: found by name, downloaded into the hub's cache, checked, and found there again without a network.
+
+``huggingface_hub`` does the work: it goes on where a connection was cut, keeps files under their digests, and takes its
+settings from the environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import (
+    HfApi,
+    ResolvedRevision,
+    constants,
+    hf_hub_download,
+    snapshot_download,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.hf_api import RepoSibling
+from tqdm import tqdm
+
+from models.checkpoint.errors import CheckpointError, DownloadError, MissingCheckpointError
+from models.checkpoint.layout import needed_files
+from models.checkpoint.source import OnDownload
+
+log = logging.getLogger("steno.hub")
+
+_ANSWER_SECONDS = 10.0
+_SERVER_ERRORS = 500
+
+
+def download(repository: str, revision: str | None, on_download: OnDownload | None = None) -> Path:
+    """Return the folder of the cache that holds a model's checkpoint, after downloading what is not there yet.
+
+    Without a network, what the cache has of that revision is taken as it is.
+
+    Args:
+        repository: owner and name.
+        revision: a branch, a tag or a commit; None for what the repository shows first.
+        on_download: told how a download goes; None draws a bar where standard error is a terminal.
+
+    Raises:
+        MissingCheckpointError: if the hub has no such model or revision.
+        DownloadError: if it does not give it, or cannot be reached and the cache has nothing.
+        UnreadableCheckpointError: if the repository holds no checkpoint.
+    """
+    asked = f"{repository}@{revision}" if revision else repository
+    with _refusals_named(asked, repository):
+        try:
+            commit, files = _listing(repository, revision)
+        except (CheckpointError, RepositoryNotFoundError, RevisionNotFoundError):
+            raise
+        except Exception as error:  # no network is whatever the client, a proxy or a captive portal makes of it
+            if isinstance(error, HfHubHTTPError) and error.response.status_code < _SERVER_ERRORS:
+                raise
+            return _cached(asked, repository, revision, error)
+        names = needed_files(files, repository)
+        folders = {_fetch(repository, commit, files[name], on_download).parent for name in names}
+    return folders.pop()
+
+
+def _listing(repository: str, revision: str | None) -> tuple[ResolvedRevision, dict[str, RepoSibling]]:
+    """Return the commit that a revision is now, and the files of that commit."""
+    api = HfApi()
+    commit = api.resolve_revision(repository, revision=revision)
+    info = api.model_info(repository, revision=commit.resolved, files_metadata=True, timeout=_ANSWER_SECONDS)
+    return commit, {file.rfilename: file for file in info.siblings or []}
+
+
+def _cached(asked: str, repository: str, revision: str | None, reason: Exception) -> Path:
+    cache = constants.HF_HUB_CACHE
+    try:
+        folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, ValueError):
+        message = (
+            f"{asked} is no file or folder here and not in the cache at {cache}; the hub cannot be reached: {reason}"
+        )
+        raise DownloadError(message) from reason
+    log.warning("the hub cannot be reached; %s comes from the cache", asked, extra={"path": str(folder)})
+    return folder
+
+
+def _fetch(repository: str, commit: ResolvedRevision, file: RepoSibling, on_download: OnDownload | None) -> Path:
+    """Return the path of a file in the cache; one that was not there is compared with what the hub says of it."""
+    before = try_to_load_from_cache(repository, file.rfilename, revision=commit.resolved)
+    bar = _reporting(on_download) if on_download else None
+    path = Path(hf_hub_download(repository, file.rfilename, revision=commit, tqdm_class=bar))
+    if not isinstance(before, str) and not _is_whole(path, file):
+        path.resolve().unlink()
+        path.unlink(missing_ok=True)
+        raise DownloadError(
+            f"{repository}: {file.rfilename} is not what the hub announced; it was removed, so try again"
+        )
+    return path
+
+
+def _is_whole(path: Path, file: RepoSibling) -> bool:
+    """Compare a file with its digest: of the content, or, for small files, as git has it."""
+    with path.open("rb") as content:
+        if file.lfs:
+            return hashlib.file_digest(content, "sha256").hexdigest() == str(file.lfs.sha256)
+        blob = content.read()
+    return hashlib.sha1(b"blob %d\0" % len(blob) + blob, usedforsecurity=False).hexdigest() == str(file.blob_id)
+
+
+@contextmanager
+def _refusals_named(asked: str, repository: str) -> Iterator[None]:
+    """Say in one line what to do when the hub refuses, or a download fails."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except GatedRepoError as error:
+        message = f"{asked} is gated: accept its terms on the hub, and set HF_TOKEN to a token of the account that did"
+        raise DownloadError(message) from error
+    except RepositoryNotFoundError as error:
+        message = f"{asked} is no file or folder here, and no model that the hub shows; a private one needs HF_TOKEN"
+        raise MissingCheckpointError(message) from error
+    except RevisionNotFoundError as error:
+        raise MissingCheckpointError(f"{repository} has no such revision on the hub: {asked}") from error
+    except Exception as error:  # the client's own errors, those of the network below it, a full disk
+        raise DownloadError(f"{asked} cannot be downloaded (does it need another HF_TOKEN?): {error}") from error
+
+
+def _reporting(on_download: OnDownload) -> "type[tqdm[Any]]":
+    """Return a bar that is not drawn: it tells what it would show."""
+
+    class Bar(tqdm):  # type: ignore[type-arg]  # it has a parameter in its types only
+        def __init__(self, *_: object, total: int | None = None, initial: int = 0, **__: object) -> None:
+            super().__init__(disable=True)
+            self._here, self._whole = initial, total
+
+        def update(self, n: float | None = 1) -> bool | None:
+            self._here += int(n or 0)
+            on_download(self._here, self._whole)
+            return None
+
+    return Bar

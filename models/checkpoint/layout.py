@@ -1,0 +1,45 @@
+"""Which files of a folder, or of a repository on the hub, are the checkpoint."""
+
+import re
+from collections.abc import Iterable
+
+from models.checkpoint.errors import UnreadableCheckpointError
+
+# What transformers writes, as far as it matters here.
+_TRANSFORMERS_FILES = re.compile(
+    r"(config|generation_config|processor_config|preprocessor_config|tokenizer|tokenizer_config)\.json"
+    r"|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
+)
+
+
+def nemo_archive(names: Iterable[str], title: str) -> str | None:
+    """Return the ``.nemo`` file among some names, or None.
+
+    Args:
+        names: of the files.
+        title: of the folder or the repository. Of several ``.nemo`` files the one counts that has its name.
+
+    Raises:
+        UnreadableCheckpointError: if there are several, and none has that name.
+    """
+    archives = sorted(name for name in names if name.endswith(".nemo") and "/" not in name)
+    if len(archives) < 2:
+        return next(iter(archives), None)
+    namesake = f"{title.rpartition('/')[2]}.nemo"
+    if namesake not in archives:
+        raise UnreadableCheckpointError(f"{title} has several checkpoints, none of its own name: {', '.join(archives)}")
+    return namesake
+
+
+def needed_files(names: Iterable[str], title: str) -> list[str]:
+    """Return the files of a repository that reading its checkpoint takes: its ``.nemo`` file, else transformers' files.
+
+    Raises:
+        UnreadableCheckpointError: if it has neither.
+    """
+    names = sorted(names)
+    if archive := nemo_archive(names, title):
+        return [archive]
+    if "config.json" not in names:
+        raise UnreadableCheckpointError(f"{title} has neither a .nemo file nor a config.json")
+    return [name for name in names if _TRANSFORMERS_FILES.fullmatch(name)]

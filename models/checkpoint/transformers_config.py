@@ -1,0 +1,127 @@
+"""Translating transformers' configuration of a model, ``config.json``, into ours.
+
+transformers' defaults stand in for keys that are absent. A key is either used, expected to have a value that we do,
+ignored because it cannot change a transcript, or refused by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from models.checkpoint.errors import UnsupportedValueError
+from models.checkpoint.nemo_decoding import MAX_DURATION
+from models.checkpoint.section import Section
+from models.checkpoint.transformers_encoder import ignore_bookkeeping, parse_encoder
+from models.checkpoint.transformers_front_end import parse_front_end
+from models.checkpoint.transformers_generation import check_generation
+from models.config import Decoder, ModelConfig, TransducerConfig
+
+if TYPE_CHECKING:
+    from models.heads.transducer import Activation
+
+_MAX_VOCABULARY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a model class of transformers has.
+
+    Attributes:
+        name: of the class.
+        decoder: its one way to decode.
+        vocabulary: its default of labels without the blank.
+    """
+
+    name: str
+    decoder: Decoder
+    vocabulary: int
+
+
+_KINDS = {
+    "parakeet_ctc": _Kind("ParakeetForCTC", "ctc", 1024),
+    "parakeet_rnnt": _Kind("ParakeetForRNNT", "rnnt", 8192),
+    "parakeet_tdt": _Kind("ParakeetForTDT", "tdt", 8192),
+}
+_DEFAULT_DURATIONS = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The configurations of a folder.
+
+    Attributes:
+        config: ``config.json``.
+        generation: ``generation_config.json``; empty if there is none.
+        processor: ``processor_config.json``; empty if there is none.
+        feature_extractor: that of the processor, or ``preprocessor_config.json``.
+    """
+
+    config: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    processor: Mapping[str, Any]
+    feature_extractor: Mapping[str, Any]
+
+
+def parse_transformers_config(documents: Documents) -> ModelConfig:
+    """Translate the configurations of a model.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    root = Section("", documents.config)
+    kind = _kind(root)
+    root.expect("architectures", None, [kind.name])
+    size = root.integer("vocab_size", kind.vocabulary + 1, low=2, high=_MAX_VOCABULARY + 1)
+    blank = size - 1
+    encoder = parse_encoder(root.section("encoder_config"))
+    transducer = None
+    if kind.decoder == "ctc":
+        _expect_last(root, "pad_token_id", kind.vocabulary, blank)
+        root.ignore("ctc_loss_reduction", "ctc_zero_infinity")
+    else:
+        _expect_last(root, "blank_token_id", kind.vocabulary, blank)
+        transducer = _transducer(root, kind)
+        check_generation(Section("generation_config", documents.generation), blank)
+    ignore_bookkeeping(root)
+    root.refuse_the_rest()
+    _check_processor(Section("processor_config", documents.processor), kind)
+    features = parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels)
+    return ModelConfig(
+        kind.name, features, encoder, vocabulary_size=blank, ctc=transducer is None, transducer=transducer
+    )
+
+
+def _kind(root: Section) -> _Kind:
+    name = root.text("model_type")
+    if name not in _KINDS:
+        raise UnsupportedValueError("model_type", name, ", ".join(_KINDS))
+    return _KINDS[name]
+
+
+def _expect_last(root: Section, key: str, default: int, blank: int) -> None:
+    """Refuse a blank that is not the last of the labels."""
+    last = root.integer(key, default, low=0, high=_MAX_VOCABULARY) == blank
+    root.require(key, last, f"the last id of vocab_size, {blank}")
+
+
+def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
+    width = root.integer("decoder_hidden_size", 640, high=2**14)
+    root.expect("hidden_act", "relu", "tanh", "sigmoid")
+    root.ignore("pad_token_id", "decoder_start_token_id")
+    durations: tuple[int, ...] = ()
+    if kind.decoder == "tdt":
+        durations = root.integers("durations", low=0, high=MAX_DURATION) or _DEFAULT_DURATIONS
+    return TransducerConfig(
+        predictor_width=width,
+        predictor_layers=root.integer("num_decoder_layers", 2, high=16),
+        joint_width=width,
+        activation=cast("Activation", root.get("hidden_act", "relu")),
+        durations=durations,
+        max_symbols=root.integer("max_symbols_per_step", 10, high=100),
+    )
+
+
+def _check_processor(section: Section, kind: _Kind) -> None:
+    section.expect("decoder_type", None, kind.decoder)
+    section.ignore("blank_token", "feature_extractor", "processor_class")
+    section.refuse_the_rest_unless_off()

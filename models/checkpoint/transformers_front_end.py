@@ -1,0 +1,40 @@
+"""Translating the feature extractor of a transformers folder."""
+
+from models.checkpoint.section import Section
+from models.config import FeatureConfig
+
+# ParakeetFeatureExtractor has it as a constant, as NeMo has it as a default.
+_LOG_OFFSET = 2**-24
+
+
+def parse_front_end(section: Section, mels: int) -> FeatureConfig:
+    """Translate the section of a ParakeetFeatureExtractor for an encoder of ``mels`` bands.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    section.expect("feature_extractor_type", "ParakeetFeatureExtractor")
+    section.integer("feature_size", 80, high=512)
+    section.require("feature_size", section.get("feature_size", 80) == mels, f"as encoder_config.num_mel_bins, {mels}")
+    section.expect("padding_side", "right")
+    section.expect("padding_value", 0, 0.0)
+    section.ignore("processor_class", "return_attention_mask")
+    rate = section.integer("sampling_rate", 16_000, low=1000, high=384_000)
+    window = section.integer("win_length", 400, high=2**15)
+    hop = section.integer("hop_length", 160, high=2**15)
+    fft_size = section.integer("n_fft", 512, low=window, high=2**15)
+    section.require("n_fft", fft_size % 2 == 0, "even numbers")
+    config = FeatureConfig(
+        sample_rate=rate,
+        window=window,
+        hop=hop,
+        window_stride=hop / rate,
+        fft_size=fft_size,
+        mels=mels,
+        low_hz=0.0,
+        high_hz=rate / 2,
+        preemphasis=section.optional_number("preemphasis", 0.97, low=0, high=1),
+        log_offset=_LOG_OFFSET,
+    )
+    section.refuse_the_rest_unless_off()
+    return config

@@ -1,0 +1,23 @@
+"""What transformers' generation configurations say beyond greedy search, which is what we do."""
+
+from models.checkpoint.section import Section
+
+
+def check_generation(section: Section, blank: int) -> None:
+    """Check the generation configuration of a transducer whose labels are the ids below ``blank``.
+
+    Raises:
+        UnsupportedValueError: if it asks for anything but greedy search from the blank.
+    """
+    section.expect("num_beams", None, 1)
+    section.expect("do_sample", None, False)
+    section.expect("repetition_penalty", None, 1, 1.0)
+    section.expect("decoder_start_token_id", None, blank)
+    # A TDT hides the outputs for durations, which lie above the blank, from what chooses labels.
+    hidden = section.integers("suppress_tokens", low=0, high=2**31)
+    section.require("suppress_tokens", all(token > blank for token in hidden), f"ids above the blank, {blank}")
+    section.ignore("_from_model_config", "transformers_version", "use_cache", "return_dict_in_generate")
+    section.ignore("output_attentions", "output_hidden_states", "output_scores", "output_logits")
+    section.ignore("pad_token_id", "bos_token_id", "eos_token_id")
+    section.ignore("temperature", "top_k", "top_p", "min_p", "typical_p")  # of sampling
+    section.refuse_the_rest_unless_off()

@@ -1,0 +1,43 @@
+"""What an engine says while its checkpoint is downloaded: to the log now and then, to the front more often."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from service.engine.protocol import Downloading
+
+log = logging.getLogger("steno.engine")
+
+# Told the bytes that are here, and those of the whole file if they are known.
+OnDownload = Callable[[int, int | None], None]
+
+_TELL_SECONDS = 1.0
+_LOG_SECONDS = 10.0
+
+
+class DownloadReport:
+    """Passes on how a download goes, seldom enough.
+
+    Args:
+        model: What is downloaded.
+        send: Takes a message to the front.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self, model: str, send: Callable[[Downloading], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._model = model
+        self._send = send
+        self._clock = clock
+        self._told = self._logged = float("-inf")
+
+    def __call__(self, done_bytes: int, total_bytes: int | None) -> None:
+        """Take note of bytes that arrived; the last of a file are always passed on."""
+        now, is_last = self._clock(), done_bytes == total_bytes
+        if is_last or now - self._told >= _TELL_SECONDS:
+            self._told = now
+            self._send(Downloading(done_bytes, total_bytes))
+        if is_last or now - self._logged >= _LOG_SECONDS:
+            self._logged = now
+            log.info("downloading", extra={"model": self._model, "bytes": done_bytes, "of_bytes": total_bytes})

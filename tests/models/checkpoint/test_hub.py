@@ -1,0 +1,210 @@
+"""Models are found on the hub by name, downloaded once, checked, and found again without a network."""
+
+import logging
+
+import pytest
+from huggingface_hub import constants
+
+from models import checkpoint_path, load_model, model_id
+from models.checkpoint.errors import DownloadError, MissingCheckpointError, UnreadableCheckpointError
+from tests.models.checkpoint.hub_stand_in import Hub, Repository
+from tests.models.checkpoint.nemo_files import archive, golden_members
+from tests.models.checkpoint.transformers_files import folder
+
+NAME = "owner/small-0.6b"
+LONG = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with one ``.nemo`` file of no meaning, and an empty cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
+    with Hub({NAME: Repository({"main": {"small.nemo": LONG, "README.md": b"#"}})}) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        yield hub
+
+
+def refusal(name, kind):
+    with pytest.raises(kind) as caught:
+        checkpoint_path(name)
+    assert str(caught.value).isprintable()
+    assert name.partition("@")[0] in str(caught.value)
+    return str(caught.value)
+
+
+# What is downloaded
+
+
+def test_a_repository_with_a_nemo_file_gives_that_file_alone(hub):
+    path = checkpoint_path(NAME)
+
+    assert path.read_bytes() == LONG
+    assert hub.downloads() == [("small.nemo", None)]
+
+
+@pytest.mark.golden
+def test_a_model_is_loaded_by_its_name(hub, tmp_path):
+    file = archive(tmp_path / "m.nemo", golden_members())
+    hub.repositories[NAME] = Repository({"main": {"m.nemo": file.read_bytes()}})
+
+    assert load_model(NAME).info() == load_model(file).info()
+
+
+def test_a_repository_of_transformers_gives_the_files_that_are_read(hub, tmp_path):
+    files = {file.name: file.read_bytes() for file in folder(tmp_path / "saved").iterdir()}
+    others = {"README.md": b"#", "pytorch_model.bin": b"code", "onnx/model.onnx": b"", "vocab.txt": b""}
+    hub.repositories[NAME] = Repository({"main": files | others})
+
+    model = load_model(NAME)
+
+    assert model.decoders == ("tdt",)
+    assert sorted(name for name, _ in hub.downloads()) == sorted(files)
+
+
+def test_what_is_in_the_cache_is_not_downloaded_again(hub):
+    assert checkpoint_path(NAME) == checkpoint_path(NAME)
+    assert len(hub.downloads()) == 1
+
+
+def test_a_revision_can_be_named(hub):
+    hub.repositories[NAME].revisions["v1"] = {"small.nemo": LONG[::-1]}
+
+    assert checkpoint_path(f"{NAME}@v1").read_bytes() == LONG[::-1]
+    assert checkpoint_path(f"{NAME}@{hub.repositories[NAME].commit('v1')}").read_bytes() == LONG[::-1]
+    assert checkpoint_path(NAME).read_bytes() == LONG
+
+
+def test_of_several_nemo_files_the_one_with_the_name_of_the_repository_counts(hub):
+    files = {"small-0.6b.nemo": LONG, "another.nemo": b"", "old/third.nemo": b""}
+    hub.repositories[NAME] = Repository({"main": files})
+    hub.repositories["owner/other"] = Repository({"main": files})
+
+    assert checkpoint_path(NAME).read_bytes() == LONG
+    assert "another.nemo" in refusal("owner/other", UnreadableCheckpointError)
+
+
+def test_a_repository_without_a_checkpoint_is_refused(hub):
+    hub.repositories[NAME] = Repository({"main": {"README.md": b"#"}})
+
+    refusal(NAME, UnreadableCheckpointError)
+
+
+# How it arrives
+
+
+def test_a_download_goes_on_where_the_connection_was_cut(hub):
+    hub.repositories[NAME].cuts = 1
+
+    assert checkpoint_path(NAME).read_bytes() == LONG
+    assert hub.downloads() == [("small.nemo", None), ("small.nemo", "bytes=5000-")]
+
+
+def test_a_download_is_told_about_from_the_first_byte_to_the_last(hub):
+    told = []
+
+    checkpoint_path(NAME, lambda here, whole: told.append((here, whole)))
+
+    assert told[-1] == (len(LONG), len(LONG))
+    assert [here for here, _ in told] == sorted({here for here, _ in told})
+
+
+@pytest.mark.parametrize("content", [LONG, b"small"], ids=["large", "small"])
+def test_a_file_that_is_not_what_was_announced_is_refused_and_not_kept(hub, content):
+    hub.repositories[NAME] = Repository({"main": {"small.nemo": content}}, damage=True)
+    refusal(NAME, DownloadError)
+
+    hub.repositories[NAME].damage = False
+
+    assert checkpoint_path(NAME).read_bytes() == content
+
+
+# Without a hub
+
+
+def test_without_a_network_the_cache_is_used_and_the_log_says_so(hub, caplog):
+    path = checkpoint_path(NAME)
+    hub.stop()
+
+    with caplog.at_level(logging.WARNING, "steno.hub"):
+        assert checkpoint_path(NAME) == path
+    assert "comes from the cache" in caplog.text
+
+
+def test_offline_by_setting_nothing_is_asked_for(hub, monkeypatch):
+    path = checkpoint_path(NAME)
+    hub.requests.clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+    assert checkpoint_path(NAME) == path
+    assert hub.requests == []
+
+
+def test_without_a_network_and_a_cache_there_is_one_clear_error(hub):
+    hub.stop()
+
+    assert "cannot be reached" in refusal(NAME, DownloadError)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("name", ["owner/absent", "owner/hidden"])
+def test_a_model_that_the_hub_does_not_show_is_missing(hub, name):
+    hub.repositories["owner/hidden"] = Repository({"main": {"x.nemo": LONG}}, hidden=True)
+
+    assert "HF_TOKEN" in refusal(name, MissingCheckpointError)
+
+
+def test_a_revision_that_is_not_there_is_missing(hub):
+    assert "v9" in refusal(f"{NAME}@v9", MissingCheckpointError)
+
+
+def test_a_gated_model_says_what_to_do(hub):
+    hub.repositories[NAME].refusal = (403, "GatedRepo")
+
+    message = refusal(NAME, DownloadError)
+
+    assert "terms" in message
+    assert "HF_TOKEN" in message
+
+
+# What is a name
+
+
+@pytest.mark.parametrize("path", ["model.nemo", "folder/model.nemo", "/a/b", "./a/b", "a/b/c", "a", "~/b", "../b"])
+def test_a_path_is_no_name(hub, path):
+    assert checkpoint_path(path).as_posix() == path.removeprefix("./")
+    assert hub.requests == []
+
+
+def test_a_path_that_exists_comes_before_a_name(hub, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / NAME).mkdir(parents=True)
+
+    assert checkpoint_path(NAME).as_posix() == NAME
+    assert hub.requests == []
+
+
+def test_a_folder_with_a_nemo_file_stands_for_it(tmp_path):
+    (tmp_path / "any.nemo").touch()
+
+    assert checkpoint_path(tmp_path) == tmp_path / "any.nemo"
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (NAME, NAME),
+        (f"{NAME}@v1", NAME),
+        ("bundled", "steno-bundled"),
+        ("/folder/small-0.6b", "small-0.6b"),
+        ("folder/small-0.6b.nemo", "small-0.6b"),
+    ],
+)
+def test_a_model_is_called_by_its_name_on_the_hub_or_its_file(model, name):
+    assert model_id(model) == name

@@ -1,0 +1,213 @@
+"""Models that transformers itself saved give the same features, frames and tokens here as there.
+
+The models are random, and so wide that they say something; transformers is imported where it is used, because that
+alone takes seconds.
+"""
+
+from functools import cache
+from io import BytesIO
+from itertools import groupby
+
+import pytest
+import sentencepiece
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models import load_model
+from models.tokenizers import SentencePieceTokenizer
+from tests.models import golden_data as golden
+from tests.models.companions import MARGIN, alone
+
+pytestmark = pytest.mark.golden
+
+SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
+CLIPS = [golden.clip("slt-12s")[20_000:31_117], golden.clip("espeak-300ms")]
+DURATIONS = 5
+MAX_SYMBOLS = 10
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "num_hidden_layers": st.integers(1, 2),
+        "num_attention_heads": st.sampled_from([1, 2, 4]),
+        "hidden_size": st.sampled_from([16, 24, 32]),
+        "intermediate_size": st.sampled_from([16, 40]),
+        "conv_kernel_size": st.sampled_from([1, 3, 9]),
+        "subsampling_factor": st.sampled_from([4, 8]),
+        "subsampling_conv_channels": st.sampled_from([4, 8]),
+        "num_mel_bins": st.sampled_from([16, 24, 80]),
+        "scale_input": st.booleans(),
+    }
+)
+
+
+@cache
+def sentencepiece_model(*, byte_fallback):
+    model = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        vocab_size=300 if byte_fallback else 28,
+        model_type="bpe",
+        byte_fallback=byte_fallback,
+        user_defined_symbols=["<|en|>"] if byte_fallback else [],
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def save_processor(folder, kind, mels, model_path, *, byte_fallback):
+    """Write what transformers' own conversion of a SentencePiece model gives; returns the number of labels."""
+    from transformers import ParakeetFeatureExtractor, ParakeetProcessor, ParakeetTokenizer
+    from transformers.convert_slow_tokenizer import ParakeetConverter
+
+    model_path.write_bytes(sentencepiece_model(byte_fallback=byte_fallback))
+    converted = ParakeetConverter(str(model_path)).converted()
+    labels = converted.get_vocab_size()
+    blank = "<pad>" if kind == "ctc" else "<blank>"
+    tokenizer = ParakeetTokenizer(tokenizer_object=converted, clean_up_tokenization_spaces=False)
+    tokenizer.add_tokens([blank], special_tokens=True)
+    tokenizer.add_special_tokens({"unk_token": "<unk>", "pad_token": blank})
+    extractor = ParakeetFeatureExtractor(feature_size=mels)
+    ParakeetProcessor(extractor, tokenizer, decoder_type=kind).save_pretrained(folder)
+    return labels, extractor
+
+
+def random_model(kind, labels, shape, biases, seed):
+    """Build one of transformers' models with weights, biases and running statistics that all show."""
+    import transformers
+
+    torch.manual_seed(seed)
+    name = kind.upper()
+    common = {"encoder_config": shape | {"attention_bias": biases, "convolution_bias": biases}}
+    if kind == "ctc":
+        common |= {"pad_token_id": labels}
+    else:
+        common |= {"blank_token_id": labels, "pad_token_id": labels, "decoder_hidden_size": 12}
+    config = getattr(transformers, f"Parakeet{name}Config")(vocab_size=labels + 1, **common)
+    model = getattr(transformers, f"ParakeetFor{name}")(config).eval()
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    for buffer_name, buffer in model.named_buffers():
+        if buffer_name.endswith("running_var"):
+            buffer.uniform_(0.5, 2.0)
+        elif buffer_name.endswith("running_mean"):
+            buffer.normal_()
+    head = model.ctc_head if kind == "ctc" else model.joint.head
+    head.weight.data.mul_(4)
+    head.bias.data[labels] += 3.0
+    if kind != "ctc":
+        model.decoder.decoder_projector.weight.data.mul_(4)
+        model.generation_config.decoder_start_token_id = labels
+    if kind == "tdt":
+        model.generation_config.suppress_tokens = list(range(labels + 1, labels + 1 + DURATIONS))
+    return model
+
+
+@torch.no_grad()
+def balance(model, inputs, blank):
+    """Let the blank of a transducer win at every second frame before the first label."""
+    frames = model.get_audio_features(**inputs).pooler_output[0]
+    start = model.decoder(torch.tensor([[blank]]))[0, -1]
+    logits = model.joint(decoder_hidden_states=start, encoder_hidden_states=frames)
+    model.joint.head.weight[blank] = 0
+    model.joint.head.bias[blank] = logits[:, :blank].max(dim=1).values.median()
+
+
+def tokens_of_transformers(kind, model, inputs, labels):
+    if kind == "ctc":
+        return [token for token, _ in groupby(model.generate(**inputs)[0].tolist()) if token != labels]
+    return transducer_tokens(model, inputs, labels)
+
+
+def transducer_tokens(model, inputs, blank):
+    """Search greedily with transformers' modules: its ``generate`` does the same, in far more time for each step.
+
+    But for one thing: it lets only an RNN-T leave a frame after so many labels.
+    """
+    encoded = model.get_audio_features(**inputs)
+    frames = encoded.pooler_output[0, : encoded.attention_mask.sum()]
+    tokens, time, here = [], 0, 0
+    while time < len(frames):
+        predicted = model.decoder(torch.tensor([[blank, *tokens]]))[0, -1]
+        logits = model.joint(decoder_hidden_states=predicted, encoder_hidden_states=frames[time])
+        token, steps = int(logits[: blank + 1].argmax()), logits[blank + 1 :]
+        move = int(steps.argmax()) if len(steps) else 0
+        if token == blank:
+            move = max(move, 1)
+        else:
+            tokens.append(token)
+            move += here + 1 == MAX_SYMBOLS and not move
+        time, here = time + move, 0 if move else here + 1
+    return tokens
+
+
+def reaches_the_cap(hypothesis):
+    return max((len(list(run)) for _, run in groupby(hypothesis.frames)), default=0) >= MAX_SYMBOLS
+
+
+@pytest.mark.parametrize("kind", ["ctc", "rnnt", "tdt"])
+def test_random_models_give_the_same_tokens(kind, tmp_path_factory):
+    compared = []
+
+    @settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+    @given(SHAPES, st.booleans(), st.booleans(), st.integers(0, 2**16))
+    def check(shape, biases, byte_fallback, seed):
+        folder = tmp_path_factory.mktemp(kind)
+        labels, extractor = save_processor(
+            folder, kind, shape["num_mel_bins"], folder / "tokenizer.model", byte_fallback=byte_fallback
+        )
+        theirs = random_model(kind, labels, shape, biases, seed)
+        if kind != "ctc":
+            balance(theirs, extractor(CLIPS[0], sampling_rate=16_000, return_tensors="pt"), labels)
+        theirs.save_pretrained(folder)
+        ours = load_model(folder)
+        assert ours.decoders == (kind,)
+        for samples in CLIPS:
+            inputs = extractor(samples, sampling_rate=16_000, return_tensors="pt")
+            with torch.no_grad():
+                check_frames(ours, theirs, samples, inputs)
+                tokens = tokens_of_transformers(kind, theirs, inputs, labels)
+            hypothesis, lead = alone(ours, kind, samples)
+            if lead > MARGIN and not (kind == "tdt" and reaches_the_cap(hypothesis)):
+                assert hypothesis.tokens == tokens
+                compared.append(len(tokens))
+
+    check()
+    assert len(compared) >= 3, compared
+    assert sum(compared) >= 6, compared
+
+
+def check_frames(ours, theirs, samples, inputs):
+    features, lengths = ours.features([samples])
+    expected = inputs["input_features"].transpose(1, 2)[:, :, : lengths[0]]
+    assert lengths.tolist() == inputs["attention_mask"].sum(1).tolist()
+    assert (features - expected).abs().max() < golden.FEATURES_LARGEST
+
+    encoded, lengths = ours.encode(expected, lengths)
+    frames = theirs.encoder(**inputs).last_hidden_state[:, : lengths[0]]
+    assert (encoded - frames).abs().max() < golden.ENCODER_FROM_FEATURES * max(1.0, float(frames.abs().max()))
+
+
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_texts_of_a_converted_vocabulary_are_those_of_its_sentencepiece_model(byte_fallback, tmp_path):
+    from models.checkpoint.json_document import parse_json
+    from models.checkpoint.transformers_tokenizer import parse_tokenizer
+
+    labels, _ = save_processor(tmp_path, "tdt", 80, tmp_path / "tokenizer.model", byte_fallback=byte_fallback)
+    documents = [(tmp_path / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")]
+    ours = parse_tokenizer(*(parse_json(content, "it") for content in documents), labels)
+    original = SentencePieceTokenizer(sentencepiece_model(byte_fallback=byte_fallback))
+    special = [token for token, piece in enumerate(original.pieces) if piece in ("<unk>", "<s>", "</s>")]
+    assert ours.pieces == original.pieces
+    assert ours.join(special) == ""
+    assert {ours.spell(token) for token in special} == {b""}
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.lists(st.integers(0, labels - 1).filter(lambda token: token not in special), max_size=12))
+    def check(tokens):
+        assert ours.join(tokens) == original.join(tokens)
+        assert [ours.spell(token) for token in tokens] == [original.spell(token) for token in tokens]
+
+    check()

@@ -1,0 +1,42 @@
+"""A download is told about: to the log now and then, to the supervisor so that it waits."""
+
+import logging
+from types import SimpleNamespace
+
+from service.engine.download import DownloadReport
+from service.engine.protocol import Downloading, Load
+from service.engine.supervisor import Engine, Supervisor
+
+
+def test_the_front_hears_every_second_the_log_every_ten_and_both_of_the_end(caplog):
+    clock, sent = iter([0.0, 0.5, 1.0, 5.0, 10.5, 10.6]), []
+    report = DownloadReport("owner/name", sent.append, lambda: next(clock))
+
+    with caplog.at_level(logging.INFO, "steno.engine"):
+        for here in (1, 2, 3, 4, 5, 6):
+            report(here, 6)
+
+    assert sent == [Downloading(here, 6) for here in (1, 3, 4, 5, 6)]
+    assert [record.bytes for record in caplog.records] == [1, 5, 6]
+    assert all(record.of_bytes == 6 and record.model == "owner/name" for record in caplog.records)
+
+
+def test_a_file_of_unknown_length_is_told_about_too():
+    sent = []
+
+    DownloadReport("owner/name", sent.append)(1, None)
+
+    assert sent == [Downloading(1, None)]
+
+
+def test_the_time_for_loading_begins_when_the_download_is_over():
+    supervisor = Supervisor(Load("m", "cpu", "float32", [1.0], None, None), None, longest_seconds=1.0, timeout=1e6)
+    engine = Engine("cpu", SimpleNamespace(pid=1), None, memory=-1)
+    late = engine.load_began + 1000.0
+    assert engine.is_stuck(late, timeout=1e6)
+
+    engine.last_heard = late
+    supervisor._handle(engine, Downloading(1, 2))
+
+    assert not engine.is_stuck(late + 800.0, timeout=1e6)
+    assert engine.is_stuck(late + 1000.0, timeout=1e6)
