@@ -63,5 +63,7 @@ def configure(log_format: LogFormat, level: str) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It says every request of a download, with addresses that are signed.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
     # What it says of every bad form is in the error that the client gets.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -34,6 +34,8 @@ from models.checkpoint.layout import needed_files
 from models.checkpoint.source import OnDownload
 
 log = logging.getLogger("steno.hub")
+# What it says goes the way of all logs; a handler of its own would print it a second time, in another format.
+logging.getLogger("huggingface_hub").handlers.clear()
 
 _ANSWER_SECONDS = 10.0
 _SERVER_ERRORS = 500

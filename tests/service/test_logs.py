@@ -56,6 +56,14 @@ def test_levels_below_the_chosen_one_are_dropped(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_the_requests_of_a_download_are_not_logged(capsys):
+    logs.configure("text", "info")
+
+    logging.getLogger("httpx2").info("GET a signed address")
+
+    assert capsys.readouterr().err == ""
+
+
 def test_auto_is_json_when_nobody_watches():
     assert logs.resolve_format("auto") == "json"
     assert logs.resolve_format("text") == "text"

@@ -97,10 +97,12 @@ def test_a_repository_without_a_checkpoint_is_refused(hub):
 # How it arrives
 
 
-def test_a_download_goes_on_where_the_connection_was_cut(hub):
+def test_a_download_goes_on_where_the_connection_was_cut(hub, caplog, capsys):
     hub.repositories[NAME].cuts = 1
 
     assert checkpoint_path(NAME).read_bytes() == LONG
+    assert "resume" in caplog.text
+    assert "resume" not in capsys.readouterr().err
     assert hub.downloads() == [("small.nemo", None), ("small.nemo", "bytes=5000-")]
 
 
