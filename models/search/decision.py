@@ -14,12 +14,12 @@ class Decision(NamedTuple):
     Attributes:
         token: id of the label, or the blank, int64.
         duration: frames to move on by, int64; at least 1 for the blank, and 0 for every label of an RNN-T.
-        confidence: probability of the choice among labels and blank, float32.
+        logits: of labels and blank, float32, [..., labels + 1].
     """
 
     token: Tensor
     duration: Tensor
-    confidence: Tensor
+    logits: Tensor
 
 
 def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: Tensor) -> Decision:
@@ -32,10 +32,23 @@ def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: T
         durations: ``joint.durations`` as an int64 tensor on the device.
     """
     label_logits, duration_logits = joint.split(joint(encoder_frames, predicted).float())
-    best, token = label_logits.max(dim=-1)
+    token = label_logits.argmax(dim=-1)
     duration = durations[duration_logits.argmax(dim=-1)] if durations.numel() else torch.zeros_like(token)
     return Decision(
         token=token,
         duration=duration.clamp(min=1).where(token == joint.blank, duration),
-        confidence=(best - label_logits.logsumexp(dim=-1)).exp(),
+        logits=label_logits,
     )
+
+
+def confidence(logits: Tensor, token: Tensor) -> Tensor:
+    """Return the probability of each choice among labels and blank.
+
+    Apart from the choice, for it costs as much as all the rest of one, and of blanks nobody asks.
+
+    Args:
+        logits: of labels and blank, [rows, labels + 1].
+        token: what was chosen, [rows].
+    """
+    chosen = logits.gather(1, token[:, None]).squeeze(1)
+    return (chosen - logits.logsumexp(dim=1)).exp()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
-from models.search.decision import decide
+from models.search.decision import confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.result import SearchResult
 from models.search.state import Labels, TransducerState
@@ -68,11 +68,13 @@ class _LabelLooping:
             frame = state.time[rows]
             choice = decide(self.joint, self.projected[rows, frame], state.predicted[rows], self.durations)
             blank = choice.token == self.joint.blank
-            labels.found[rows] = ~blank
-            labels.token[rows] = choice.token
-            labels.frame[rows] = frame
-            labels.duration[rows] = choice.duration
-            labels.confidence[rows] = choice.confidence
+            said = _indices(~blank)
+            emitting, token = rows[said], choice.token[said]
+            labels.found[emitting] = True
+            labels.token[emitting] = token
+            labels.frame[emitting] = frame[said]
+            labels.duration[emitting] = choice.duration[said]
+            labels.confidence[emitting] = confidence(choice.logits[said], token)
             after = frame + choice.duration
             state.time[rows] = after
             rows = rows[blank & (after < state.lengths[rows])]

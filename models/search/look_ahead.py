@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
-from models.search.decision import decide
+from models.search.decision import confidence, decide
 from models.search.drivers.eager import repeat
 from models.search.result import SearchResult
 from models.search.state import Labels, TransducerState
@@ -86,13 +86,13 @@ class LookAhead:
 
         found = stop < len(self._offsets)
         at = stop.clamp(max=len(self._offsets) - 1)[:, None]
-        duration = choice.duration.gather(1, at).squeeze(1)
+        token, duration = choice.token.gather(1, at).squeeze(1), choice.duration.gather(1, at).squeeze(1)
         labels = Labels(
             found=found,
-            token=choice.token.gather(1, at).squeeze(1),
+            token=token,
             frame=state.time + stop,
             duration=duration,
-            confidence=choice.confidence.gather(1, at).squeeze(1),
+            confidence=confidence(choice.logits[self._rows, at].squeeze(1), token),
         )
         state.time += stop + duration * found
         return labels
