@@ -57,7 +57,6 @@ train-bundled: setup
 	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
 	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 10 --seed 101 --voices 'flite/*' --without '*rms*'
-	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/espeak --hours 5 --seed 102 --voices 'espeak-ng/*'
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/festival --clips 1105 --seed 103 --voices 'festival/*'
 	$(BIN)/steno collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
 	$(BIN)/steno vocabulary $(TEXT) --size 384 --out $(DATA)/english.model

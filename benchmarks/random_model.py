@@ -14,26 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from models.checkpoint import Checkpoint
-from models.config import ConformerConfig, FeatureConfig, ModelConfig, TransducerConfig
+from models.config import ConformerConfig, ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
 from models.network import Network
 from models.search.ctc import ctc_greedy
 from models.search.look_ahead import look_ahead
 from models.search.result import SearchResult
 from models.tokenizers import CharacterTokenizer
+from training.student import FRONT_END
 
-_FRONT_END = FeatureConfig(
-    sample_rate=16_000,
-    window=400,
-    hop=160,
-    window_stride=0.01,
-    fft_size=512,
-    mels=80,
-    low_hz=0.0,
-    high_hz=8000.0,
-    preemphasis=0.97,
-    log_offset=2**-24,
-)
 _CONFORMER = ConformerConfig(
     mels=80,
     layers=17,
@@ -99,7 +88,7 @@ def _config(shape: str, transducer: str) -> ModelConfig:
     small = shape == "toy"
     return ModelConfig(
         name="EncDecHybridRNNTCTCModel",
-        features=dataclasses.replace(_FRONT_END, mels=ENCODERS[shape].mels),
+        features=dataclasses.replace(FRONT_END, mels=ENCODERS[shape].mels),
         encoder=ENCODERS[shape],
         vocabulary_size=LABELS,
         ctc=True,
