@@ -59,6 +59,7 @@ def _noise(rows: int, seconds: float) -> Batch:
         lengths=torch.full((rows,), samples),
         hidden_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
         hidden_mels=torch.zeros(rows, FRONT_END.mels, dtype=torch.bool),
+        stretches=None,
         tokens=torch.randint(_LABELS, (rows, labels), generator=random),
         token_lengths=torch.full((rows,), labels),
         targets=None,

@@ -97,7 +97,8 @@ def _normalize(log_mel: Tensor, frames: Tensor) -> Tensor:
 
 def slaney_mel_bank(config: FeatureConfig) -> npt.NDArray[np.float32]:
     """Return triangular mel bands of unit area [mels, fft_size / 2 + 1] (Slaney, Auditory Toolbox, 1998)."""
-    edges = _hz(np.linspace(_mel(config.low_hz), _mel(config.high_hz), config.mels + 2))
+    low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
+    edges = hz_of_mels(np.linspace(low, high, config.mels + 2))
     bins = np.linspace(0.0, config.sample_rate / 2, config.fft_size // 2 + 1)
     rising = (bins - edges[:-2, None]) / np.diff(edges)[:-1, None]
     falling = (edges[2:, None] - bins) / np.diff(edges)[1:, None]
@@ -106,9 +107,13 @@ def slaney_mel_bank(config: FeatureConfig) -> npt.NDArray[np.float32]:
     return bank
 
 
-def _mel(hz: float) -> float:
-    return hz / _HZ_PER_MEL if hz < _BREAK_HZ else _BREAK_MEL + math.log(hz / _BREAK_HZ) / _LOG_STEP
+def mels_of_hz(hz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return frequencies on the mel scale."""
+    # The lower part of the scale has no logarithm of 0 to fear.
+    logarithmic = _BREAK_MEL + np.log(np.maximum(hz, _BREAK_HZ) / _BREAK_HZ) / _LOG_STEP
+    return np.where(hz < _BREAK_HZ, hz / _HZ_PER_MEL, logarithmic)
 
 
-def _hz(mel: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.where(mel < _BREAK_MEL, mel * _HZ_PER_MEL, _BREAK_HZ * np.exp(_LOG_STEP * (mel - _BREAK_MEL)))
+def hz_of_mels(mels: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return frequencies of points on the mel scale."""
+    return np.where(mels < _BREAK_MEL, mels * _HZ_PER_MEL, _BREAK_HZ * np.exp(_LOG_STEP * (mels - _BREAK_MEL)))

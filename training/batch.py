@@ -51,6 +51,7 @@ class Batch:
         lengths: samples of each clip, [batch].
         hidden_frames: features that SpecAugment hides, bool [batch, features]; never in the padding.
         hidden_mels: bands that it hides, bool [batch, mels].
+        stretches: factors of the clips' frequencies, [batch], or None if they stay.
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
         targets: what the teacher thinks of the student's frames, or None if it heard none of the clips.
@@ -62,6 +63,7 @@ class Batch:
     lengths: Tensor
     hidden_frames: Tensor
     hidden_mels: Tensor
+    stretches: Tensor | None
     tokens: Tensor
     token_lengths: Tensor
     targets: BatchTargets | None
@@ -75,6 +77,7 @@ class Batch:
             lengths=self.lengths.to(device),
             hidden_frames=self.hidden_frames.to(device),
             hidden_mels=self.hidden_mels.to(device),
+            stretches=None if self.stretches is None else self.stretches.to(device),
             tokens=self.tokens.to(device),
             token_lengths=self.token_lengths.to(device),
             targets=self.targets and self.targets.to(device),
@@ -93,6 +96,7 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         rate: samples per second.
     """
     samples = max(samples, *(len(example.samples) for example in examples))
+    stretches = [example.stretch for example in examples]
     features = max(1, samples // hop)
     return Batch(
         position=position,
@@ -100,6 +104,7 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         lengths=torch.tensor([len(example.samples) for example in examples]),
         hidden_frames=_stacked([example.hidden_frames for example in examples], features),
         hidden_mels=_stacked([example.hidden_mels for example in examples], len(examples[0].hidden_mels)),
+        stretches=torch.tensor(stretches) if any(one != 1.0 for one in stretches) else None,
         tokens=_stacked([example.tokens for example in examples], max(len(one.tokens) for one in examples)),
         token_lengths=torch.tensor([len(example.tokens) for example in examples]),
         targets=_stacked_targets(examples, -(-features // stride)),

@@ -29,6 +29,7 @@ class Example:
         samples: float32 [n].
         hidden_frames: which of its features SpecAugment hides, [n // hop].
         hidden_mels: which of their bands it hides, [mels].
+        stretch: factor of its frequencies.
         tokens: labels of its transcript, int64.
         targets: what the teacher thinks of its frames, at the student's rate, or None if it did not hear it.
     """
@@ -36,6 +37,7 @@ class Example:
     samples: Samples
     hidden_frames: Mask
     hidden_mels: Mask
+    stretch: float
     tokens: NDArray[np.int64]
     targets: FrameTargets | None
 
@@ -89,9 +91,10 @@ class Examples:
         samples = augmented(spoken.samples, FRONT_END.sample_rate, self._augmentation, random)
         features = len(samples) // FRONT_END.hop
         hidden_frames, hidden_mels = self._masks(features, random)
+        stretch = self._stretch(random)
         tokens = np.asarray(self._vocabulary.encode(spoken.text), dtype=np.int64)
         targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
-        return Example(samples, hidden_frames, hidden_mels, tokens, targets)
+        return Example(samples, hidden_frames, hidden_mels, stretch, tokens, targets)
 
     def _as_it_is(self, take: Take) -> Spoken:
         """Return a take with its transcript, or the teacher's where there is none."""
@@ -107,6 +110,11 @@ class Examples:
         if config is None:
             return np.zeros(features, dtype=np.bool_), np.zeros(FRONT_END.mels, dtype=np.bool_)
         return draw_masks(features, FRONT_END.mels, config, random)
+
+    def _stretch(self, random: np.random.Generator) -> float:
+        """Draw a factor of the frequencies: as often so many times higher as so many times lower."""
+        config = self._augmentation.vocal_tract
+        return 1.0 if config is None else float(np.exp(random.uniform(*np.log(config.factors))))
 
     def _targets(self, frames: Frames, features: int, take: Take) -> FrameTargets:
         """Return what the teacher thinks of a take that has so many features, at the student's rate."""

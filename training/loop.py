@@ -21,7 +21,8 @@ from training.progress import Progress
 from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
-from training.student import without_teacher_heads
+from training.student import FRONT_END, without_teacher_heads
+from training.vocal_tract import stretched
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
     assert run.network.ctc, "students have a CTC head"
     with torch.no_grad():
         features, frames = run.front_end(batch.waveforms, batch.lengths)
+        if batch.stretches is not None:
+            features = stretched(features, batch.stretches, FRONT_END)
         hidden = batch.hidden_frames[:, None] | batch.hidden_mels[:, :, None]
         features = features.masked_fill(hidden, 0.0)
     with autocast(run.device, run.recipe.precision):

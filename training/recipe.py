@@ -178,6 +178,17 @@ class SpecAugment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VocalTract:
+    """Voices made higher or lower, without moving anything in time (Jaitly and Hinton, 2013).
+
+    Attributes:
+        factors: lowest and highest factor of the frequencies.
+    """
+
+    factors: tuple[float, float] = _within(0.5, 2, default=(0.85, 1.18))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
     """Noise that is added to a share of the clips, of a colour between white and brown.
 
@@ -248,6 +259,7 @@ class Augmentation:
 
     splice: Splice | None = None
     spec_augment: SpecAugment | None = None
+    vocal_tract: VocalTract | None = None
     noise: Noise | None = None
     reverberation: Reverberation | None = None
     level: Level | None = None

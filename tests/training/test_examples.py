@@ -12,7 +12,7 @@ from training.errors import ManifestError
 from training.examples import Examples
 from training.labelling import labelled
 from training.manifest import read_manifest
-from training.recipe import Augmentation, Noise, SpecAugment, Teacher
+from training.recipe import Augmentation, Noise, SpecAugment, Teacher, VocalTract
 from training.sampler import Draw, Position
 from training.takes import Take
 from training.vocabulary import read_vocabulary
@@ -51,7 +51,17 @@ def test_without_augmentation_a_clip_is_what_it_is(tmp_path):
     assert np.array_equal(one.samples, takes(tmp_path)[0].samples(16_000))
     assert not one.hidden_frames.any()
     assert not one.hidden_mels.any()
+    assert one.stretch == 1.0
     assert VOCABULARY.tokenizer.join(one.tokens.tolist()) == "the water was"
+
+
+def test_voices_are_made_higher_as_often_as_lower_within_the_bounds(tmp_path):
+    make = examples(tmp_path, augmentation=Augmentation(vocal_tract=VocalTract(factors=(0.8, 1.25)))).make
+    stretches = [make(epoch, Draw(0, 0)).stretch for epoch in range(200)]
+
+    assert 0.8 <= min(stretches) < 0.85
+    assert 1.2 < max(stretches) <= 1.25
+    assert 70 < sum(stretch < 1 for stretch in stretches) < 130
 
 
 def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
