@@ -56,7 +56,7 @@ train-bundled: setup
 	mkdir -p $(DATA)
 	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
 	ln -sfn $(abspath $(TEACHER)) $(DATA)/teacher.nemo
-	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 10 --seed 101 --voices 'flite/*' --without '*rms*'
+	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 45 --seed 101 --voices 'flite/*' --without '*rms*'
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/festival --clips 1105 --seed 103 --voices 'festival/*'
 	$(BIN)/steno collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
 	$(BIN)/steno vocabulary $(TEXT) --size 384 --out $(DATA)/english.model

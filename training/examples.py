@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from audio.resample import Samples
 from training.augment import augmented
+from training.decoded import DecodedTakes
 from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
 from training.labelling import TeacherLabels
@@ -74,7 +75,10 @@ class Examples:
         self._augmentation = augmentation
         self._seed = seed
         self._labels = labels
-        self._splicer = Splicer(takes, labels, augmentation.splice) if augmentation.splice and labels else None
+        self._decoded = DecodedTakes()
+        self._splicer = None
+        if augmentation.splice and labels:
+            self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
         for take in takes:
             if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
                 raise ManifestError(f"{take.clip.audio} has no transcript, and no teacher hears it")
@@ -103,7 +107,7 @@ class Examples:
             assert self._labels, "clips without a transcript have a teacher"
             text = self._labels.transcript(take.clip) or ""
         frames = self._labels.of(take) if self._labels else None
-        return Spoken(take.samples(FRONT_END.sample_rate), text, frames)
+        return Spoken(self._decoded.samples(take), text, frames)
 
     def _masks(self, features: int, random: np.random.Generator) -> tuple[Mask, Mask]:
         config = self._augmentation.spec_augment

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from audio.resample import Samples
 from models.tokenizers import WORD_START
+from training.decoded import DecodedTakes
 from training.distillation import greedy_spans
 from training.labelling import TeacherLabels
 from training.posteriors import Frames
@@ -27,10 +27,7 @@ _QUIET = 10 ** (-15 / 20)
 _AROUND = 160
 # Phrases fade in and out, so that a cut does not click.
 _FADE = 80
-_FULL_SCALE = np.float32(2**15 - 1)
 _TRIES = 12
-# Clips are cut many times and decoded once, as long as this holds them: 37 hours.
-_HELD_BYTES = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +57,13 @@ class Phrase:
 class Splicer:
     """Puts clips of a voice together anew. Threads may share it."""
 
-    def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice) -> None:
+    def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice, decoded: DecodedTakes) -> None:
         """Prepare to splice; only clips that the teacher heard at their own speed are cut."""
         self._takes = takes
         self._labels = labels
         self._config = config
-        self._held: dict[Take, tuple[NDArray[np.int16], list[Phrase]]] = {}
-        self._held_bytes = 0
+        self._decoded = decoded
+        self._found: dict[Take, list[Phrase]] = {}
         self._of_voice: dict[tuple[str, str, float], list[Take]] = defaultdict(list)
         for take in takes:
             if labels.of(_own_speed(take)) is not None:
@@ -93,7 +90,8 @@ class Splicer:
         low, high = (seconds * FRONT_END.sample_rate / self._labels.frame_samples for seconds in self._config.seconds)
         for _ in range(_TRIES):
             take = others[int(random.integers(len(others)))]
-            samples, found = self._phrases(take)
+            samples = self._decoded.samples(take)
+            found = self._phrases(take, samples)
             if not found:
                 continue
             first = last = int(random.integers(len(found)))
@@ -105,21 +103,15 @@ class Splicer:
                 room -= end - start
                 yield self._cut(take, samples, start, end, found[first : last + 1])
 
-    def _phrases(self, take: Take) -> tuple[NDArray[np.int16], list[Phrase]]:
-        """Return the samples of a take, and its phrases."""
-        if held := self._held.get(take):
-            return held
-        samples = take.samples(FRONT_END.sample_rate)
-        made = np.rint(samples * _FULL_SCALE).astype(np.int16), phrases(samples, take, self._labels)
-        if self._held_bytes + made[0].nbytes <= _HELD_BYTES:
-            self._held_bytes += made[0].nbytes
-            self._held[take] = made
-        return made
+    def _phrases(self, take: Take, samples: Samples) -> list[Phrase]:
+        """Return the phrases of a take, which are looked for once."""
+        if take not in self._found:
+            self._found[take] = phrases(samples, take, self._labels)
+        return self._found[take]
 
-    def _cut(self, take: Take, samples: NDArray[np.int16], start: int, end: int, said: Sequence[Phrase]) -> Spoken:
+    def _cut(self, take: Take, samples: Samples, start: int, end: int, said: Sequence[Phrase]) -> Spoken:
         frames = self._labels.of(take)
-        part = samples[_sample(start, take, self._labels) : _sample(end, take, self._labels)].astype(np.float32)
-        part /= _FULL_SCALE
+        part = samples[_sample(start, take, self._labels) : _sample(end, take, self._labels)].copy()
         fade = np.linspace(0, 1, min(_FADE, len(part)), dtype=np.float32)
         part[: len(fade)] *= fade
         part[len(part) - len(fade) :] *= fade[::-1]

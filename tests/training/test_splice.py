@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.decoded import DecodedTakes
 from training.manifest import Clip
 from training.posteriors import record_type
 from training.recipe import Splice
@@ -119,7 +120,7 @@ def test_what_is_said_is_what_the_text_says_and_what_the_frames_say(sentences, t
     voice = Voice(sentences, texts=texts)
     take = voice.takes[0]
 
-    spoken = Splicer(voice.takes, voice, ALWAYS).spoken(take, np.random.default_rng(seed))
+    spoken = Splicer(voice.takes, voice, ALWAYS, DecodedTakes()).spoken(take, np.random.default_rng(seed))
 
     if spoken is not None:
         assert heard(spoken.samples) == spoken.text.split()
@@ -135,7 +136,7 @@ def test_at_another_speed_than_the_teacher_heard_there_are_words_and_no_frames(s
     voice = Voice(sentences, speed=speed)
     take = voice.takes[0]
 
-    spoken = Splicer(voice.takes, voice, ALWAYS).spoken(take, np.random.default_rng(seed))
+    spoken = Splicer(voice.takes, voice, ALWAYS, DecodedTakes()).spoken(take, np.random.default_rng(seed))
 
     if spoken is not None:
         assert spoken.frames is None
@@ -145,7 +146,7 @@ def test_at_another_speed_than_the_teacher_heard_there_are_words_and_no_frames(s
 
 def test_other_sentences_come_out_than_went_in_and_the_same_again_from_the_same_seed():
     voice = Voice([["one", "two"], ["three", "four"], ["four", "one", "two", "fourteen"]])
-    splicer = Splicer(voice.takes, voice, ALWAYS)
+    splicer = Splicer(voice.takes, voice, ALWAYS, DecodedTakes())
 
     texts = [splicer.spoken(voice.takes[2], np.random.default_rng(seed)).text for seed in range(40)]
     again = [splicer.spoken(voice.takes[2], np.random.default_rng(seed)).text for seed in range(40)]
@@ -158,4 +159,4 @@ def test_other_sentences_come_out_than_went_in_and_the_same_again_from_the_same_
 def test_a_share_of_the_clips_of_a_voice_with_enough_of_them_is_spliced(config):
     voice = Voice([["one", "two"], ["three", "four"]])
 
-    assert Splicer(voice.takes, voice, config).spoken(voice.takes[0], np.random.default_rng(0)) is None
+    assert Splicer(voice.takes, voice, config, DecodedTakes()).spoken(voice.takes[0], np.random.default_rng(0)) is None
