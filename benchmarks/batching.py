@@ -8,8 +8,9 @@ import numpy as np
 
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.buckets import bucket_edges
-from service.dispatch.utterance import Utterance
+from service.dispatch.utterance import Lane, Utterance
 
+_LANE = Lane("any")
 _RTFX = 40.0  # of the device, which decides only how long the others wait
 _LONGEST = 60.0
 _SHORTEST = 0.2
@@ -57,9 +58,9 @@ def _simulate(lengths: list[float], policy: BatchPolicy) -> tuple[float, float]:
     """Return recordings per batch, and the padding share, when all wait before the first batch leaves."""
     batcher = Batcher(bucket_edges(_LONGEST))
     for number, seconds in enumerate(lengths):
-        batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, _Wanted(), number))  # type: ignore[arg-type]
+        batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, _Wanted(), number, _LANE))  # type: ignore[arg-type]
     now = batches = padded = 0.0
-    while batch := batcher.next_batch(now, policy):
+    while batch := batcher.next_batch(now, {_LANE.model: policy}):
         cost = len(batch) * max(utterance.seconds for utterance in batch)
         now, batches, padded = now + cost / policy.rtfx, batches + 1, padded + cost
     return len(lengths) / batches, 1 - sum(lengths) / padded

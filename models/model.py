@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ class Model:
         device: where it computes.
         dtype: of its weights and activations.
         sample_rate: of the audio it takes, in Hz.
+        weight_bytes: what its weights take of the device's memory.
         seconds_per_frame: from one encoder frame to the next.
         decoders: the ways to decode, the default first.
     """
@@ -109,6 +111,7 @@ class Model:
             prompts = PromptWriter(self._config.prompts, checkpoint.tokenizer)
             self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
             self._languages = self._config.prompts.languages
+        self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
         self.device = device
         self.dtype = dtype
         self.sample_rate = self._config.features.sample_rate

@@ -5,6 +5,7 @@ counters. The front process owns the only registry; engines report their figures
 """
 
 import platform
+from collections.abc import Iterable
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,6 +17,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from service.engine.protocol import Ready
+
 ENDPOINTS = ("transcriptions", "models", "other")
 STAGES = ("receive", "decode", "queue", "infer", "respond")
 LENGTH_CLASSES = ("lt5s", "lt30s", "lt5m", "lt1h", "ge1h")
@@ -23,6 +26,8 @@ _LENGTH_BOUNDS = (5.0, 30.0, 300.0, 3600.0)
 
 _REQUEST_EDGES = (0.05, 0.1, 0.2, 0.5, 0.75, 1, 2, 5, 10, 30, 60, 300)
 _STAGE_EDGES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_ITEM_EDGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+_PADDED_EDGES = (1, 5, 10, 30, 60, 120, 240, 480, 960, 1920)
 _AUDIO_EDGES = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400)
 
 
@@ -88,19 +93,21 @@ class Metrics:
             (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
             "length_class",
         )
-        self.audio_seconds = counter("audio_seconds_total", "Audio accepted, by what became of it.", "outcome")
+        self.audio_seconds = counter("audio_seconds_total", "Audio accepted, by what became of it.", "outcome", "model")
         self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
         self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
         self.decoder_crashes = counter(
             "decoder_crashes_total", "Decoder processes that a file ended, or that took too long for one."
         )
-        self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.")
-        self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.")
+        self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
+        self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.", "model")
 
         # Queue
-        self.queue_depth = gauge("queue_depth", "Utterances waiting for a batch.")
-        self.queue_audio_seconds = gauge("queue_audio_seconds", "Audio waiting for a batch: the signal to scale on.")
+        self.queue_depth = gauge("queue_depth", "Utterances waiting for a batch.", "model")
+        self.queue_audio_seconds = gauge(
+            "queue_audio_seconds", "Audio waiting for a batch: the signal to scale on.", "model"
+        )
         self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the utterance that waits longest.")
         self.queue_predicted_wait = gauge("queue_predicted_wait_seconds", "One turn of each recording over RTFx.")
         self.queue_passed_over = gauge("queue_bypass_max", "Batches led by later arrivals; the highest now waiting.")
@@ -110,34 +117,41 @@ class Metrics:
         self.draining = gauge("draining", "1 while the service finishes accepted work and takes no more.")
 
         # Batches
-        self.batches = counter("batches_total", "Batches by result.", "result")
-        self.batch_items = histogram(
-            "batch_items", "Utterances per batch.", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
-        )
+        self.batches = counter("batches_total", "Batches by result.", "result", "model")
+        self.batch_items = histogram("batch_items", "Utterances per batch.", _ITEM_EDGES, "model")
         self.batch_padded_seconds = histogram(
-            "batch_padded_seconds", "Count x longest per batch.", (1, 5, 10, 30, 60, 120, 240, 480, 960, 1920)
+            "batch_padded_seconds", "Count x longest per batch.", _PADDED_EDGES, "model"
         )
-        self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio computed.")
+        self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio computed.", "model")
         self.batch_padding_seconds = counter(
-            "batch_padding_seconds_total", "Padding computed; the padding share is padding / (padding + audio)."
+            "batch_padding_seconds_total",
+            "Padding computed; the padding share is padding / (padding + audio).",
+            "model",
         )
-        self.batch_duration = histogram("batch_duration_seconds", "Time of a batch in its engine.", _STAGE_EDGES)
+        self.batch_duration = histogram(
+            "batch_duration_seconds", "Time of a batch in its engine.", _STAGE_EDGES, "model"
+        )
         self.out_of_memory = counter("oom_total", "Batches that did not fit the device.")
 
         # Engines
-        self.worker_up = gauge("worker_up", "1 while the engine is ready.", "device")
+        self.worker_up = gauge("worker_up", "1 while the engine has a model ready.", "device")
         self.worker_busy_seconds = counter("worker_busy_seconds_total", "Device time spent on batches.", "device")
         self.worker_restarts = counter("worker_restarts_total", "Engines that were replaced.", "reason")
         self.worker_heartbeat = gauge("worker_heartbeat_timestamp_seconds", "When the engine was last heard.", "device")
         self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
-        self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.")
-        self.warmup_seconds = gauge("warmup_seconds", "Time that running every bucket once took.")
+        self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
+        self.warmup_seconds = gauge("warmup_seconds", "Time that running every bucket once took.", "model")
+        self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
-        self.model_info = gauge("model_info", "The model that is served.", "model", "family", "dtype", "device")
+        self.model_info = gauge("model_info", "A model that is served.", "model", "family", "dtype", "device")
         self.build_info = gauge("build_info", "This build.", "version", "python")
 
+        self._of_models = (
+            *(self.words, self.empty_transcripts, self.queue_depth, self.queue_audio_seconds, self.batch_items),
+            *(self.batch_padded_seconds, self.batch_audio_seconds, self.batch_padding_seconds, self.batch_duration),
+        )
         self._start_at_zero()
 
     def _start_at_zero(self) -> None:
@@ -149,18 +163,40 @@ class Metrics:
                 histogram.labels(length)
         for endpoint in ENDPOINTS:
             self.http_in_flight.labels(endpoint)
-        for outcome in ("ok", "error", "cancelled"):
-            self.audio_seconds.labels(outcome)
         for reason in ("full", "draining", "loading", "too_large", "key"):
             self.queue_rejected.labels(reason)
         for reason in ("cancelled", "expired", "worker_lost"):
             self.queue_dropped.labels(reason)
-        for result in ("ok", "oom", "error", "lost"):
-            self.batches.labels(result)
         for reason in ("exit", "stuck", "cuda_fatal"):
             self.worker_restarts.labels(reason)
         for kind in ("overloaded", "worker_lost", "internal_error", "invalid_audio", "unsupported_format"):
             self.errors.labels(kind)
+
+    def expect_models(self, models: Iterable[str]) -> None:
+        """Let the series of models that are to come begin at zero, too."""
+        for model in models:
+            for outcome in ("ok", "error", "cancelled"):
+                self.audio_seconds.labels(outcome, model)
+            for result in ("ok", "oom", "error", "lost"):
+                self.batches.labels(result, model)
+            for metric in self._of_models:
+                metric.labels(model)
+
+    def describe_model(self, ready: Ready) -> None:
+        """Export what an engine says of a model that it has loaded."""
+        self.model_load_seconds.labels(ready.model).set(ready.load_seconds)
+        self.warmup_seconds.labels(ready.model).set(ready.warmup_seconds)
+        self.model_weight_bytes.labels(ready.model).set(ready.weight_bytes)
+        kind = (str(ready.info.get(key)) for key in ("family", "dtype", "device"))
+        self.model_info.labels(ready.model, *kind).set(1)
+
+    def forget_model(self, model: str) -> None:
+        """Withdraw what was said of a model that is gone; its counters stay, as Prometheus wants them."""
+        for gauge in (
+            *(self.queue_depth, self.queue_audio_seconds, self.model_info),
+            *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes),
+        ):
+            gauge.remove_by_labels({"model": model})
 
     def describe_build(self, version: str) -> None:
         """Export what runs."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
+import msgspec
 import uvicorn
 import uvloop
 
@@ -18,6 +19,7 @@ from audio.child_process import Confinement
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
 from service.dispatch.batcher import BatchPolicy
+from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
 from service.engine.protocol import Load
@@ -27,6 +29,7 @@ from service.http.app import create_app
 from service.http.front import Front
 from service.logs import resolve_format
 from service.metrics import Metrics
+from service.residency import Residency
 from service.settings import Settings
 
 log = logging.getLogger("steno")
@@ -48,27 +51,36 @@ class Server:
         self._settings = settings
         self.metrics = Metrics()
         self.metrics.describe_build(version("steno"))
+        self.metrics.expect_models(settings.checkpoints)
         self.dispatcher = Dispatcher(
+            Catalog(settings.checkpoints, settings.model_aliases),
             edges=settings.edges,
             policy=BatchPolicy(max_padding_share=settings.max_padding_share, max_passed_over=settings.max_passed_over),
             limits=settings.admission_limits,
             metrics=self.metrics,
         )
+        template = Load(
+            model="",
+            checkpoint="",
+            device=settings.device,
+            dtype=settings.dtype,
+            bucket_seconds=settings.edges,
+            batch_seconds=settings.batch_seconds,
+            threads=settings.threads,
+        )
         self.supervisor = Supervisor(
-            Load(
-                model=settings.model,
-                device=settings.device,
-                dtype=settings.dtype,
-                bucket_seconds=settings.edges,
-                batch_seconds=settings.batch_seconds,
-                threads=settings.threads,
-            ),
+            [
+                msgspec.structs.replace(template, model=model, checkpoint=checkpoint)
+                for model, checkpoint in settings.checkpoints.items()
+            ],
             self.dispatcher,
+            device=settings.device,
             longest_seconds=settings.edges[-1],
             timeout=settings.engine_timeout_seconds,
             module=engine_module,
             engine_arguments=("--log-format", resolve_format(settings.log_format), "--log-level", settings.log_level),
         )
+        self._residency = Residency(self.dispatcher, self.supervisor, template, settings.max_weight_bytes)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._listener = socket.create_server(
@@ -108,6 +120,8 @@ class Server:
                 decode_pool=decode_pool,
                 started=int(time.time()),
                 access=access,
+                admin_access=Access(settings.admin_keys),
+                residency=self._residency,
             )
             web = _Web(
                 uvicorn.Config(

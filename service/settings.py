@@ -37,6 +37,7 @@ _SERVICE_LINK = re.compile(
 _API_KEY = re.compile(r"[A-Za-z0-9_-]+:[0-9a-f]{64}")
 # As browsers send it (RFC 6454): neither a path nor a slash at the end, and in lower case.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+")
+_MODEL_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[^@\s]+)?", re.ASCII)
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
@@ -63,18 +64,25 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    model: str = Field(
-        default="bundled",
+    model: str | None = Field(
+        default=None,
         description="Checkpoint to serve: a .nemo file, a folder that transformers wrote, a name on the hub "
-        "(owner/name or owner/name@revision), or bundled: the one that ships with Steno.",
+        "(owner/name or owner/name@revision), or bundled: the one that ships with Steno, which is the default. "
+        "ID=CHECKPOINT gives it another id.",
+    )
+    models: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Several such checkpoints instead, by commas; the first is the default of aliases."
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=("whisper-1",), description="Further names under which clients may ask for the model, by commas."
+        default=("whisper-1",), description="Further names under which clients may ask for the first model, by commas."
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Languages the model speaks, ISO 639-1 by commas; requests for others are refused. "
+        description="Languages the only model speaks, ISO 639-1 by commas; requests for others are refused. "
         "Unset: what the checkpoint says, and any where it says nothing.",
+    )
+    max_weight_bytes: Count | None = Field(
+        default=None, description="Memory of all models' weights together; unset: what the device has."
     )
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
@@ -89,6 +97,9 @@ class Settings(BaseSettings):
     )
     max_requests_per_key: Count | None = Field(
         default=None, description="Transcriptions under way at once for each key; unset: as many as for all."
+    )
+    admin_keys: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Keys that load and unload models, name:sha256 by commas; unset: nobody may."
     )
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Origins whose web pages may call the API, by commas, or *; unset: none but its own."
@@ -176,12 +187,15 @@ class Settings(BaseSettings):
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
 
-    @field_validator("model_aliases", "languages", "bucket_seconds", "api_keys", "cors_origins", mode="before")
+    @field_validator(
+        *("models", "model_aliases", "languages", "bucket_seconds", "api_keys", "admin_keys", "cors_origins"),
+        mode="before",
+    )
     @classmethod
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
-    @field_validator("api_keys")
+    @field_validator("api_keys", "admin_keys")
     @classmethod
     def _digests(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for number, entry in enumerate(value, 1):
@@ -217,20 +231,24 @@ class Settings(BaseSettings):
             )
         if self.max_requests_per_key is not None and not self.api_keys:
             raise ValueError("max_requests_per_key needs api_keys: without keys there is nobody to count")
+        if self.model is not None and self.models:
+            raise ValueError("model and models are both set; models takes all of them")
+        entries = [model_entry(entry) for entry in self._entries]
+        ids = [model for model, _ in entries]
+        if twice := next((model for model in ids if ids.count(model) > 1), None):
+            raise ValueError(f"two models are called {twice!r}; write one as ID=CHECKPOINT")
+        if self.languages and len(ids) > 1:
+            raise ValueError("languages is for a single model: several speak what their checkpoints say")
         return self
 
     @property
-    def model_id(self) -> str:
-        """What clients call the model: its name on the hub, else that of its file or folder, without `.nemo`.
+    def checkpoints(self) -> dict[str, str]:
+        """Where the weights of each model come from, by the id that clients call it by; the default first."""
+        return dict(model_entry(entry) for entry in self._entries)
 
-        `models.model_id` says the same, but brings torch with it.
-        """
-        if self.model == "bundled":
-            return "steno-bundled"
-        path = Path(self.model)
-        if _HUB_NAME.fullmatch(self.model) and path.suffix != ".nemo" and not path.exists():
-            return self.model.partition("@")[0]
-        return path.name.removesuffix(".nemo")
+    @property
+    def _entries(self) -> tuple[str, ...]:
+        return self.models or (self.model or "bundled",)
 
     @property
     def audio_limits(self) -> AudioLimits:
@@ -257,6 +275,36 @@ class Settings(BaseSettings):
     def edges(self) -> list[float]:
         """Upper bounds of the buckets in use; the last one is the longest utterance."""
         return bucket_edges(min(self.max_utterance_seconds, self.max_audio_seconds), self.bucket_seconds)
+
+
+def model_entry(entry: str) -> tuple[str, str]:
+    """Return the id and the checkpoint of `CHECKPOINT` or `ID=CHECKPOINT`.
+
+    Without one, the id is a checkpoint's name on the hub, else that of its file or folder, without `.nemo`;
+    `models.model_id` says the same, but brings torch with it.
+
+    Raises:
+        ValueError: If there is nothing, or nothing to call it by.
+    """
+    model, equals, checkpoint = entry.partition("=")
+    if equals and _MODEL_ID.fullmatch(model) and checkpoint:
+        return model, checkpoint
+    if entry == "bundled":
+        return "steno-bundled", entry
+    path = Path(entry)
+    if _HUB_NAME.fullmatch(entry) and path.suffix != ".nemo" and not _exists(path):
+        return entry.partition("@")[0], entry
+    name = path.name.removesuffix(".nemo")
+    if not name or not name.isprintable():
+        raise ValueError(f"{entry!r} names no checkpoint")
+    return name, entry
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _refuse_unknown(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> None:

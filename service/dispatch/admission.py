@@ -56,10 +56,12 @@ class Accepted:
     """The audio of a recording behind gate 2.
 
     Attributes:
+        model: Id of the model that it is for.
         unanswered_seconds: Has no transcript yet.
         unstaged_seconds: Of that, waits outside the batcher: a long recording comes into it part by part.
     """
 
+    model: str
     unanswered_seconds: float
     unstaged_seconds: float
 
@@ -74,9 +76,9 @@ class Admission:
     Attributes:
         requests: Accepted and not finished.
         stored_bytes: Of uploads being received or decoded.
-        rtfx: Audio-seconds per second of all engines together; None until one has been ready.
+        rtfx: Audio-seconds per second of all engines together, by the model's id; empty until one has been ready.
         is_draining: Nothing new is accepted.
-        loading_seconds: How long the model takes to load, as far as known.
+        loading_seconds: How long a model takes to load, as far as known.
     """
 
     def __init__(self, limits: AdmissionLimits, turn_seconds: float) -> None:
@@ -85,7 +87,7 @@ class Admission:
         self.stored_bytes = 0
         self._turn_seconds = turn_seconds
         self._accepted: set[Accepted] = set()
-        self.rtfx: float | None = None
+        self.rtfx: dict[str, float] = {}
         self.is_draining = False
         self.loading_seconds = _LOADING_SECONDS
         self._idle = asyncio.Event()
@@ -100,16 +102,15 @@ class Admission:
         """Decoded audio without a transcript."""
         return sum(accepted.unanswered_seconds for accepted in self._accepted)
 
-    @property
-    def unstaged_seconds(self) -> float:
-        """Decoded audio that is not in the batcher yet."""
-        return sum(accepted.unstaged_seconds for accepted in self._accepted)
+    def unstaged_seconds(self, model: str) -> float:
+        """Return the decoded audio for a model that is not in the batcher yet."""
+        return sum(accepted.unstaged_seconds for accepted in self._accepted if accepted.model == model)
 
     @property
     def predicted_wait(self) -> float:
         """Seconds until what is accepted now would have its turn: one turn of each recording stands before it."""
-        ahead = sum(min(accepted.unanswered_seconds, self._turn_seconds) for accepted in self._accepted)
-        return ahead / self.rtfx if self.rtfx else 0.0
+        turns = ((accepted.model, min(accepted.unanswered_seconds, self._turn_seconds)) for accepted in self._accepted)
+        return sum(seconds / self.rtfx[model] for model, seconds in turns if model in self.rtfx)
 
     @property
     def retry_after(self) -> int:
@@ -130,8 +131,8 @@ class Admission:
         """
         if self.is_draining:
             raise DrainingError("The service is shutting down.", retry_after=1)
-        if self.rtfx is None:
-            raise ModelLoadingError("The model is still loading.", _retry_after(self.loading_seconds))
+        if not self.rtfx:
+            raise self.still_loading()
         self.check_bytes(announced_bytes)
         if self.requests >= self.limits.max_requests:
             raise self._overloaded(f"{self.requests} requests are under way")
@@ -158,14 +159,18 @@ class Admission:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
 
     @contextmanager
-    def accept(self, seconds: float) -> Iterator[Accepted]:
+    def accept(self, model: str, seconds: float) -> Iterator[Accepted]:
         """Gate 2: count the audio of one recording until it is answered.
+
+        Args:
+            model: Id of the model that it is for.
+            seconds: Its length.
 
         Raises:
             OverloadedError: If it would wait too long, or take too much room.
         """
         self.check_audio(seconds)
-        accepted = Accepted(seconds, seconds)
+        accepted = Accepted(model, seconds, seconds)
         self._accepted.add(accepted)
         try:
             yield accepted
@@ -183,6 +188,10 @@ class Admission:
             raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
         if self.predicted_wait > self.limits.max_wait_seconds:
             raise self._overloaded(f"the predicted wait is {self.predicted_wait:.0f} s")
+
+    def still_loading(self) -> ModelLoadingError:
+        """Return the error for whom wants a model before its time."""
+        return ModelLoadingError("The model is still loading.", _retry_after(self.loading_seconds))
 
     def _overloaded(self, why: str) -> OverloadedError:
         return OverloadedError(f"The service is overloaded: {why}.", self.retry_after)

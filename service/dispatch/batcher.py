@@ -3,24 +3,25 @@
 Callers take turns (`turns`). Of the first turn that anybody waits for, the utterance with the highest response ratio,
 (wait + own time) / own time, leads: short work does not queue behind long work, and everything's ratio grows while it
 waits. A bound makes starvation impossible: when later arrivals have led too often since a caller last had something in
-a batch, its first utterance leads before them. The batch is filled with the leader's own bucket in the order of turns
+a batch, its first utterance leads before them. Each model, and each of its decoders, has a lane of buckets of its own;
+all lanes compete for the lead by the same rules. The batch is filled with the leader's own bucket in the order of turns
 and arrival, then from the buckets around it, nearest first, while its padding share stays under a bound: without the
 neighbours, what is left over in each bucket would leave in small batches. Later turns may fill it, so none leaves
 emptier for the sake of fairness. Its cost, count x longest, stays within the device's budget; an utterance that alone
 is over the budget leaves alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.dispatch.buckets import pick_bucket
 from service.dispatch.turns import Turns
-from service.dispatch.utterance import Utterance
+from service.dispatch.utterance import Lane, Utterance
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
-    """The bounds of a batch.
+    """The bounds of a batch for one model.
 
     Attributes:
         batch_seconds: Padded audio-seconds, count x longest.
@@ -46,30 +47,22 @@ class Batcher:
         self._edges = list(edges)
         self._turns = Turns(self._edges[-1])
         # By number: removal is cheap, and the order of insertion is kept to be that of turns and arrival.
-        self._buckets: list[dict[int, Utterance]] = [{} for _ in self._edges]
+        self._lanes: dict[Lane, list[dict[int, Utterance]]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets))
+        return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets)
 
     def __iter__(self) -> Iterator[Utterance]:
-        for bucket in self._buckets:
-            yield from bucket.values()
-
-    @property
-    def audio_seconds(self) -> float:
-        """Audio that waits."""
-        return sum(utterance.seconds for utterance in self)
-
-    @property
-    def oldest_arrival(self) -> float | None:
-        """Monotonic time at which the longest-waiting utterance came."""
-        return min((utterance.arrived for utterance in self), default=None)
+        for buckets in self._lanes.values():
+            for bucket in buckets:
+                yield from bucket.values()
 
     def add(self, utterance: Utterance) -> None:
         """Let an utterance wait; one that comes back from a lost engine takes its old place."""
         if utterance.turn < 0:
             utterance.turn = self._turns.take(utterance.caller, utterance.seconds)
-        bucket = self._buckets[pick_bucket(utterance.seconds, self._edges)]
+        buckets = self._lanes.setdefault(utterance.lane, [{} for _ in self._edges])
+        bucket = buckets[pick_bucket(utterance.seconds, self._edges)]
         comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
         if comes_between:
@@ -79,45 +72,58 @@ class Batcher:
 
     def remove(self, utterance: Utterance) -> bool:
         """Take out an utterance whose caller has left; False if it does not wait here."""
-        bucket = self._buckets[pick_bucket(utterance.seconds, self._edges)]
-        return bucket.pop(utterance.number, None) is not None
+        buckets = self._lanes.get(utterance.lane)
+        if buckets is None:
+            return False
+        found = buckets[pick_bucket(utterance.seconds, self._edges)].pop(utterance.number, None)
+        if not any(buckets):
+            del self._lanes[utterance.lane]
+        return found is not None
 
-    def next_batch(self, now: float, policy: BatchPolicy) -> list[Utterance]:
-        """Take out the utterances that should run next; empty only when nothing that is wanted waits."""
+    def next_batch(self, now: float, policies: Mapping[str, BatchPolicy]) -> list[Utterance]:
+        """Take out the utterances that should run next; empty only when nothing that is wanted waits.
+
+        Args:
+            now: Monotonic time.
+            policies: Of the models that may run, by id.
+        """
         self._drop_unwanted()
         self._turns.update(list(self))
-        leader = self._leader(now, policy)
+        leader = self._leader(now, policies)
         if leader is None:
             return []
-        batch = [leader] if leader.alone else self._fill(leader, policy)
+        batch = [leader] if leader.alone else self._fill(leader, policies[leader.lane.model])
         for utterance in batch:
             self.remove(utterance)
         served = {utterance.caller for utterance in batch}
         for utterance in self:
             if utterance.caller in served:
                 utterance.passed_over = 0
-            elif utterance.number < leader.number:
+            elif utterance.number < leader.number and utterance.lane.model in policies:
                 utterance.passed_over += 1
         return batch
 
-    def _leader(self, now: float, policy: BatchPolicy) -> Utterance | None:
-        overdue = [utterance for utterance in self if utterance.passed_over >= policy.max_passed_over]
+    def _leader(self, now: float, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
+        lanes = [buckets for lane, buckets in self._lanes.items() if lane.model in policies]
+        waiting = [utterance for buckets in lanes for bucket in buckets for utterance in bucket.values()]
+        overdue = [one for one in waiting if one.passed_over >= policies[one.lane.model].max_passed_over]
         if overdue:
             return min(overdue, key=lambda utterance: utterance.number)
 
         def response_ratio(utterance: Utterance) -> float:
-            own_seconds = utterance.seconds / policy.rtfx
+            own_seconds = utterance.seconds / policies[utterance.lane.model].rtfx
             return (now - utterance.arrived + own_seconds) / own_seconds
 
-        heads = [next(iter(bucket.values())) for bucket in self._buckets if bucket]
+        heads = [next(iter(bucket.values())) for buckets in lanes for bucket in buckets if bucket]
         first_turn = min((head.turn for head in heads), default=None)
         return max((head for head in heads if head.turn == first_turn), key=response_ratio, default=None)
 
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = pick_bucket(leader.seconds, self._edges)
+        buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
-        for index in sorted(range(len(self._buckets)), key=lambda index: (abs(index - own), index)):
-            for utterance in self._buckets[index].values():
+        for index in sorted(range(len(buckets)), key=lambda index: (abs(index - own), index)):
+            for utterance in buckets[index].values():
                 padded = max(longest, utterance.seconds) * (len(batch) + 1)
                 if utterance is leader or utterance.alone or padded > policy.batch_seconds:
                     continue
@@ -129,9 +135,8 @@ class Batcher:
 
     def _drop_unwanted(self) -> None:
         """Nobody waits for these any more: their callers left, or their time ran out."""
-        for bucket in self._buckets:
-            for number in [number for number, waiting in bucket.items() if waiting.answer.done()]:
-                del bucket[number]
+        for unwanted in [waiting for waiting in self if waiting.answer.done()]:
+            self.remove(unwanted)
 
 
 def _order(utterance: Utterance) -> tuple[int, int]:

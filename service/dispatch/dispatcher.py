@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.batcher import Batcher, BatchPolicy
+from service.dispatch.catalog import Catalog
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,
@@ -19,7 +20,7 @@ from service.dispatch.errors import (
     TranscriptionFailedError,
 )
 from service.dispatch.ledger import Ledger
-from service.dispatch.utterance import Utterance
+from service.dispatch.utterance import Lane, Utterance
 from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Prompt, Ready, Result, Transcript
 from service.metrics import Metrics, length_class
@@ -35,7 +36,10 @@ class EngineLink(Protocol):
     """What the dispatcher needs of an engine."""
 
     name: str
-    ready: Ready | None
+
+    @property
+    def models(self) -> Mapping[str, Ready]:
+        """What it said of each model that it has, by id."""
 
     @property
     def free_places(self) -> int:
@@ -44,7 +48,9 @@ class EngineLink(Protocol):
     def take_place(self, number: int) -> None:
         """Reserve a place for a batch."""
 
-    async def transcribe(self, number: int, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> None:
+    async def transcribe(
+        self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
+    ) -> None:
         """Send the batch, with what is asked for in each utterance.
 
         Raises:
@@ -64,6 +70,7 @@ class Dispatcher:
     """The front's half of the work: queue, batches, replays. Lives on one event loop.
 
     Args:
+        catalog: The models.
         edges: Upper bounds of the length buckets in seconds.
         policy: The bounds of a batch; its budget and RTFx are replaced by what engines measure.
         limits: Of the two gates.
@@ -72,11 +79,13 @@ class Dispatcher:
     Attributes:
         admission: The gates.
         window: Places for the parts of long recordings: enough for what engines hold, and a batch more.
-        model: What the engine last said of its model; None until one has been ready.
+        catalog: The models.
+        metrics: What it reports to.
     """
 
     def __init__(
         self,
+        catalog: Catalog,
         *,
         edges: Sequence[float],
         policy: BatchPolicy,
@@ -84,31 +93,31 @@ class Dispatcher:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.catalog = catalog
         self.admission = Admission(limits, turn_seconds=edges[-1])
         self.window = Window()
         self._policy = policy
-        self._metrics = metrics
+        self.metrics = metrics
         self._clock = clock
         self._batcher = Batcher(edges)
         self._ledger = Ledger()
-        self._engines: dict[EngineLink, float] = {}  # ready ones, with their running RTFx
-        self.model: Ready | None = None
+        self._engines: dict[EngineLink, dict[str, float]] = {}  # with the running RTFx of each model that is ready
         self._accepted = 0
         self._abandoned: str | None = None
         self._sending: set[asyncio.Task[None]] = set()
 
     @property
     def is_ready(self) -> bool:
-        """An engine is ready, and new work is accepted."""
-        return bool(self._engines) and not self.admission.is_draining
+        """An engine is there, every model has been ready, and new work is accepted."""
+        return bool(self._engines) and self.catalog.is_ready and not self.admission.is_draining
 
     def drain(self) -> None:
         """Accept nothing more; what was accepted will be answered."""
         self.admission.is_draining = True
-        self._metrics.draining.set(1)
+        self.metrics.draining.set(1)
 
     async def transcribe(
-        self, samples: Samples, caller: Hashable, deadline: float, prompt: Prompt = NOTHING_ASKED
+        self, samples: Samples, caller: Hashable, deadline: float, lane: Lane, prompt: Prompt = NOTHING_ASKED
     ) -> Answer:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
@@ -116,6 +125,7 @@ class Dispatcher:
             samples: Mono audio at the model's rate, (samples,). Both gates must have let its recording in.
             caller: Who takes turns with others.
             deadline: Time of the event loop until which an answer is of use.
+            lane: The model, which has been ready, and which of its decoders.
             prompt: What is asked for.
 
         Raises:
@@ -124,15 +134,18 @@ class Dispatcher:
             DeviceMemoryError: If it does not fit the device alone.
             TranscriptionFailedError: If the engine failed on it alone.
         """
-        assert self.model is not None
         if self._abandoned:
             raise EngineLostError(self._abandoned)
+        if lane.model not in self.catalog:
+            raise EngineLostError(f"The model {lane.model!r} was lost.")
+        model = self.catalog[lane.model].ready
+        assert model is not None
         # Of the samples as they are sent, not of the recording before it was resampled: budgets are memory, too.
-        seconds = len(samples) / self.model.sample_rate
+        seconds = len(samples) / model.sample_rate
         self._accepted += 1
         now = self._clock()
         answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
-        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller, prompt=prompt)
+        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller, lane, prompt=prompt)
         try:
             self._batcher.add(utterance)
             self._feed_engines()
@@ -140,23 +153,25 @@ class Dispatcher:
                 transcript = await answer
             return Answer(transcript, utterance.sent - now)
         except TimeoutError:
-            self._metrics.queue_dropped.labels("expired").inc()
+            self.metrics.queue_dropped.labels("expired").inc()
             raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
         except asyncio.CancelledError:
-            self._metrics.queue_dropped.labels("cancelled").inc()
+            self.metrics.queue_dropped.labels("cancelled").inc()
             raise
         finally:
             self._batcher.remove(utterance)
 
     def update_gauges(self) -> None:
         """Set the gauges of the queue to what is now; they change too often to be kept up to date all the time."""
-        batcher, metrics = self._batcher, self._metrics
-        oldest = batcher.oldest_arrival
-        metrics.queue_depth.set(len(batcher))
-        metrics.queue_audio_seconds.set(batcher.audio_seconds + self.admission.unstaged_seconds)
-        metrics.queue_oldest_age.set(0.0 if oldest is None else self._clock() - oldest)
+        metrics, waiting, now = self.metrics, list(self._batcher), self._clock()
+        for model in self.catalog:
+            of_model = [utterance.seconds for utterance in waiting if utterance.lane.model == model.id]
+            metrics.queue_depth.labels(model.id).set(len(of_model))
+            audio = sum(of_model) + self.admission.unstaged_seconds(model.id)
+            metrics.queue_audio_seconds.labels(model.id).set(audio)
+        metrics.queue_oldest_age.set(now - min((utterance.arrived for utterance in waiting), default=now))
         metrics.queue_predicted_wait.set(self.admission.predicted_wait)
-        metrics.queue_passed_over.set(max((utterance.passed_over for utterance in batcher), default=0))
+        metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
     def abandon(self, reason: str) -> None:
         """No engine will come any more: answer what waits with an error, and what engines hold when they end."""
@@ -167,27 +182,40 @@ class Dispatcher:
     # What the supervisor tells (service/engine/supervisor.py, EngineListener).
 
     def engine_started(self, engine: EngineLink) -> None:
-        """A process was started; it is not ready."""
-        self._metrics.worker_up.labels(engine.name).set(0)
-        self._metrics.worker_start.labels(engine.name).set_to_current_time()
+        """A process was started; it has no model yet."""
+        self.metrics.worker_up.labels(engine.name).set(0)
+        self.metrics.worker_start.labels(engine.name).set_to_current_time()
 
     def engine_ready(self, engine: EngineLink, ready: Ready) -> None:
-        """Batches may be sent to it."""
-        self._engines[engine] = ready.rtfx
-        self.model = ready
+        """It has a model, for which batches may be sent to it."""
+        self._engines.setdefault(engine, {})[ready.model] = ready.rtfx
+        self.catalog.ready(ready)
         self._update_rtfx()
         self._size_window()
         self.admission.loading_seconds = ready.load_seconds + ready.warmup_seconds
-        self._metrics.worker_up.labels(engine.name).set(1)
-        self._metrics.model_load_seconds.set(ready.load_seconds)
-        self._metrics.warmup_seconds.set(ready.warmup_seconds)
-        labels = (str(ready.info.get(key)) for key in ("model", "family", "dtype", "device"))
-        self._metrics.model_info.labels(*labels).set(1)
+        self.metrics.worker_up.labels(engine.name).set(1)
+        self.metrics.describe_model(ready)
         self._feed_engines()
+
+    def model_lost(self, model: str, reason: str) -> None:
+        """No engine will have it any more: answer what waits for it with an error, and forget it."""
+        for utterance in [waiting for waiting in self._batcher if waiting.lane.model == model]:
+            self._give_up(utterance, f"The model {model!r} was lost: {reason}")
+        self.forget(model)
+
+    def forget(self, model: str) -> None:
+        """Offer a model no longer; nothing waits for it."""
+        for speeds in self._engines.values():
+            speeds.pop(model, None)
+        self.catalog.remove(model)
+        self.admission.rtfx.pop(model, None)
+        self._update_rtfx()
+        self._size_window()
+        self.metrics.forget_model(model)
 
     def engine_heard(self, engine: EngineLink) -> None:
         """It gave a sign of life."""
-        self._metrics.worker_heartbeat.labels(engine.name).set_to_current_time()
+        self.metrics.worker_heartbeat.labels(engine.name).set_to_current_time()
 
     def engine_answered(self, engine: EngineLink, answer: Result | Failure) -> None:
         """A batch is done; its place is free."""
@@ -208,11 +236,11 @@ class Dispatcher:
         """
         self._engines.pop(engine, None)
         self._update_rtfx()
-        self._metrics.worker_up.labels(engine.name).set(0)
+        self.metrics.worker_up.labels(engine.name).set(0)
         if loss != "stopped":
-            self._metrics.worker_restarts.labels(loss).inc()
+            self.metrics.worker_restarts.labels(loss).inc()
         for batch in self._ledger.lose(engine):
-            self._metrics.batches.labels("lost").inc()
+            self.metrics.batches.labels("lost", batch[0].lane.model).inc()
             for utterance in batch:
                 utterance.engines_lost += 1
                 if self._abandoned or utterance.engines_lost > 1:
@@ -223,10 +251,12 @@ class Dispatcher:
 
     def _feed_engines(self) -> None:
         """Form a batch for every free place while anything waits: nobody waits for company."""
-        for engine, rtfx in self._engines.items():
-            assert engine.ready is not None
-            policy = replace(self._policy, batch_seconds=engine.ready.batch_seconds, rtfx=rtfx)
-            while engine.free_places > 0 and (batch := self._batcher.next_batch(self._clock(), policy)):
+        for engine, speeds in self._engines.items():
+            policies = {
+                model: replace(self._policy, batch_seconds=engine.models[model].batch_seconds, rtfx=rtfx)
+                for model, rtfx in speeds.items()
+            }
+            while engine.free_places > 0 and (batch := self._batcher.next_batch(self._clock(), policies)):
                 self._send(engine, batch)
 
     def _send(self, engine: EngineLink, batch: list[Utterance]) -> None:
@@ -235,7 +265,7 @@ class Dispatcher:
         now = self._clock()
         for utterance in batch:
             utterance.sent = now
-            self._metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
+            self.metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
         task = asyncio.create_task(self._deliver(engine, number, batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -243,7 +273,7 @@ class Dispatcher:
     async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance]) -> None:
         try:
             samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
-            await engine.transcribe(number, samples, prompts)
+            await engine.transcribe(number, *batch[0].lane, samples, prompts)
         except ValueError as error:  # a bug of ours, but those who wait must be answered
             log.exception("batch could not be sent", extra={"utterances": len(batch)})
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
@@ -253,25 +283,26 @@ class Dispatcher:
             if not utterance.answer.done():
                 utterance.answer.set_result(transcript)
         audio = sum(utterance.seconds for utterance in utterances)
-        if engine in self._engines and result.infer_seconds > 0:
-            measured = audio / result.infer_seconds
-            self._engines[engine] = _RTFX_MEMORY * self._engines[engine] + (1 - _RTFX_MEMORY) * measured
+        model = utterances[0].lane.model
+        speeds = self._engines.get(engine, {})
+        if model in speeds and result.infer_seconds > 0:
+            speeds[model] = _RTFX_MEMORY * speeds[model] + (1 - _RTFX_MEMORY) * audio / result.infer_seconds
             self._update_rtfx()
-        metrics = self._metrics
-        metrics.batches.labels("ok").inc()
-        metrics.batch_items.observe(len(utterances))
-        metrics.batch_padded_seconds.observe(result.padded_seconds)
-        metrics.batch_audio_seconds.inc(audio)
-        metrics.batch_padding_seconds.inc(max(0.0, result.padded_seconds - audio))
-        metrics.batch_duration.observe(result.infer_seconds)
+        metrics = self.metrics
+        metrics.batches.labels("ok", model).inc()
+        metrics.batch_items.labels(model).observe(len(utterances))
+        metrics.batch_padded_seconds.labels(model).observe(result.padded_seconds)
+        metrics.batch_audio_seconds.labels(model).inc(audio)
+        metrics.batch_padding_seconds.labels(model).inc(max(0.0, result.padded_seconds - audio))
+        metrics.batch_duration.labels(model).observe(result.infer_seconds)
         metrics.worker_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
     def _split(self, utterances: list[Utterance], failure: Failure) -> None:
         """One bad utterance must not fail its neighbours: each of a failed batch runs again by itself."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
-        self._metrics.batches.labels("oom" if out_of_memory else "error").inc()
+        self.metrics.batches.labels("oom" if out_of_memory else "error", utterances[0].lane.model).inc()
         if out_of_memory:
-            self._metrics.out_of_memory.inc()
+            self.metrics.out_of_memory.inc()
         if len(utterances) > 1:
             for utterance in utterances:
                 self._run_alone(utterance)
@@ -292,16 +323,21 @@ class Dispatcher:
             self._batcher.add(utterance)
 
     def _give_up(self, utterance: Utterance, message: str) -> None:
-        self._metrics.queue_dropped.labels("worker_lost").inc()
+        self.metrics.queue_dropped.labels("worker_lost").inc()
         self._batcher.remove(utterance)
         if not utterance.answer.done():
             utterance.answer.set_exception(EngineLostError(message))
 
     def _size_window(self) -> None:
-        batches = ((engine.ready, engine.ready.places + 1) for engine in self._engines if engine.ready)
-        self.window.samples = sum(int(ready.batch_seconds * ready.sample_rate) * places for ready, places in batches)
+        """Places for the batches that every engine may hold, and one more, of the model whose batches are largest."""
+        self.window.samples = sum(
+            max(int(ready.batch_seconds * ready.sample_rate) * (ready.places + 1) for ready in engine.models.values())
+            for engine in self._engines
+            if engine.models
+        )
 
     def _update_rtfx(self) -> None:
-        """While no engine is ready, the last known speed still tells how long the backlog will take."""
-        if self._engines:
-            self.admission.rtfx = sum(self._engines.values())
+        """While no engine is ready, the last known speeds still tell how long the backlog will take."""
+        for model in self.catalog:
+            if speeds := [speeds[model.id] for speeds in self._engines.values() if model.id in speeds]:
+                self.admission.rtfx[model.id] = sum(speeds)

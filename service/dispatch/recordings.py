@@ -16,6 +16,7 @@ from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.joining import shifted
 from service.dispatch.source import Source
+from service.dispatch.utterance import Lane
 from service.engine.protocol import NOTHING_ASKED, Prompt
 from service.metrics import Metrics
 
@@ -24,6 +25,7 @@ from service.metrics import Metrics
 class _Request:
     source: Source
     caller: Hashable
+    lane: Lane
     prompt: Prompt
     deadline: float
     accepted: Accepted
@@ -43,7 +45,7 @@ class Recordings:
         self._metrics = metrics
 
     async def transcribe(
-        self, source: Source, caller: Hashable, prompt: Prompt = NOTHING_ASKED
+        self, source: Source, caller: Hashable, lane: Lane, prompt: Prompt = NOTHING_ASKED
     ) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a recording's parts in order, with times of the recording; none where nobody speaks.
 
@@ -52,6 +54,7 @@ class Recordings:
         Args:
             source: The recording. Gate 1 must have let its request in.
             caller: Who takes turns with others.
+            lane: The model, and which of its decoders.
             prompt: What is asked for, in every part.
 
         Raises:
@@ -61,8 +64,8 @@ class Recordings:
         seconds = source.recording.seconds
         deadline = asyncio.get_running_loop().time() + self._timeout + seconds
         under_way: deque[asyncio.Task[Answer]] = deque()
-        with self._dispatcher.admission.accept(seconds) as accepted, self._counted(accepted):
-            request = _Request(source, caller, prompt, deadline, accepted)
+        with self._dispatcher.admission.accept(lane.model, seconds) as accepted, self._counted(accepted):
+            request = _Request(source, caller, lane, prompt, deadline, accepted)
             try:
                 async with aclosing(source.cuts()) as cuts:
                     async for cut in cuts:
@@ -98,9 +101,11 @@ class Recordings:
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
         samples = await request.source.read(cut)
-        answer = await self._dispatcher.transcribe(samples, request.caller, request.deadline, request.prompt)
+        answer = await self._dispatcher.transcribe(
+            samples, request.caller, request.deadline, request.lane, request.prompt
+        )
         request.accepted.unanswered_seconds -= share
-        self._metrics.audio_seconds.labels("ok").inc(share)
+        self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.source.recording.rate
         return Answer(shifted(answer.transcript, offset), answer.queue_seconds)
 
@@ -115,4 +120,4 @@ class Recordings:
             outcome = "cancelled"
             raise
         finally:
-            self._metrics.audio_seconds.labels(outcome).inc(max(0.0, accepted.unanswered_seconds))
+            self._metrics.audio_seconds.labels(outcome, accepted.model).inc(max(0.0, accepted.unanswered_seconds))

@@ -1,13 +1,26 @@
-"""One piece of audio on its way through the dispatcher."""
+"""One piece of audio on its way through the dispatcher, and what may share a batch with it."""
 
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.engine.protocol import NOTHING_ASKED, Prompt, Transcript
+
+
+class Lane(NamedTuple):
+    """What runs together: utterances for one decoder of one model.
+
+    Attributes:
+        model: The model's id.
+        decoder: One of its decoders; None is its first.
+    """
+
+    model: str
+    decoder: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +33,7 @@ class Utterance:
         seconds: Its length.
         arrived: Monotonic time of acceptance.
         answer: Resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
+        lane: Which model and decoder it is for.
         caller: Who takes turns with others: the name of an API key, or the upload itself.
         turn: In which of them it may run; -1 before it has come to the batcher.
         passed_over: Batches that were led by a later arrival since its caller last had something in one.
@@ -35,6 +49,7 @@ class Utterance:
     arrived: float
     answer: asyncio.Future[Transcript] = field(repr=False)
     caller: Hashable
+    lane: Lane
     turn: int = -1
     passed_over: int = 0
     engines_lost: int = 0

@@ -1,7 +1,8 @@
 """The engine process proper: a model on its device. The only file of the service that imports torch."""
 
+import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 import models
-from models import Hypothesis, Model, load_model, model_id
+from models import Hypothesis, Model, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
@@ -29,13 +30,13 @@ class SpeechRecognizer:
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
         torch.backends.cudnn.allow_tf32 = False  # float32 is asked for by those who want NeMo's tokens
-        if load.threads is not None:
-            torch.set_num_threads(load.threads)
-        self._model: Model = load_model(load.model, device, _dtype(load.dtype, device), on_download=on_download)
+        self._threads = load.threads
+        self._use_threads()
+        self._model: Model = load_model(load.checkpoint, device, _dtype(load.dtype, device), on_download=on_download)
         self._device = device
         self._bucket_seconds = load.bucket_seconds
         self.info: dict[str, Any] = self._model.info() | {
-            "model": model_id(load.model),
+            "model": load.model,
             "device": _device_name(device),
             "dtype": str(self._model.dtype).removeprefix("torch."),
         }
@@ -43,21 +44,27 @@ class SpeechRecognizer:
         self.sample_rate: int = self._model.sample_rate
         self.batch_seconds = load.batch_seconds or _BATCH_SECONDS[device.type]
         self.places = _PLACES[device.type]
+        self.weight_bytes: int = self._model.weight_bytes
 
-    def warm_up(self) -> float:
-        """Run every bucket once, the largest first so that the allocator's pool is sized once; return the RTFx."""
+    def warm_up(self) -> Iterator[tuple[float, float]]:
+        """Run a bucket a step, the largest first so that the allocator's pool is sized once.
+
+        A GPU runs each with every decoder, because what it captures for one is of no use to another.
+        """
+        self._use_threads()
         noise = np.random.default_rng(_WARMUP_SEED)
-        audio_seconds = busy_seconds = 0.0
+        on_gpu = self._device.type == "cuda"
         for edge in sorted(self._bucket_seconds, reverse=True):
-            rows = max(1, int(self.batch_seconds / edge)) if self._device.type == "cuda" else 1
+            rows = max(1, int(self.batch_seconds / edge)) if on_gpu else 1
             samples = noise.standard_normal((rows, int(edge * self.sample_rate))).astype(np.float32) * 0.1
-            began = time.monotonic()
-            self.transcribe(list(samples), [NOTHING_ASKED] * rows)
-            busy_seconds += time.monotonic() - began
-            audio_seconds += rows * edge
-        return audio_seconds / busy_seconds
+            for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
+                began = time.monotonic()
+                self.transcribe(list(samples), [NOTHING_ASKED] * rows, decoder)
+                yield rows * edge, time.monotonic() - began
 
-    def transcribe(self, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> tuple[list[Transcript], float]:
+    def transcribe(
+        self, utterances: Sequence[Samples], prompts: Sequence[Prompt], decoder: str | None
+    ) -> tuple[list[Transcript], float]:
         """Transcribe one batch; returns the transcripts and the padded audio-seconds."""
         lengths = torch.tensor([len(samples) for samples in utterances])
         width = self._padded_samples(int(lengths.max()))
@@ -65,7 +72,7 @@ class SpeechRecognizer:
         for row, samples in zip(waveforms, utterances, strict=True):
             row[: len(samples)] = samples
         asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
-        hypotheses = self._model.transcribe_batch(torch.from_numpy(waveforms), lengths, prompts=asked)
+        hypotheses = self._model.transcribe_batch(torch.from_numpy(waveforms), lengths, decoder=decoder, prompts=asked)
         return [_transcript(hypothesis) for hypothesis in hypotheses], len(utterances) * width / self.sample_rate
 
     def kind_of(self, error: Exception) -> FailureKind:
@@ -79,6 +86,18 @@ class SpeechRecognizer:
             except RuntimeError:
                 return FailureKind.DEVICE
         return FailureKind.BATCH
+
+    def release(self) -> None:
+        """Give the model's memory back to the device."""
+        del self._model
+        gc.collect()  # graphs and buffers may hold each other
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _use_threads(self) -> None:
+        """Say how many cores a batch may use; torch keeps that for each thread apart."""
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
 
     def _padded_samples(self, longest: int) -> int:
         """A GPU sees few distinct shapes, the bucket edges; a CPU computes no more than it must."""

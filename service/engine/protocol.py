@@ -3,10 +3,12 @@
 Messages are small frozen structs, sent as MessagePack frames over a socket pair. Audio does not travel in
 them: the front writes it once into memory that both processes map (`staging`), and a `Batch` says where.
 
-    front  -> engine   Load, Batch, Stop
+    front  -> engine   Load, Unload, Batch, Stop
     engine -> front    Heartbeat, Downloading, Ready, Result, Failure
 
-An engine answers every `Batch` with exactly one `Result` or `Failure` that carries the batch's number.
+An engine answers every `Load` with exactly one `Ready` or `Failure` that names the model, and every `Batch` with
+exactly one `Result` or `Failure` that carries the batch's number. It loads one model at a time, in the order it was
+asked, and answers batches for those it has meanwhile.
 """
 
 from enum import StrEnum
@@ -16,11 +18,12 @@ import msgspec
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """The first message: what to load, and the shapes to warm up.
+    """A model to load, and the shapes to warm up.
 
     Attributes:
-        model: The checkpoint: a path, a name on the hub, or "bundled".
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        model: Its id, by which all later messages name it.
+        checkpoint: A path, a name on the hub, or "bundled".
+        device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
         dtype: "auto", "float32" or "bfloat16".
         bucket_seconds: Upper bounds of the length buckets, ascending.
         batch_seconds: Padded audio-seconds a batch may have; None lets the engine choose for its device.
@@ -28,11 +31,18 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     """
 
     model: str
+    checkpoint: str
     device: str
     dtype: str
     bucket_seconds: list[float]
     batch_seconds: float | None
     threads: int | None
+
+
+class Unload(msgspec.Struct, frozen=True, tag=True):
+    """A model whose memory is wanted back; no batch for it is under way."""
+
+    model: str
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
@@ -62,9 +72,11 @@ NOTHING_ASKED = Prompt()
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Utterances to transcribe together, and what is asked for in each."""
+    """Utterances to transcribe together, by which model and which of its decoders, and what is asked for in each."""
 
     number: int
+    model: str
+    decoder: str | None  # None: the model's first
     items: list[Item]
     prompts: list[Prompt]
 
@@ -93,25 +105,29 @@ class Transcript(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The model is loaded and every bucket was run once.
+    """A model is loaded and every bucket was run once.
 
     Attributes:
+        model: Its id.
         info: What the model is, as `steno info --json` prints it.
         spellings: What each token adds to a text, in UTF-8, by its id.
         sample_rate: Of the audio the engine takes, in Hz.
         batch_seconds: Padded audio-seconds that a batch may have on this device.
         places: Batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
         rtfx: Audio-seconds per second, measured while warming up.
+        weight_bytes: What its weights take of the device's memory.
         load_seconds: Time that loading the model took.
         warmup_seconds: Time the buckets took.
     """
 
+    model: str
     info: dict[str, Any]
     spellings: list[bytes]
     sample_rate: int
     batch_seconds: float
     places: int
     rtfx: float
+    weight_bytes: int
     load_seconds: float
     warmup_seconds: float
 
@@ -128,18 +144,19 @@ class Result(msgspec.Struct, frozen=True, tag=True):
 class FailureKind(StrEnum):
     """Why an engine could not do what it was asked; decides what the front does next."""
 
-    LOAD = "load"  # the checkpoint or the device is unusable: the engine exits
+    LOAD = "load"  # this checkpoint cannot be loaded here; the engine has the models that it had
     BATCH = "batch"  # this batch failed, the engine is sound
     OUT_OF_MEMORY = "out_of_memory"  # this batch did not fit, the engine is sound
     DEVICE = "device"  # the device can no longer be trusted: the engine exits
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
-    """A batch, or the engine itself (`number` is None), failed."""
+    """A batch (`number`), a load (`model`), or the engine itself failed."""
 
     number: int | None
     kind: FailureKind
     message: str
+    model: str | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
@@ -153,5 +170,5 @@ class Downloading(msgspec.Struct, frozen=True, tag=True):
     total_bytes: int | None
 
 
-ToEngine = Load | Batch | Stop
+ToEngine = Load | Unload | Batch | Stop
 FromEngine = Heartbeat | Downloading | Ready | Result | Failure

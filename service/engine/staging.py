@@ -1,7 +1,7 @@
 """Memory that the front and one engine both map: audio is written once and never sent.
 
-It has one slot per batch that the engine may hold. The file behind it has no name, so the kernel frees it with
-the last process that uses it, however that process ends.
+It has one slot per batch that the engine may hold, and grows when a model needs larger ones. The file behind it has no
+name, so the kernel frees it with the last process that uses it, however that process ends.
 """
 
 import mmap
@@ -37,11 +37,27 @@ class Staging:
     """
 
     def __init__(self, descriptor: int, slots: int, slot_samples: int) -> None:
-        os.ftruncate(descriptor, slots * slot_samples * _SAMPLE_BYTES)
-        self._memory: Samples = np.frombuffer(mmap.mmap(descriptor, 0), np.float32)
-        self._slot_samples = slot_samples
-        self._free = list(range(slots))
+        self._descriptor = descriptor
+        self._slots = slots
+        self._start = self._slot_samples = 0
+        self._memory: Samples = np.empty(0, np.float32)
+        self._free: list[int] = []
         self._taken: dict[int, int] = {}
+        self.grow(slot_samples)
+
+    def grow(self, slot_samples: int) -> None:
+        """Make every slot at least so large; batches that are held stay where they are until they are freed.
+
+        New slots lie behind the old ones, whose pages cost nothing more: models come seldom, and sizes are few.
+        """
+        if slot_samples <= self._slot_samples:
+            return
+        self._start += self._slots * self._slot_samples
+        self._slot_samples = slot_samples
+        end = self._start + self._slots * slot_samples
+        os.ftruncate(self._descriptor, end * _SAMPLE_BYTES)
+        self._memory = np.frombuffer(mmap.mmap(self._descriptor, 0), np.float32)
+        self._free = list(range(self._start, end, slot_samples))
 
     def write(self, batch: int, utterances: Sequence[Samples]) -> list[Item]:
         """Copy a batch into a free slot and say where each utterance lies.
@@ -51,9 +67,8 @@ class Staging:
         """
         if sum(map(len, utterances)) > self._slot_samples or not self._free:
             raise ValueError(f"batch {batch} has no room: {len(self._free)} slots of {self._slot_samples} samples")
-        slot = self._taken[batch] = self._free.pop()
+        offset = self._taken[batch] = self._free.pop()
         items = []
-        offset = slot * self._slot_samples
         for samples in utterances:
             self._memory[offset : offset + len(samples)] = samples
             items.append(Item(offset, len(samples)))
@@ -61,8 +76,10 @@ class Staging:
         return items
 
     def free(self, batch: int) -> None:
-        """Give back the slot of an answered batch."""
-        self._free.append(self._taken.pop(batch))
+        """Give back the slot of an answered batch, unless larger ones have taken its place."""
+        offset = self._taken.pop(batch)
+        if offset >= self._start:
+            self._free.append(offset)
 
 
 class StagingView:

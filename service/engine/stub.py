@@ -8,12 +8,14 @@ tokens are bytes. Some lengths are orders:
     DEVICE_SAMPLES  the batch raises an error that the device does not survive
 
 A checkpoint named "unreadable" cannot be loaded, one named "endless" loads for ever, one named "remote" is downloaded
-first.
+first, and one whose name ends in ".stub" is a file that must be there. One whose name has "ctc" in it has two decoders,
+and says which one it was asked for.
 """
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from service.engine import loop
@@ -23,14 +25,15 @@ from service.engine.staging import Samples
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0
+WEIGHT_BYTES = 1_000_000
 CRASH_SAMPLES = 16_001
 FAIL_SAMPLES = 16_002
 DEVICE_SAMPLES = 16_003
 
 
-def transcript(samples: Samples) -> Transcript:
+def transcript(samples: Samples, decoder: str = "") -> Transcript:
     """What the stub hears in an utterance."""
-    count, total = str(len(samples)), f"{float(samples.sum()):.3f}"
+    count, total = str(len(samples)), f"{float(samples.sum()):.3f}{decoder}"
     end = len(samples) / SAMPLE_RATE
     text = f"{count} {total}"
     first, last = len(count), len(text)
@@ -46,27 +49,33 @@ class StubRecognizer:
     """Answers from the samples alone."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
-        if load.model == "unreadable":
+        if load.checkpoint == "unreadable":
             raise ValueError("unreadable: not a checkpoint")
-        if load.model == "endless":
+        if load.checkpoint.endswith(".stub") and not Path(load.checkpoint).exists():
+            raise ValueError(f"{load.checkpoint}: no such file")
+        if load.checkpoint == "endless":
             threading.Event().wait()
-        if load.model == "remote":
+        if load.checkpoint == "remote":
             on_download(1, 2)
             on_download(2, 2)
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
+        if "ctc" in load.checkpoint:
+            self.info["decoders"] = ["tdt", "ctc"]
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
         self.places = 1
+        self.weight_bytes = WEIGHT_BYTES
 
-    def warm_up(self) -> float:
+    def warm_up(self) -> Iterator[tuple[float, float]]:
         """Pretend; there is nothing to warm."""
-        return RTFX
+        yield RTFX, 1.0
 
     def transcribe(
         self,
         utterances: Sequence[Samples],
         prompts: Sequence[Prompt],  # noqa: ARG002  # it hears numbers in any language
+        decoder: str | None,
     ) -> tuple[list[Transcript], float]:
         """Answer, or obey the lengths that are orders."""
         lengths = [len(samples) for samples in utterances]
@@ -76,11 +85,14 @@ class StubRecognizer:
             raise ArithmeticError("an utterance that fails its batch")
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
-        return [transcript(samples) for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE
+        return [transcript(samples, decoder or "") for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all but one error."""
         return FailureKind.DEVICE if isinstance(error, ConnectionResetError) else FailureKind.BATCH
+
+    def release(self) -> None:
+        """Hold on to nothing."""
 
 
 if __name__ == "__main__":

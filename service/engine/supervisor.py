@@ -1,4 +1,4 @@
-"""Starts an engine process, watches it, and replaces it when it dies or hangs."""
+"""Starts an engine process, has it load models, watches it, and replaces it when it dies or hangs."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from service.engine.protocol import (
     Ready,
     Result,
     Stop,
+    Unload,
 )
 from service.engine.staging import Samples, Staging, unnamed_file
 
@@ -45,6 +46,10 @@ class EngineStartError(RuntimeError):
     """No engine can be had; the message says why in one line."""
 
 
+class ModelLoadError(RuntimeError):
+    """A model cannot be had; the message says why in one line."""
+
+
 class Loss(StrEnum):
     """Why an engine is gone; the label of `steno_worker_restarts_total`."""
 
@@ -59,14 +64,14 @@ class Engine:
 
     Attributes:
         name: The device it was asked to run on.
-        ready: What it said when it was ready, None before.
+        models: What it said of each model that is ready, by id.
         pid: Its process id.
     """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, channel: FrontChannel, memory: int) -> None:
         self.name = name
         self.pid = process.pid
-        self.ready: Ready | None = None
+        self.models: dict[str, Ready] = {}
         self.process = process
         self.channel = channel
         self.load_began = self.last_heard = time.monotonic()
@@ -74,22 +79,49 @@ class Engine:
         self.start_failure: str | None = None
         self._memory = memory
         self._staging: Staging | None = None
+        self._loading: set[str] = set()
         self._slot_seconds = 0.0
         self._outstanding: dict[int, float] = {}
 
     @property
     def free_places(self) -> int:
         """Batches it would take now."""
-        return self.ready.places - len(self._outstanding) if self.ready else 0
+        return min((ready.places for ready in self.models.values()), default=0) - len(self._outstanding)
+
+    @property
+    def is_loading(self) -> bool:
+        """A model that it was asked for is not there yet."""
+        return bool(self._loading)
+
+    def load(self, load: Load) -> None:
+        """Ask for a model; the answer comes as a message."""
+        self._loading.add(load.model)
+        self.load_began = time.monotonic()
+        self.channel.send(load)
+
+    def unload(self, model: str) -> None:
+        """Have it forget a model, for which it has no batch."""
+        self.models.pop(model, None)
+        self.channel.send(Unload(model))
 
     def become_ready(self, ready: Ready, longest_seconds: float) -> None:
-        """Size the staging memory for what was announced; batches may be sent from now on."""
-        self._slot_seconds = max(ready.batch_seconds, longest_seconds)
+        """Size the staging memory for what was announced; batches for the model may be sent from now on."""
+        self.answered_load(ready.model)
+        self._slot_seconds = max(self._slot_seconds, ready.batch_seconds, longest_seconds)
         slot_samples = int((self._slot_seconds + _SLACK_SECONDS) * ready.sample_rate)
-        self._staging = Staging(self._memory, ready.places, slot_samples)
-        self.ready = ready
+        if self._staging is None:
+            self._staging = Staging(self._memory, ready.places, slot_samples)
+        self._staging.grow(slot_samples)
+        self.models[ready.model] = ready
 
-    async def transcribe(self, number: int, utterances: Sequence[Samples], prompts: Sequence[Prompt]) -> None:
+    def answered_load(self, model: str) -> None:
+        """Note that a load is over; the next one begins now."""
+        self._loading.discard(model)
+        self.load_began = time.monotonic()
+
+    async def transcribe(
+        self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
+    ) -> None:
         """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener.
 
         Raises:
@@ -102,7 +134,7 @@ class Engine:
         except ValueError:
             del self._outstanding[number]
             raise
-        self.channel.send(Batch(number, items, list(prompts)))
+        self.channel.send(Batch(number, model, decoder, items, list(prompts)))
 
     def take_place(self, number: int) -> None:
         """Reserve a place, at once, for a batch that `transcribe` will send."""
@@ -120,9 +152,10 @@ class Engine:
         """Tell whether it is silent, loads for ever, or computes for far longer than its batches can take."""
         if now - self.last_heard > timeout:
             return True
-        if self.ready is None:
-            return now - self.load_began > _LOAD_SECONDS
-        expected = self._slot_seconds / self.ready.rtfx * len(self._outstanding)
+        if self._loading and now - self.load_began > _LOAD_SECONDS:
+            return True
+        slowest = min((ready.rtfx for ready in self.models.values()), default=1.0)
+        expected = self._slot_seconds / slowest * len(self._outstanding)
         return now - min(self._outstanding.values(), default=now) > timeout + 10 * expected
 
     def release(self) -> None:
@@ -138,7 +171,10 @@ class EngineListener(Protocol):
         """A process was started; it is not ready."""
 
     def engine_ready(self, engine: Engine, ready: Ready) -> None:
-        """Batches may be sent to it."""
+        """It has a model, for which batches may be sent to it."""
+
+    def model_lost(self, model: str, reason: str) -> None:
+        """A model that was brought in later did not survive its engine: no engine will have it."""
 
     def engine_heard(self, engine: Engine) -> None:
         """It gave a sign of life."""
@@ -154,8 +190,9 @@ class Supervisor:
     """Keeps one engine process running for one device.
 
     Args:
-        load: What every incarnation is asked to load.
+        loads: What every incarnation is asked to load.
         listener: Is told of everything, on the event loop.
+        device: On which engines run.
         longest_seconds: The longest utterance that will be sent.
         timeout: Seconds of silence, or beyond a batch's expected time, after which an engine is replaced.
         module: The engine's Python module.
@@ -164,16 +201,20 @@ class Supervisor:
 
     def __init__(
         self,
-        load: Load,
+        loads: Iterable[Load],
         listener: EngineListener,
         *,
+        device: str,
         longest_seconds: float,
         timeout: float,
         module: str = SPEECH_ENGINE,
         engine_arguments: Sequence[str] = (),
     ) -> None:
-        self._load = load
+        self._loads = {load.model: load for load in loads}
+        self._required = frozenset(self._loads)
+        self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listener = listener
+        self._device = device
         self._longest_seconds = longest_seconds
         self._timeout = timeout
         self._command = [sys.executable, "-m", module, *engine_arguments]
@@ -203,8 +244,9 @@ class Supervisor:
             )
             self._engine = None
             self._listener.engine_lost(engine, loss)
-            failed_starts = 0 if engine.ready else failed_starts + 1
-            ever_ready = ever_ready or engine.ready is not None
+            is_complete = self._required <= engine.models.keys()
+            failed_starts = 0 if is_complete else failed_starts + 1
+            ever_ready = ever_ready or is_complete
             if failed_starts and not self._stopping.is_set() and (not ever_ready or failed_starts == _FAILED_STARTS):
                 raise EngineStartError(engine.start_failure or f"the engine ended while it started ({loss})")
             await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
@@ -216,7 +258,27 @@ class Supervisor:
             return
         engine.verdict = Loss.STOPPED
         engine.channel.send(Stop())
-        await _end(engine.process, _STOP_SECONDS if engine.ready else 0.0)  # while it loads, nothing is at stake
+        await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, nothing is at stake
+
+    async def load(self, load: Load) -> None:
+        """Have a further model loaded, now and by every later incarnation, until `unload`.
+
+        Raises:
+            ModelLoadError: If it cannot be, or the engine was lost meanwhile.
+        """
+        if self._engine is None:
+            raise ModelLoadError("no engine is running; try again later")
+        answer = self._awaited[load.model] = asyncio.get_running_loop().create_future()
+        self._loads[load.model] = load
+        self._engine.load(load)
+        await asyncio.shield(answer)
+
+    def unload(self, model: str) -> None:
+        """Give a model's memory back; no batch for it may be under way."""
+        self._loads.pop(model, None)
+        self._required -= {model}
+        if self._engine is not None:
+            self._engine.unload(model)
 
     async def _start(self) -> Engine:
         ours, theirs = socket.socketpair()
@@ -229,9 +291,10 @@ class Supervisor:
                 stdin=asyncio.subprocess.DEVNULL,
                 env=_environment(),
             )
-        engine = Engine(self._load.device, process, await FrontChannel.open(ours), memory)
+        engine = Engine(self._device, process, await FrontChannel.open(ours), memory)
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
-        engine.channel.send(self._load)
+        for load in self._loads.values():
+            engine.load(load)
         self._listener.engine_started(engine)
         return engine
 
@@ -247,6 +310,8 @@ class Supervisor:
             # The stream ends when the process does; one that closed it and lives on is of no use.
             await _end(engine.process, _STOP_SECONDS)
             engine.release()
+            for model in list(self._awaited):
+                self._give_up_load(model, "the engine was lost while it loaded")
         return engine.verdict or Loss.EXIT
 
     def _handle(self, engine: Engine, message: FromEngine) -> None:
@@ -258,10 +323,10 @@ class Supervisor:
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 log.info(
-                    "engine ready",
+                    "model ready",
                     extra={
                         "pid": engine.pid,
-                        "model": message.info.get("model"),
+                        "model": message.model,
                         "device": message.info.get("device"),
                         "dtype": message.info.get("dtype"),
                         "rtfx": round(message.rtfx, 1),
@@ -270,13 +335,33 @@ class Supervisor:
                     },
                 )
                 self._listener.engine_ready(engine, message)
-            case Failure(kind=FailureKind.LOAD):
-                engine.start_failure = message.message
+                if answer := self._awaited.pop(message.model, None):
+                    answer.set_result(None)
+            case Failure(kind=FailureKind.LOAD, model=str(model)):
+                engine.answered_load(model)
+                self._load_failed(engine, model, message.message)
             case Failure(kind=FailureKind.DEVICE):
                 engine.verdict = Loss.DEVICE  # it exits by itself; its batches count as lost, not as failed
             case Result() | Failure():
                 if message.number is not None and engine.answered(message.number):
                     self._listener.engine_answered(engine, message)
+
+    def _load_failed(self, engine: Engine, model: str, reason: str) -> None:
+        """Without a model that it must have, an engine is of no use; without another, it goes on."""
+        if model in self._required:
+            engine.start_failure = reason
+            engine.process.kill()
+        elif model in self._awaited:
+            self._give_up_load(model, reason)
+        elif self._loads.pop(model, None):
+            log.error("model lost", extra={"model": model, "reason": reason})
+            self._listener.model_lost(model, reason)
+
+    def _give_up_load(self, model: str, reason: str) -> None:
+        self._loads.pop(model, None)
+        answer = self._awaited.pop(model)
+        answer.set_exception(ModelLoadError(reason))
+        answer.exception()  # whoever asked may have left
 
     async def _kill_when_stuck(self, engine: Engine) -> None:
         while True:

@@ -14,7 +14,7 @@ from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
 from service.http.pages import page_router
 from service.http.reference import reference_page
-from service.http.routes import api, operations
+from service.http.routes import administration, api, operations
 from service.http.telemetry import Telemetry, note_error
 
 # What a page of another origin may read of an answer; OpenAI's client needs it to retry as it is told.
@@ -32,6 +32,7 @@ def create_app(front: Front) -> FastAPI:
     )
     app.state.front = front
     app.include_router(api)
+    app.include_router(administration)
     app.include_router(operations)
     app.include_router(page_router(reference_page(app.openapi())))
     app.add_middleware(Telemetry, metrics=front.metrics)

@@ -1,19 +1,18 @@
 """What the routes work with."""
 
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
+from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
 from service.http.access import Access
 from service.http.errors import RequestError
-from service.http.prompts import takes_prompts
-from service.languages import NAMES
+from service.http.served import Served
 from service.metrics import Metrics
+from service.residency import Residency
 from service.settings import Settings
 
 
@@ -27,8 +26,10 @@ class Front:
         cutters: Threads that find the parts of long recordings; apart, because decoding hours of audio takes a while.
         detector: What they find speech with.
         decode_pool: What they call; it keeps hostile files away from this process.
-        started: Unix time, the `created` of the model.
+        started: Unix time, the `created` of the models.
         access: The API keys.
+        admin_access: The keys that open the admin routes.
+        residency: Loads models and lets them go.
     """
 
     settings: Settings
@@ -41,64 +42,36 @@ class Front:
     decode_pool: DecodePool
     started: int
     access: Access
+    admin_access: Access
+    residency: Residency
 
-    @property
-    def model_id(self) -> str:
-        """What clients call the model."""
-        return self.settings.model_id
-
-    def check_model(self, name: str) -> None:
-        """Accept the model's id and its aliases.
+    def served(self, name: str) -> Served:
+        """Return the model that a client calls so.
 
         Raises:
-            RequestError: For any other name.
+            RequestError: If there is none.
+            ModelLoadingError: If it has not been ready yet.
         """
-        if name != self.model_id and name not in self.settings.model_aliases:
+        model = self.found(name)
+        if model.ready is None:
+            raise self.dispatcher.admission.still_loading()
+        told = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
+        return Served(model, model.ready, told)
+
+    def found(self, name: str) -> ServedModel:
+        """Return the model that a client calls so, loaded or not.
+
+        Raises:
+            RequestError: If there is none.
+        """
+        catalog = self.dispatcher.catalog
+        model = catalog.find(name)
+        if model is None:
+            known = ", ".join(repr(one.id) for one in catalog if not one.is_leaving) or "none"
             raise RequestError(
-                f"The model {name!r} does not exist; this service has {self.model_id!r}.",
+                f"The model {name!r} does not exist; this service has {known}.",
                 code="model_not_found",
                 param="model",
                 status=404,
             )
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        """What the model says of itself; nothing before an engine has been ready."""
-        return self.dispatcher.model.info if self.dispatcher.model else {}
-
-    @property
-    def languages(self) -> list[str]:
-        """ISO 639-1 codes of what the model speaks; none where that is not known.
-
-        The operator knows better than a checkpoint, but a model that is told the language cannot be told any other.
-        """
-        told, known = self.settings.languages, self.info.get("languages") or ()
-        if takes_prompts(self.info):
-            return [code for code in told if code in known] or list(known)
-        return list(told or known)
-
-    def check_language(self, code: str | None, param: str = "language") -> None:
-        """Accept a language that the model speaks, and any where that is not known.
-
-        Raises:
-            RequestError: For any other, naming what is spoken.
-        """
-        spoken = self.languages
-        if code is None or not spoken or code in spoken:
-            return
-        names = ", ".join(f"{known!r} ({NAMES.get(known)})" for known in spoken)
-        raise RequestError(
-            f"The model {self.model_id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.",
-            code="unsupported_value",
-            param=param,
-        )
-
-    def check_translation(self) -> None:
-        """Accept a request for a translation if the model translates.
-
-        Raises:
-            RequestError: If it does not.
-        """
-        if not self.info.get("capabilities", {}).get("translation"):
-            message = f"The model {self.model_id!r} does not translate."
-            raise RequestError(message, code="model_not_found", param="model", status=404)
+        return model

@@ -11,14 +11,32 @@ from audio.decode import Origin
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
-from service.engine.protocol import Transcript
+from service.dispatch.utterance import Lane
+from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
 from service.http.events import EventStream, delta_frames, done_frame, frame
 from service.http.formats import Task, Written, render
-from service.http.front import Front
 from service.http.prompts import takes_prompts
 from service.http.schemas import TranscriptionForm
+from service.http.served import Served
 from service.http.telemetry import Record, note_error
+from service.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A form, and what it comes to.
+
+    Attributes:
+        served: The model that it names.
+        lane: Of the model, which decoder.
+        prompt: What is asked of the model.
+    """
+
+    fields: TranscriptionForm
+    served: Served
+    lane: Lane
+    prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +49,16 @@ class Hearing:
         parts: Its transcripts in order.
     """
 
-    front: Front
+    metrics: Metrics
     record: Record
-    fields: TranscriptionForm
+    asked: Asked
     origin: Origin
     began: float
     parts: AsyncIterator[Transcript]
 
     @classmethod
     async def begin(
-        cls, front: Front, record: Record, fields: TranscriptionForm, origin: Origin, answers: AsyncIterator[Answer]
+        cls, metrics: Metrics, record: Record, asked: Asked, origin: Origin, answers: AsyncIterator[Answer]
     ) -> Self:
         """Wait for the first part: what fails before it is an answer with the status of an error, streamed or not.
 
@@ -50,7 +68,7 @@ class Hearing:
         began = time.monotonic()
         first = await anext(answers, None)
         record.stages["queue"] = first.queue_seconds if first else 0.0
-        return cls(front, record, fields, origin, began, _transcripts(first, answers))
+        return cls(metrics, record, asked, origin, began, _transcripts(first, answers))
 
     async def response(self) -> Response:
         """Answer when all is heard.
@@ -63,8 +81,8 @@ class Hearing:
         return render(
             transcript,
             seconds=self.origin.seconds,
-            response_format=self.fields.response_format,
-            granularities=self.fields.timestamp_granularities,
+            response_format=self.asked.fields.response_format,
+            granularities=self.asked.fields.timestamp_granularities,
             written=self._written,
             spellings=self._spellings,
         )
@@ -92,29 +110,27 @@ class Hearing:
 
     @property
     def _written(self) -> Written:
-        info, spoken = self.front.info, self.front.languages
+        fields, info, spoken = self.asked.fields, self.asked.served.info, self.asked.served.languages
         # A model that takes prompts was told; of the others, a client may only believe to know.
-        told = self.fields.language if takes_prompts(info) else None
+        told = fields.language if takes_prompts(info) else None
         language = told or (spoken[0] if len(spoken) == 1 else None)
-        target = self.fields.target_language or language
+        target = fields.target_language or language
         task: Task = "transcribe" if target == language else "translate"
         return Written(task, target, has_times=info.get("capabilities", {}).get("word_timestamps", True))
 
     @property
     def _spellings(self) -> Sequence[bytes] | None:
-        model = self.front.dispatcher.model
-        assert model is not None
-        return model.spellings if "logprobs" in self.fields.include else None
+        return self.asked.served.spellings if "logprobs" in self.asked.fields.include else None
 
     def _finish(self, transcript: Transcript) -> None:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
-        metrics, origin = self.front.metrics, self.origin
+        metrics, origin, model = self.metrics, self.origin, self.asked.served.id
         metrics.audio_duration.observe(origin.seconds)
-        metrics.audio_bytes.labels(origin.container).inc(self.fields.file.size or 0)
+        metrics.audio_bytes.labels(origin.container).inc(self.asked.fields.file.size or 0)
         metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
-        metrics.words.inc(len(transcript.words))
+        metrics.words.labels(model).inc(len(transcript.words))
         if not transcript.words:
-            metrics.empty_transcripts.inc()
+            metrics.empty_transcripts.labels(model).inc()
 
 
 async def _transcripts(first: Answer | None, answers: AsyncIterator[Answer]) -> AsyncIterator[Transcript]:

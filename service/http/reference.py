@@ -36,22 +36,24 @@ _PAGE = """<!doctype html>
 
 def reference_page(document: Schema) -> str:
     """Render an OpenAPI document: a section for each operation, then one for each schema."""
+    known = document["components"]["schemas"]
     operations = (
-        _operation(f"{method.upper()} {path}", operation)
+        _operation(f"{method.upper()} {path}", operation, known)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     )
-    schemas = (_schema(name, schema) for name, schema in document["components"]["schemas"].items())
+    schemas = (_schema(name, schema) for name, schema in known.items())
     info = {key: _prose(document["info"][key]) for key in ("title", "version", "description")}
     return _PAGE.format(**info, sections="\n".join((*operations, *schemas)))
 
 
-def _operation(title: str, operation: Schema) -> str:
+def _operation(title: str, operation: Schema, known: Mapping[str, Schema]) -> str:
     fields = [
         (parameter["name"], parameter["schema"], parameter["required"]) for parameter in operation.get("parameters", ())
     ]
     for content in operation.get("requestBody", {}).get("content", {}).values():
-        fields += _fields(content["schema"])
+        schema = content["schema"]
+        fields += _fields(known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema)
     answers = [
         (f"<code>{status}</code>", _answers(answer.get("content", {})), _prose(answer["description"]))
         for status, answer in sorted(operation["responses"].items())

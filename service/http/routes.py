@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
-from service.http import schemas, transcriptions
+from service.dispatch.catalog import ServedModel
+from service.http import admin, schemas, transcriptions
 from service.http.front import Front
 
 
@@ -25,25 +26,26 @@ _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
 api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_NOT_AUTHORIZED)
 api.include_router(transcriptions.router)
 operations = APIRouter()
+administration = APIRouter(prefix="/v1")
+administration.include_router(admin.router)
 
 
 @api.get("/models")
 async def list_models(request: Request) -> schemas.ModelList:
     """List the models that can be asked for."""
     front: Front = request.app.state.front
-    return schemas.ModelList(data=[_card(front)])
+    return schemas.ModelList(data=[_card(front, model) for model in front.dispatcher.catalog if not model.is_leaving])
 
 
 @api.get("/models/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
 async def get_model(request: Request, name: str) -> schemas.ModelCard:
     """Describe one model."""
     front: Front = request.app.state.front
-    front.check_model(name)
-    return _card(front)
+    return _card(front, front.found(name))
 
 
-def _card(front: Front) -> schemas.ModelCard:
-    return schemas.ModelCard(id=front.model_id, created=front.started, owned_by="steno")
+def _card(front: Front, model: ServedModel) -> schemas.ModelCard:
+    return schemas.ModelCard(id=model.id, created=front.started, owned_by="steno")
 
 
 @operations.get("/healthz")
@@ -54,11 +56,16 @@ async def healthz() -> JSONResponse:
 
 @operations.get("/readyz", responses={503: {"description": "Loading or draining."}})
 async def readyz(request: Request) -> JSONResponse:
-    """Tell whether new work is accepted and an engine is ready for it; a full queue does not change that."""
+    """Tell whether new work is accepted and an engine is ready for it; a full queue does not change that.
+
+    Every model that the service began with must have been loaded; those that came later are not waited for.
+    """
     dispatcher = request.app.state.front.dispatcher
+    models = {model.id: "ready" if model.ready else "loading" for model in dispatcher.catalog}
     if dispatcher.is_ready:
-        return JSONResponse({"status": "ready"})
-    return JSONResponse({"status": "draining" if dispatcher.admission.is_draining else "loading"}, 503)
+        return JSONResponse({"status": "ready", "models": models})
+    status = "draining" if dispatcher.admission.is_draining else "loading"
+    return JSONResponse({"status": status, "models": models}, 503)
 
 
 @operations.get("/metrics", include_in_schema=False)

@@ -50,6 +50,10 @@ class TranscriptionForm(BaseModel):
         Annotated[str, AfterValidator(language_code)] | None,
         Field(description="What to write in, where the model translates; unset: what is spoken. An extension."),
     ] = None
+    decoder: Annotated[
+        Literal["ctc", "rnnt", "tdt", "aed"] | None,
+        Field(description="Which decoder of a model that has several; unset: its first. An extension."),
+    ] = None
     punctuation: Annotated[
         bool,
         Field(

@@ -40,6 +40,7 @@ class Record:
         body_bytes: Size of the request's body.
         error: Code of the error answer.
         caller: Name of the API key.
+        model: Id of the model that was asked for.
     """
 
     request_id: str
@@ -49,6 +50,7 @@ class Record:
     body_bytes: int = 0
     error: str | None = None
     caller: str | None = None
+    model: str | None = None
 
     def server_timing(self) -> str:
         """Return the stages as a `Server-Timing` header, in milliseconds."""
@@ -160,6 +162,8 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
     }
     if record.caller is not None:
         fields["key"] = record.caller
+    if record.model is not None:
+        fields["model"] = record.model
     if record.error is not None:
         fields["code"] = record.error
     if record.body_bytes:

@@ -16,12 +16,11 @@ from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
 from service.dispatch.errors import OverloadedError
 from service.dispatch.source import Source
-from service.engine.protocol import Prompt
 from service.http import schemas
 from service.http.disconnect import unless_client_leaves
 from service.http.events import EventStream
 from service.http.front import Front
-from service.http.hearing import Hearing
+from service.http.hearing import Asked, Hearing
 from service.http.prompts import into_english, prompt_of
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
@@ -103,17 +102,19 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
             record.body_bytes = permit.stored_bytes
         resources.push_async_callback(form.close)  # removes its spooled file
         fields = schemas.TranscriptionForm.parse(form)
-        front.check_model(fields.model)
-        front.check_language(fields.language)
-        front.check_language(fields.target_language, "target_language")
+        served = front.served(fields.model)
+        record.model = served.id
+        resources.enter_context(served.model.use())
+        served.check_language(fields.language)
+        served.check_language(fields.target_language, "target_language")
         if is_translation:
-            front.check_translation()
-            fields = into_english(fields, front.languages)
-        prompt = prompt_of(fields, front.info)
+            served.check_translation()
+            fields = into_english(fields, served.languages)
+        asked = Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info))
         for name in schemas.ignored_fields(form):
             front.metrics.ignored_fields.labels(name).inc()
         record.stages["receive"] = time.monotonic() - record.began
-        response = await unless_client_leaves(request.receive, _answer(front, record, fields, prompt, resources))
+        response = await unless_client_leaves(request.receive, _answer(front, record, asked, resources))
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
         if isinstance(response, EventStream):
@@ -121,21 +122,17 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         return response
 
 
-async def _answer(
-    front: Front, record: Record, fields: schemas.TranscriptionForm, prompt: Prompt, resources: AsyncExitStack
-) -> Response:
-    began = time.monotonic()
-    model = front.dispatcher.model
-    assert model is not None  # gate 1 refuses until an engine has been ready
-    recording = resources.enter_context(Recording(model.sample_rate, front.settings.max_utterance_seconds))
+async def _answer(front: Front, record: Record, asked: Asked, resources: AsyncExitStack) -> Response:
+    began, fields, rate = time.monotonic(), asked.fields, asked.served.ready.sample_rate
+    recording = resources.enter_context(Recording(rate, front.settings.max_utterance_seconds))
     origin = await _decode(front, fields, recording)
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
     rule = _rule(recording, fields, front.settings.max_utterance_seconds)
     source = Source(recording, rule, front.detector, front.cutters)
-    answers = front.recordings.transcribe(source, record.caller or record.request_id, prompt)
+    answers = front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
     resources.push_async_callback(answers.aclose)
-    hearing = await Hearing.begin(front, record, fields, origin, answers)
+    hearing = await Hearing.begin(front.metrics, record, asked, origin, answers)
     return hearing.stream() if fields.stream else await hearing.response()
 
 

@@ -51,11 +51,12 @@ def post_bytes(port: int, body: bytes) -> bytes:
 
 
 def metric(text: str, name: str) -> float:
-    """The sum of a metric's series in an exposition; `name` may end in a label set."""
+    """The sum of a metric's series in an exposition; `name` may end in labels, which they have among others."""
+    family, _, labels = name.rstrip("}").partition("{")
     values = [
         float(line.rsplit(" ", 1)[1])
         for line in text.splitlines()
-        if line.startswith(name) and line[len(name)] in " {" and not line.startswith("#")
+        if line.startswith(family) and line[len(family)] in " {" and all(one in line for one in labels.split(","))
     ]
     assert values, f"{name} is not exported"
     return sum(values)

@@ -98,9 +98,9 @@ def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkp
         assert service.engine_pid() != first
 
         (asked,) = post_while_engine_is_held(service, [np.tile(speech, 4)[: 115 * RATE]], pool)
-        ready = len(service.events("engine ready"))
+        ready = len(service.events("model ready"))
         service.signal_engine(signal.SIGKILL)
-        wait_for(lambda: len(service.events("engine ready")) > ready)
+        wait_for(lambda: len(service.events("model ready")) > ready)
         service.signal_engine(signal.SIGKILL)  # it has been given the recording, and takes a while over it
         lost = asked.result()
 

@@ -90,26 +90,58 @@ def test_without_a_model_the_bundled_one_is_served_under_its_own_id(monkeypatch)
 
     settings = Settings.read()
 
-    assert settings.model_id == model_id(settings.model) == "steno-bundled"
+    assert settings.checkpoints == {model_id("bundled"): "bundled"} == {"steno-bundled": "bundled"}
 
 
 @pytest.mark.parametrize("path", ["parakeet-0.6b.nemo", "/checkpoints/parakeet-0.6b.nemo", "./parakeet-0.6b.nemo"])
 def test_a_checkpoints_id_is_its_file_name(path):
-    assert Settings(model=path).model_id == model_id(path) == "parakeet-0.6b"
+    assert Settings(model=path).checkpoints == {model_id(path): path} == {"parakeet-0.6b": path}
 
 
 @pytest.mark.parametrize("revision", ["", "@main", "@refs/pr/1"])
 def test_the_id_of_a_model_on_the_hub_is_its_name(revision):
     name = "nvidia/parakeet-tdt-0.6b-v2"
 
-    assert Settings(model=name + revision).model_id == model_id(name + revision) == name
+    assert Settings(model=name + revision).checkpoints == {model_id(name + revision): name + revision}
+    assert model_id(name + revision) == name
 
 
 def test_a_folders_id_is_its_name_even_where_the_hub_could_have_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models" / "parakeet-0.6b").mkdir(parents=True)
 
-    assert Settings(model="models/parakeet-0.6b").model_id == model_id("models/parakeet-0.6b") == "parakeet-0.6b"
+    assert list(Settings(model="models/parakeet-0.6b").checkpoints) == [model_id("models/parakeet-0.6b")]
+    assert model_id("models/parakeet-0.6b") == "parakeet-0.6b"
+
+
+def test_several_models_are_given_by_commas_and_any_may_have_a_name_of_its_own(monkeypatch):
+    monkeypatch.delenv("STENO_MODEL")
+    monkeypatch.setenv("STENO_MODELS", "bundled, canary=/a/b.nemo,nvidia/x@main, acme/small=./x=1.nemo, /c/y=2.nemo")
+
+    assert Settings.read().checkpoints == {
+        "steno-bundled": "bundled",
+        "canary": "/a/b.nemo",
+        "nvidia/x": "nvidia/x@main",
+        "acme/small": "./x=1.nemo",
+        "y=2": "/c/y=2.nemo",
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        ({"models": "a/x.nemo,b/x.nemo"}, "two models are called 'x'"),
+        ({"models": "x.nemo,x=bundled"}, "two models are called 'x'"),
+        ({"model": "x.nemo", "models": "y.nemo"}, "model and models are both set"),
+        ({"models": "x.nemo,y.nemo", "languages": "en"}, "languages is for a single model"),
+        ({"model": "/"}, "names no checkpoint"),
+    ],
+)
+def test_models_that_nobody_could_ask_for_are_refused(flags, fault, monkeypatch):
+    monkeypatch.delenv("STENO_MODEL")
+
+    with pytest.raises(SettingsError, match=fault):
+        Settings.read(flags)
 
 
 def test_lists_are_given_by_commas(monkeypatch):

@@ -4,10 +4,13 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec.structs import replace as replace_struct
 
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
+from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.utterance import Lane
 from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
 from service.metrics import Metrics
 
@@ -15,7 +18,9 @@ LIMITS = AdmissionLimits(
     max_requests=100, max_stored_bytes=1000, max_queued_audio_seconds=1000.0, max_wait_seconds=60.0
 )
 RATE = 100
-READY = Ready({"model": "m"}, [], RATE, 120.0, 1, 100.0, 1.0, 1.0)
+LANE = Lane("m")
+READY = Ready("m", {}, [], RATE, 120.0, 1, 100.0, 1000, 1.0, 1.0)
+OTHER = replace_struct(READY, model="other", rtfx=10.0)
 
 
 @dataclass(eq=False)
@@ -23,17 +28,19 @@ class FakeEngine:
     """Keeps its batches until the test answers them."""
 
     name: str = "cpu"
-    ready: Ready | None = READY
+    models: dict[str, Ready] = field(default_factory=lambda: {"m": READY, "other": OTHER})
     batches: dict[int, list] = field(default_factory=dict)
+    asked: list = field(default_factory=list)
 
     @property
     def free_places(self) -> int:
-        return self.ready.places - len(self.batches)
+        return 1 - len(self.batches)
 
     def take_place(self, number: int) -> None:
         self.batches[number] = []
 
-    async def transcribe(self, number: int, utterances: list, prompts: list) -> None:
+    async def transcribe(self, number: int, model: str, decoder: str | None, utterances: list, prompts: list) -> None:
+        self.asked.append((model, decoder))
         self.batches[number] = utterances
 
     def answer(self, dispatcher: Dispatcher) -> None:
@@ -46,16 +53,21 @@ class FakeEngine:
         dispatcher.engine_answered(self, Failure(number, kind, "broken"))
 
 
-def dispatcher(max_queued_audio_seconds: float = 1000.0) -> Dispatcher:
+def dispatcher(max_queued_audio_seconds: float = 1000.0, models: tuple[str, ...] = ("m",)) -> Dispatcher:
     limits = replace(LIMITS, max_queued_audio_seconds=max_queued_audio_seconds)
-    front = Dispatcher(edges=[2.0, 10.0], policy=BatchPolicy(), limits=limits, metrics=Metrics())
-    front.model = READY
+    catalog = Catalog(dict.fromkeys(models, ""))
+    front = Dispatcher(catalog, edges=[2.0, 10.0], policy=BatchPolicy(), limits=limits, metrics=Metrics())
+    front.catalog.ready(READY)
+    front.catalog.ready(OTHER)
     return front
 
 
-def ask(front: Dispatcher, value: float, seconds: float = 1.0, timeout: float = 60.0) -> asyncio.Task:
+def ask(
+    front: Dispatcher, value: float, seconds: float = 1.0, timeout: float = 60.0, lane: Lane = LANE
+) -> asyncio.Task:
     samples = np.full(int(seconds * RATE), value, np.float32)
-    return asyncio.create_task(front.transcribe(samples, object(), asyncio.get_running_loop().time() + timeout))
+    deadline = asyncio.get_running_loop().time() + timeout
+    return asyncio.create_task(front.transcribe(samples, object(), deadline, lane))
 
 
 async def settle() -> None:

@@ -12,13 +12,13 @@ def admission(**limits) -> Admission:
         "max_wait_seconds": 10.0,
     }
     gates = Admission(AdmissionLimits(**(defaults | limits)), turn_seconds=1000.0)
-    gates.rtfx = 10.0
+    gates.rtfx = {"m": 10.0}
     return gates
 
 
 def test_nothing_is_accepted_before_a_model_is_loaded():
     gates = admission()
-    gates.rtfx = None
+    gates.rtfx = {}
     gates.loading_seconds = 7.3
 
     with pytest.raises(ModelLoadingError) as refusal, gates.enter(0):
@@ -78,13 +78,13 @@ def test_one_upload_on_an_idle_service_has_only_its_own_limit():
 def test_audio_beyond_the_queue_is_refused_but_never_on_an_empty_queue():
     gates = admission()
 
-    with gates.accept(500.0):
+    with gates.accept("m", 500.0):
         pass
 
-    with gates.accept(60.0):
-        with gates.accept(40.0):
+    with gates.accept("m", 60.0):
+        with gates.accept("m", 40.0):
             assert gates.backlog_seconds == 100.0
-        with pytest.raises(OverloadedError, match="60 s of audio"), gates.accept(41.0):
+        with pytest.raises(OverloadedError, match="60 s of audio"), gates.accept("m", 41.0):
             pass
     assert gates.backlog_seconds == 0
 
@@ -93,7 +93,7 @@ def test_audio_beyond_the_queue_is_refused_but_never_on_an_empty_queue():
 def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry_after):
     gates = admission(max_queued_audio_seconds=1e9)
 
-    with gates.accept(backlog):
+    with gates.accept("m", backlog):
         with pytest.raises(OverloadedError) as refusal, gates.enter(0):
             pass
 
@@ -102,9 +102,9 @@ def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry
 
 def test_a_long_recording_stands_before_others_for_no_more_than_a_turn():
     gates = Admission(AdmissionLimits(10, 1000, 36_000.0, max_wait_seconds=300.0), turn_seconds=40.0)
-    gates.rtfx = 10.0
+    gates.rtfx = {"m": 10.0}
 
-    with gates.accept(14_400.0) as long, gates.accept(20.0):
+    with gates.accept("m", 14_400.0) as long, gates.accept("m", 20.0):
         assert gates.predicted_wait == 6.0
         assert gates.backlog_seconds == 14_420.0
         with gates.enter(0):

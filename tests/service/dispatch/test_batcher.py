@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.buckets import bucket_edges, pick_bucket
-from service.dispatch.utterance import Utterance
+from service.dispatch.utterance import Lane, Utterance
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
+LANE = Lane("m")
 SECONDS = st.floats(0.1, 60.0)
 
 
@@ -30,16 +31,17 @@ class Queue:
     batcher: Batcher = field(default_factory=lambda: Batcher(EDGES))
     added: int = 0
 
-    def add(self, seconds: float, arrived: float = 0.0, caller: str | None = None, **state) -> Utterance:
+    def add(self, seconds: float, arrived=0.0, caller: str | None = None, lane: Lane = LANE, **state) -> Utterance:
         """Let somebody's utterance wait: one of its own unless a caller is named."""
         self.added += 1
         owner = caller or self.added
-        utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), owner, **state)
+        utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), owner, lane, **state)
         self.batcher.add(utterance)
         return utterance
 
     def next(self, now: float = 0.0, **policy) -> list[Utterance]:
-        return self.batcher.next_batch(now, BatchPolicy(**policy))
+        policies = {model: BatchPolicy(**policy) for model in (LANE.model, "other")}
+        return self.batcher.next_batch(now, policies)
 
 
 def padded(batch: list[Utterance]) -> float:
@@ -165,7 +167,6 @@ def test_what_comes_back_from_a_lost_engine_takes_its_old_place():
 
     queue.batcher.add(first)
 
-    assert queue.batcher.oldest_arrival == 0.0
     assert queue.next()[0] is first
 
 
@@ -207,15 +208,53 @@ def test_waiting_utterances_can_be_taken_out():
     assert queue.batcher.remove(first)
     assert not queue.batcher.remove(first)
     assert list(queue.batcher) == [second]
-    assert queue.batcher.audio_seconds == 3.0
 
 
 def test_futures_of_a_loop_serve_as_answers():
     async def scenario() -> bool:
         batcher = Batcher(EDGES)
         answer = asyncio.get_running_loop().create_future()
-        batcher.add(Utterance(1, np.empty(0, np.float32), 1.0, 0.0, answer, 1))
+        batcher.add(Utterance(1, np.empty(0, np.float32), 1.0, 0.0, answer, 1, LANE))
         answer.cancel()
-        return batcher.next_batch(0.0, BatchPolicy()) == []
+        return batcher.next_batch(0.0, {LANE.model: BatchPolicy()}) == []
 
     assert asyncio.run(scenario())
+
+
+LANES = (LANE, Lane("m", "ctc"), Lane("other"))
+
+
+@given(st.lists(st.tuples(SECONDS, st.sampled_from(LANES)), max_size=60), st.floats(1, 300))
+def test_what_is_for_different_models_or_decoders_never_shares_a_batch_and_all_of_it_leaves(waiting, budget):
+    queue = Queue()
+    added = [queue.add(seconds, lane=lane) for seconds, lane in waiting]
+
+    left = []
+    while batch := queue.next(batch_seconds=budget):
+        assert len({utterance.lane for utterance in batch}) == 1
+        left += batch
+
+    assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in added]
+
+
+def test_what_is_for_a_model_that_is_not_there_waits_without_standing_before_others():
+    queue = Queue()
+    absent = queue.add(1.0, lane=Lane("absent"))
+    others = [queue.add(1.0, arrived=1.0) for _ in range(20)]
+
+    for other in others:
+        assert queue.next(now=50.0, batch_seconds=1.0, max_passed_over=3) == [other]
+
+    assert queue.next(now=50.0) == []
+    assert queue.batcher.next_batch(51.0, {"absent": BatchPolicy()}) == [absent]
+
+
+def test_models_take_turns_as_callers_do_so_neither_starves_the_other():
+    queue = Queue()
+    for _ in range(40):
+        queue.add(16.0, caller="many")
+    one = queue.add(16.0, arrived=1.0, caller="one", lane=Lane("other"))
+
+    led = [queue.next(now=2.0 + step, batch_seconds=16.0)[0] for step in range(8)]
+
+    assert one in led

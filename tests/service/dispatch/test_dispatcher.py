@@ -9,8 +9,9 @@ from service.dispatch.errors import (
     EngineLostError,
     TranscriptionFailedError,
 )
+from service.dispatch.utterance import Lane
 from service.engine.protocol import FailureKind
-from tests.service.dispatch.fake_engine import READY, FakeEngine, ask, dispatcher, run, settle
+from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
 
 
 def test_answers_reach_those_who_asked():
@@ -186,11 +187,11 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
 def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever():
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
-        async def transcribe(self, number: int, utterances: list, prompts: list) -> None:
+        async def transcribe(self, number, model, decoder, utterances, prompts) -> None:
             if len(utterances) > 1:
                 del self.batches[number]
                 raise ValueError("no room")
-            await super().transcribe(number, utterances, prompts)
+            await super().transcribe(number, model, decoder, utterances, prompts)
 
     async def scenario() -> None:
         front, engine = dispatcher(), SmallEngine()
@@ -207,10 +208,15 @@ def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever():
 
 
 def test_readiness_follows_engines_and_draining():
-    front, engine = dispatcher(), FakeEngine()
+    front, engine = dispatcher(models=("m", "other")), FakeEngine()
+    front.catalog["other"].ready = None
     assert not front.is_ready
 
     front.engine_ready(engine, READY)
+    assert not front.is_ready
+    front.engine_ready(engine, OTHER)
+    assert front.is_ready
+    front.catalog.add("further", "")
     assert front.is_ready
 
     front.drain()
@@ -226,9 +232,54 @@ def test_two_engines_share_the_queue():
         await settle()
 
         assert all(len(engine.batches) == 1 for engine in engines)
-        assert front.admission.rtfx == 200.0
+        assert front.admission.rtfx == {"m": 200.0}
         for engine in engines:
             engine.answer(front)
         await asyncio.gather(*asked)
+
+    run(scenario)
+
+
+def test_models_share_an_engine_and_keep_their_own_batches_and_speeds():
+    async def scenario() -> None:
+        front, engine = dispatcher(models=("m", "other")), FakeEngine()
+        lanes = (Lane("m"), Lane("other"), Lane("m", "ctc"))
+        asked = [ask(front, value, lane=lanes[value]) for value in (0, 1, 2, 0)]
+        await settle()
+        front.engine_ready(engine, READY)
+        front.engine_ready(engine, OTHER)
+        for _ in lanes:
+            await settle()
+            engine.answer(front)
+        await settle()
+
+        assert [(await one).transcript.text for one in asked] == ["0.0", "1.0", "2.0", "0.0"]
+        assert sorted(engine.asked, key=str) == [("m", "ctc"), ("m", None), ("other", None)]
+        assert front.admission.rtfx["m"] < READY.rtfx  # measured by now
+        assert front.admission.rtfx.keys() == {"m", "other"}
+
+    run(scenario)
+
+
+def test_a_model_that_did_not_survive_its_engine_is_given_up_and_the_others_go_on():
+    async def scenario() -> None:
+        front, lost, successor = dispatcher(models=("m", "other")), FakeEngine(), FakeEngine()
+        front.engine_ready(lost, READY)
+        front.engine_ready(lost, OTHER)
+        asked = [ask(front, 1, lane=Lane("other")), ask(front, 2)]
+        await settle()
+
+        front.engine_lost(lost, "exit")
+        front.engine_ready(successor, READY)
+        front.model_lost("other", "no such file")
+        await settle()
+        successor.answer(front)
+
+        with pytest.raises(EngineLostError, match="no such file"):
+            await asked[0]
+        assert (await asked[1]).transcript.text == "2.0"
+        with pytest.raises(EngineLostError, match="was lost"):
+            await ask(front, 3, lane=Lane("other"))
+        assert front.is_ready
 
     run(scenario)

@@ -16,7 +16,7 @@ from service.dispatch.recordings import Recordings
 from service.dispatch.source import Source
 from service.engine.protocol import FailureKind
 from service.metrics import Metrics
-from tests.service.dispatch.fake_engine import RATE, READY, FakeEngine, dispatcher, settle
+from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
 
 RULE = SegmentRule(longest=10.0)
 
@@ -55,7 +55,7 @@ def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 40, (1, 9), (10, 12), (20, 29), (30, 31)) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
             while not asked.done():
                 await settle()
                 if engine.batches:
@@ -65,7 +65,7 @@ def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch
 
         assert [answer.transcript.text for answer in answers] == ["1.0", "10.0", "20.0", "30.0"]
         assert dispatching.admission.backlog_seconds == 0
-        assert metrics.audio_seconds.labels("ok")._value.get() == pytest.approx(40)
+        assert metrics.audio_seconds.labels("ok", "m")._value.get() == pytest.approx(40)
 
     asyncio.run(scenario())
 
@@ -76,7 +76,7 @@ def test_a_short_recording_is_one_utterance_and_stands_in_no_queue_for_places(mo
         dispatching.window.samples = 1
         await dispatching.window.enter(1)
         with recorded(monkeypatch, 3, rule=None) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
             await settle()
             engine.answer(dispatching)
 
@@ -91,8 +91,8 @@ def test_silence_has_no_answers_and_is_counted(monkeypatch):
     async def scenario() -> None:
         _, _, recordings, metrics = front()
         with recorded(monkeypatch, 40) as source:
-            assert await collect(recordings.transcribe(source, "me")) == []
-        assert metrics.audio_seconds.labels("ok")._value.get() == 40
+            assert await collect(recordings.transcribe(source, "me", LANE)) == []
+        assert metrics.audio_seconds.labels("ok", "m")._value.get() == 40
 
     asyncio.run(scenario())
 
@@ -103,14 +103,14 @@ def test_only_so_many_parts_are_staged_at_a_time(monkeypatch):
         dispatching.window.samples = 25 * RATE
         cuts = [(start, start + 10) for start in range(0, 200, 10)]
         with recorded(monkeypatch, 200, *cuts) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
             while not asked.done():
                 await settle()
                 staged = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE + sum(
                     utterance.seconds for utterance in dispatching._batcher
                 )
                 assert staged <= 25
-                assert dispatching.admission.unstaged_seconds + staged <= dispatching.admission.backlog_seconds
+                assert dispatching.admission.unstaged_seconds("m") + staged <= dispatching.admission.backlog_seconds
                 if engine.batches:
                     engine.answer(dispatching)
 
@@ -127,10 +127,10 @@ def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypat
             with Recording(RATE, 10.0) as recording:
                 recording.append(np.full(RATE, value, np.float32).tobytes())
                 whole = Source(recording, None, None, Immediately())
-                return await collect(recordings.transcribe(whole, f"short {value}"))
+                return await collect(recordings.transcribe(whole, f"short {value}", LANE))
 
         with recorded(monkeypatch, 3600, *[(start, start + 10) for start in range(0, 3600, 10)]) as hour:
-            slow = asyncio.create_task(collect(recordings.transcribe(hour, "hour")))
+            slow = asyncio.create_task(collect(recordings.transcribe(hour, "hour", LANE)))
             await settle()
             batches = 0
             while not slow.done():
@@ -153,7 +153,7 @@ def test_who_leaves_takes_all_parts_along(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
-            answers = recordings.transcribe(source, "me")
+            answers = recordings.transcribe(source, "me", LANE)
             first = asyncio.create_task(anext(answers))
             await settle()
             engine.answer(dispatching)
@@ -163,8 +163,8 @@ def test_who_leaves_takes_all_parts_along(monkeypatch):
             assert len(dispatching._batcher) == 0
             assert dispatching.admission.backlog_seconds == 0
             assert dispatching.window._held == 0
-            done = metrics.audio_seconds.labels("ok")._value.get()
-            assert metrics.audio_seconds.labels("cancelled")._value.get() == pytest.approx(200 - done)
+            done = metrics.audio_seconds.labels("ok", "m")._value.get()
+            assert metrics.audio_seconds.labels("cancelled", "m")._value.get() == pytest.approx(200 - done)
 
     asyncio.run(scenario())
 
@@ -173,7 +173,7 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 60, (0, 10), (10, 20), (20, 30), (30, 40)) as source:
-            asked = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
             await settle()
             engine.fail(dispatching, FailureKind.BATCH)  # the first part leaves alone, being alone at first
             await settle()
@@ -184,7 +184,7 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
         assert len(dispatching._batcher) == 0
         assert dispatching.admission.backlog_seconds == 0
         assert dispatching.window._held == 0
-        assert metrics.audio_seconds.labels("error")._value.get() == 60
+        assert metrics.audio_seconds.labels("error", "m")._value.get() == 60
 
     asyncio.run(scenario())
 
@@ -193,11 +193,11 @@ def test_gate_two_refuses_what_would_not_fit_the_queue_and_counts_a_recording_wh
     async def scenario() -> None:
         _, _, recordings, _ = front()
         with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
-            waiting = asyncio.create_task(collect(recordings.transcribe(source, "me")))
+            waiting = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
             await settle()
 
             with recorded(monkeypatch, 200) as another, pytest.raises(OverloadedError, match="900 s"):
-                await collect(recordings.transcribe(another, "me"))
+                await collect(recordings.transcribe(another, "me", LANE))
 
             waiting.cancel()
             await asyncio.wait({waiting})
@@ -210,6 +210,6 @@ def test_a_part_that_finds_no_place_in_time_is_answered(monkeypatch):
         dispatching, _, recordings, _ = front(timeout=-19.99)
         await dispatching.window.enter(10**9)
         with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
-            await collect(recordings.transcribe(source, "me"))
+            await collect(recordings.transcribe(source, "me", LANE))
 
     asyncio.run(scenario())

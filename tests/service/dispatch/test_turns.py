@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from service.dispatch.batcher import Batcher
 from service.dispatch.turns import Turns
 from service.dispatch.utterance import Utterance
-from tests.service.dispatch.test_batcher import Answer, Queue
+from tests.service.dispatch.test_batcher import LANE, Answer, Queue
 
 
 def waiting(caller: str, turn: int) -> Utterance:
-    return Utterance(1, np.empty(0, np.float32), 1.0, 0.0, Answer(), caller, turn)
+    return Utterance(1, np.empty(0, np.float32), 1.0, 0.0, Answer(), caller, LANE, turn)
 
 
 def test_what_a_caller_uses_beyond_its_turn_counts_against_the_next():

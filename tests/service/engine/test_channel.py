@@ -17,11 +17,12 @@ from service.engine.protocol import (
     Result,
     Stop,
     Transcript,
+    Unload,
     Word,
 )
 
-LOAD = Load("m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)
-BATCH = Batch(7, [Item(0, 16_000), Item(16_000, 8_000)], [NOTHING_ASKED, Prompt("de", "en", False, True)])
+LOAD = Load("m", "m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)
+BATCH = Batch(7, "m", "ctc", [Item(0, 16_000), Item(16_000, 8_000)], [NOTHING_ASKED, Prompt("de", "en", False, True)])
 RESULT = Result(
     7,
     [Transcript("hé", [1], [0.5], [Word("hé", 0.0, 0.1, None, (0, 1)), Word("ho", None, None, 0.5, (1, 1))])],
@@ -33,11 +34,12 @@ RESULT = Result(
 def test_every_message_arrives_as_it_was_sent():
     ours, theirs = socket.socketpair()
     engine = EngineChannel(theirs)
-    sent = [Heartbeat(), RESULT, Failure(None, FailureKind.LOAD, "no"), Failure(7, FailureKind.BATCH, "x" * 300_000)]
+    failures = Failure(None, FailureKind.LOAD, "no", "m"), Failure(7, FailureKind.BATCH, "x" * 300_000)
+    sent = [Heartbeat(), RESULT, *failures]
 
     async def front() -> tuple[list, list]:
         channel = await FrontChannel.open(ours)
-        for message in (LOAD, BATCH, Stop()):
+        for message in (LOAD, BATCH, Unload("m"), Stop()):
             channel.send(message)
         heard = []
         async for message in channel.messages():
@@ -54,7 +56,7 @@ def test_every_message_arrives_as_it_was_sent():
     theirs.close()
 
     assert heard_by_front == sent
-    assert heard_by_engine == [LOAD, BATCH, Stop()]
+    assert heard_by_engine == [LOAD, BATCH, Unload("m"), Stop()]
 
 
 @pytest.mark.parametrize("junk", [b"", b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\5abcde", b"\0\0\0\x10abc"])

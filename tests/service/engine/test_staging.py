@@ -57,3 +57,21 @@ def test_the_engine_cannot_write_to_the_fronts_audio(memory):
 
     with pytest.raises(ValueError, match="read-only"):
         StagingView(memory).read(item)[0] = 1
+
+
+def test_a_batch_that_is_held_survives_growth_and_its_slot_does_not_come_back(memory):
+    staging, view = Staging(memory, slots=2, slot_samples=4), StagingView(memory)
+    (small,) = staging.write(1, [np.full(4, 1, np.float32)])
+    assert view.read(small)[0] == 1
+
+    staging.grow(3)
+    staging.grow(8)
+    (large,) = staging.write(2, [np.full(8, 2, np.float32)])
+    (another,) = staging.write(3, [np.full(8, 3, np.float32)])
+
+    assert [view.read(item)[-1] for item in (small, large, another)] == [1, 2, 3]
+    staging.free(1)
+    with pytest.raises(ValueError, match="room"):
+        staging.write(4, [np.zeros(1, np.float32)])
+    staging.free(2)
+    staging.write(5, [np.zeros(8, np.float32)])

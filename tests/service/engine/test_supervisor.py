@@ -8,7 +8,9 @@ import pytest
 
 from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, Result
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
-from service.engine.supervisor import STUB_ENGINE, EngineStartError, Loss, Supervisor
+from service.engine.supervisor import STUB_ENGINE, EngineStartError, Loss, ModelLoadError, Supervisor
+
+STUB = {"device": "cpu", "longest_seconds": 2.0, "module": STUB_ENGINE}
 
 
 @dataclass
@@ -29,6 +31,9 @@ class Listener:
     def engine_answered(self, engine, answer) -> None:
         self.told.put_nowait(("answered", answer))
 
+    def model_lost(self, model, reason) -> None:
+        self.told.put_nowait(("model lost", (model, reason)))
+
     def engine_lost(self, engine, loss) -> None:
         self.told.put_nowait(("lost", loss))
 
@@ -38,13 +43,16 @@ class Listener:
         return detail
 
 
-def supervised(scenario, *, model: str = "stub.nemo", timeout: float = 30.0) -> None:
+def load(model: str) -> Load:
+    return Load(model, model, "cpu", "float32", [1.0], None, None)
+
+
+def supervised(scenario, *, models: tuple[str, ...] = ("stub.nemo",), timeout: float = 30.0) -> None:
     """Run a scenario against a supervisor of a real stub process."""
 
     async def main() -> None:
         listener = Listener()
-        load = Load(model, "cpu", "float32", [1.0], None, None)
-        supervisor = Supervisor(load, listener, longest_seconds=2.0, timeout=timeout, module=STUB_ENGINE)
+        supervisor = Supervisor([load(model) for model in models], listener, timeout=timeout, **STUB)
         running = asyncio.create_task(supervisor.run())
         try:
             await scenario(supervisor, listener)
@@ -55,9 +63,9 @@ def supervised(scenario, *, model: str = "stub.nemo", timeout: float = 30.0) -> 
     asyncio.run(main())
 
 
-async def send(engine, number: int, *utterances: np.ndarray) -> None:
+async def send(engine, number: int, *utterances: np.ndarray, model: str = "stub.nemo", decoder=None) -> None:
     engine.take_place(number)
-    await engine.transcribe(number, utterances, [NOTHING_ASKED] * len(utterances))
+    await engine.transcribe(number, model, decoder, utterances, [NOTHING_ASKED] * len(utterances))
 
 
 def silence(samples: int) -> np.ndarray:
@@ -127,8 +135,7 @@ def test_an_engine_that_hangs_is_killed_and_replaced():
 
 def test_a_first_start_that_fails_says_why():
     async def main() -> None:
-        load = Load("unreadable", "cpu", "float32", [1.0], None, None)
-        supervisor = Supervisor(load, Listener(), longest_seconds=2.0, timeout=30.0, module=STUB_ENGINE)
+        supervisor = Supervisor([load("unreadable")], Listener(), timeout=30.0, **STUB)
 
         with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
             await supervisor.run()
@@ -167,4 +174,110 @@ def test_an_engine_that_downloads_its_model_first_becomes_ready():
     async def scenario(supervisor, listener) -> None:
         await listener.hears("ready")
 
-    supervised(scenario, model="remote")
+    supervised(scenario, models=("remote",))
+
+
+async def loaded(listener, count: int):
+    """Wait for so many models; returns the engine."""
+    engines = {await listener.hears("ready") for _ in range(count)}
+    (engine,) = engines
+    return engine
+
+
+def test_an_engine_has_several_models_and_answers_for_each_with_the_decoder_asked_for():
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 2)
+        samples = np.full(1000, 0.5, np.float32)
+
+        await send(engine, 1, samples, model="ctc.nemo", decoder="ctc")
+        assert (await listener.hears("answered")).transcripts == [transcript(samples, "ctc")]
+        await send(engine, 2, samples, model="stub.nemo")
+        assert (await listener.hears("answered")).transcripts == [transcript(samples)]
+        assert set(engine.models) == {"stub.nemo", "ctc.nemo"}
+
+    supervised(scenario, models=("stub.nemo", "ctc.nemo"))
+
+
+def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too():
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 1)
+        await supervisor.load(load("late"))
+        assert await loaded(listener, 1) is engine
+
+        await send(engine, 1, silence(CRASH_SAMPLES), model="late")
+        assert await listener.hears("lost") is Loss.EXIT
+        engine = await loaded(listener, 2)
+        await send(engine, 2, silence(5), model="late")
+        assert isinstance(await listener.hears("answered"), Result)
+
+        supervisor.unload("late")
+        await send(engine, 3, silence(CRASH_SAMPLES))
+        assert await listener.hears("lost") is Loss.EXIT
+        assert set((await loaded(listener, 1)).models) == {"stub.nemo"}
+
+    supervised(scenario)
+
+
+def test_a_further_model_that_cannot_be_loaded_costs_nothing_but_itself():
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 1)
+
+        with pytest.raises(ModelLoadError, match="unreadable: not a checkpoint"):
+            await supervisor.load(load("unreadable"))
+
+        await send(engine, 1, silence(5))
+        assert isinstance(await listener.hears("answered"), Result)
+        assert not engine.is_loading
+
+    supervised(scenario)
+
+
+def test_an_engine_answers_while_it_loads():
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 1)
+        loading = asyncio.create_task(supervisor.load(load("endless")))
+
+        await send(engine, 1, silence(5))
+        assert isinstance(await listener.hears("answered"), Result)
+        assert engine.is_loading
+        await send(engine, 2, silence(CRASH_SAMPLES))
+        assert await listener.hears("lost") is Loss.EXIT
+
+        with pytest.raises(ModelLoadError, match="lost while it loaded"):
+            await loading
+        assert set((await loaded(listener, 1)).models) == {"stub.nemo"}
+
+    supervised(scenario)
+
+
+def test_a_further_model_that_a_successor_cannot_load_is_lost_and_the_rest_is_there(tmp_path):
+    checkpoint = tmp_path / "fleeting.stub"
+    checkpoint.touch()
+
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 1)
+        await supervisor.load(load(str(checkpoint)))
+        assert await loaded(listener, 1) is engine
+        checkpoint.unlink()
+
+        os.kill(engine.pid, signal.SIGKILL)
+        assert await listener.hears("lost") is Loss.EXIT
+        engine = await loaded(listener, 1)
+
+        model, reason = await listener.hears("model lost")
+        assert model == str(checkpoint)
+        assert "no such file" in reason
+        await send(engine, 1, silence(5))
+        assert isinstance(await listener.hears("answered"), Result)
+
+    supervised(scenario)
+
+
+def test_an_engine_without_a_model_that_it_must_have_is_no_engine():
+    async def main() -> None:
+        supervisor = Supervisor([load("stub.nemo"), load("unreadable")], Listener(), timeout=30.0, **STUB)
+
+        with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
+            await supervisor.run()
+
+    asyncio.run(main())

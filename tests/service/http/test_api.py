@@ -390,7 +390,7 @@ def test_nothing_is_accepted_before_the_model_is_loaded():
 
     assert (answer.status_code, error(answer)["code"]) == (503, "model_loading")
     assert int(answer.headers["retry-after"]) >= 1
-    assert (ready.status_code, ready.json()) == (503, {"status": "loading"})
+    assert (ready.status_code, ready.json()) == (503, {"status": "loading", "models": {"endless": "loading"}})
 
 
 @pytest.mark.parametrize("limit", ["receive_timeout_seconds", "max_receive_seconds"])

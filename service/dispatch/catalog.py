@@ -1,0 +1,108 @@
+"""The models of a service: which there are to be, which there are, and who uses them."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from service.engine.protocol import Ready
+
+
+@dataclass(slots=True, eq=False)
+class ServedModel:
+    """A model that clients may ask for.
+
+    Attributes:
+        id: What they call it.
+        checkpoint: Where its weights come from.
+        ready: What an engine last said of it; None before it has been loaded.
+        users: Requests for it that are under way.
+        is_leaving: No more of them are taken.
+    """
+
+    id: str
+    checkpoint: str
+    ready: Ready | None = None
+    users: int = 0
+    is_leaving: bool = False
+    _unused: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Hold the model for a request: it stays until the request is done."""
+        self.users += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self.users -= 1
+            if not self.users:
+                self._unused.set()
+
+    async def until_unused(self) -> None:
+        """Wait until no request holds it."""
+        if self.users:
+            await self._unused.wait()
+
+
+class Catalog:
+    """The models by id, in the order in which they came.
+
+    Args:
+        checkpoints: Those that the service is to have from its start, by id; the first is the default.
+        aliases: Further names of the default.
+
+    Attributes:
+        default: Id of the default.
+    """
+
+    def __init__(self, checkpoints: Mapping[str, str], aliases: tuple[str, ...] = ()) -> None:
+        self._models = {model: ServedModel(model, checkpoint) for model, checkpoint in checkpoints.items()}
+        self._expected = set(self._models)
+        self.default = next(iter(checkpoints))
+        self._aliases = aliases
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    def __contains__(self, model: object) -> bool:
+        return model in self._models
+
+    def __getitem__(self, model: str) -> ServedModel:
+        return self._models[model]
+
+    def find(self, name: str) -> ServedModel | None:
+        """Return the model that a client calls so, by its id or an alias."""
+        model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
+        return None if model is None or model.is_leaving else model
+
+    def add(self, model: str, checkpoint: str) -> ServedModel:
+        """Take in a further model, which nobody can use before it is ready.
+
+        Raises:
+            KeyError: If there is one of this id.
+        """
+        if model in self._models:
+            raise KeyError(model)
+        self._models[model] = served = ServedModel(model, checkpoint)
+        return served
+
+    def remove(self, model: str) -> None:
+        """Forget a model."""
+        self._models.pop(model, None)
+        self._expected.discard(model)
+
+    def ready(self, ready: Ready) -> None:
+        """Take note of what an engine says of a model that it has loaded."""
+        if model := self._models.get(ready.model):
+            model.ready = ready
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all that the service is to have from its start have been loaded; what comes later is extra."""
+        return all(self._models[model].ready for model in self._expected)
+
+    @property
+    def weight_bytes(self) -> int:
+        """What the weights of all models take."""
+        return sum(model.ready.weight_bytes for model in self if model.ready)

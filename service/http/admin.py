@@ -1,0 +1,122 @@
+"""What operators do while the service runs: look at its models, load further ones, let some go. Needs an admin key."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.dispatch.catalog import ServedModel
+from service.engine.supervisor import ModelLoadError
+from service.http import schemas
+from service.http.errors import RequestError
+from service.http.front import Front
+from service.settings import model_entry
+
+
+async def _authorize(request: Request) -> None:
+    front = _front(request)
+    if not front.settings.admin_keys:
+        raise RequestError("No admin key is set, so these routes are closed.", code="admin_disabled", status=403)
+    request.state.record.caller = front.admin_access.authorize(request.headers)
+
+
+_bearer = HTTPBearer(auto_error=False, description="An admin key.")
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "model": schemas.ErrorBody,
+        "description": "400: it cannot be loaded. 401: an admin key is needed. 403: the operator has set none. "
+        "404: no such model. 409: there is one of this id, or it is on its way in or out.",
+    }
+}
+router = APIRouter(prefix="/admin/models", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_ERRORS)
+
+
+class ModelState(BaseModel):
+    """A model and what it takes."""
+
+    id: str
+    checkpoint: str
+    state: Annotated[str, Field(description="loading, ready or leaving.")]
+    requests: Annotated[int, Field(description="Under way.")]
+    weight_bytes: Annotated[int | None, Field(description="Device memory that its weights take.")]
+    load_seconds: float | None
+    warmup_seconds: float | None
+
+
+class ModelStates(BaseModel):
+    """All models."""
+
+    data: list[ModelState]
+
+
+class NewModel(BaseModel):
+    """A model to load."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    checkpoint: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=4096,
+            description="A file or folder on the server, or a name on the hub; ID=CHECKPOINT gives it another id.",
+        ),
+    ]
+
+
+@router.get("")
+async def list_models(request: Request) -> ModelStates:
+    """List the models, with those on their way in or out."""
+    front = _front(request)
+    return ModelStates(data=[_state(model) for model in front.dispatcher.catalog])
+
+
+@router.post("", status_code=201)
+async def load_model(request: Request, asked: NewModel) -> ModelState:
+    """Load a model beside the others, which go on meanwhile; answers when it is ready."""
+    front = _front(request)
+    try:
+        model, checkpoint = model_entry(asked.checkpoint)
+    except ValueError as error:
+        raise RequestError(f"{error}.", code="invalid_value", param="checkpoint") from None
+    try:
+        return _state(await front.residency.bring_in(model, checkpoint))
+    except KeyError:
+        raise RequestError(f"There is a model {model!r}.", code="model_exists", status=409) from None
+    except ModelLoadError as error:
+        message = f"The model {model!r} cannot be loaded: {error}."
+        raise RequestError(message, code="model_load_failed", param="checkpoint") from None
+
+
+@router.delete("/{model:path}")
+async def unload_model(request: Request, model: str) -> JSONResponse:
+    """Let a model go when the requests for it that are under way are answered; answers when its memory is free."""
+    front = _front(request)
+    catalog = front.dispatcher.catalog
+    if model not in catalog:
+        raise RequestError(f"The model {model!r} does not exist.", code="model_not_found", status=404)
+    try:
+        await front.residency.let_go(model)
+    except KeyError:
+        raise RequestError(f"The model {model!r} is on its way.", code="model_busy", status=409) from None
+    return JSONResponse({"id": model, "object": "model", "deleted": True})
+
+
+def _front(request: Request) -> Front:
+    front: Front = request.app.state.front
+    return front
+
+
+def _state(model: ServedModel) -> ModelState:
+    ready = model.ready
+    return ModelState(
+        id=model.id,
+        checkpoint=model.checkpoint,
+        state="leaving" if model.is_leaving else "ready" if ready else "loading",
+        requests=model.users,
+        weight_bytes=ready.weight_bytes if ready else None,
+        load_seconds=ready.load_seconds if ready else None,
+        warmup_seconds=ready.warmup_seconds if ready else None,
+    )

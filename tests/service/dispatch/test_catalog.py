@@ -1,0 +1,64 @@
+"""A model is found by its id or an alias, and stays for as long as a request holds it."""
+
+import asyncio
+
+import pytest
+
+from service.dispatch.catalog import Catalog
+from tests.service.dispatch.fake_engine import OTHER, READY
+
+
+def catalog() -> Catalog:
+    return Catalog({"m": "m.nemo", "other": "o.nemo"}, aliases=("whisper-1", "other"))
+
+
+def test_an_alias_is_the_first_model_unless_another_has_that_id():
+    models = catalog()
+
+    assert models.find("m") is models.find("whisper-1") is models["m"]
+    assert models.find("other") is models["other"]
+    assert models.find("none") is None
+
+
+def test_it_is_ready_when_all_that_it_began_with_have_been_loaded():
+    models = catalog()
+    models.ready(READY)
+    models.add("late", "l.nemo")
+    assert not models.is_ready
+
+    models.ready(OTHER)
+
+    assert models.is_ready
+    assert models.weight_bytes == READY.weight_bytes + OTHER.weight_bytes
+
+
+def test_what_it_began_with_and_was_let_go_is_not_waited_for():
+    models = catalog()
+    models.ready(READY)
+
+    models.remove("other")
+
+    assert models.is_ready
+    assert [model.id for model in models] == ["m"]
+
+
+def test_an_id_is_given_once():
+    with pytest.raises(KeyError):
+        catalog().add("m", "another.nemo")
+
+
+def test_a_model_that_leaves_is_not_found_and_is_unused_when_the_last_request_is_done():
+    async def scenario() -> None:
+        model = catalog()["m"]
+        await model.until_unused()
+        with model.use(), model.use():
+            waiting = asyncio.create_task(model.until_unused())
+            await asyncio.sleep(0)
+            assert model.users == 2
+            assert not waiting.done()
+        await asyncio.wait_for(waiting, 10)
+
+    models = catalog()
+    models["m"].is_leaving = True
+    assert models.find("m") is models.find("whisper-1") is None
+    asyncio.run(scenario())
