@@ -2,7 +2,7 @@
 import { followNumbers } from "./numbers.js";
 import { Player } from "./player.js";
 import { enableRecording } from "./recorder.js";
-import { transcribe } from "./server.js";
+import { servedModels, transcribe } from "./server.js";
 import { shade, Transcript } from "./transcript.js";
 import { Waveform } from "./waveform.js";
 
@@ -15,13 +15,15 @@ const player = new Player(element("audio"), element("unplayable"), (seconds) => 
 const transcript = new Transcript(element("words"), (seconds) => player.seek(seconds));
 const waveform = new Waveform(element("waveform"), (seconds) => player.seek(seconds));
 
+const key = () => element("key").value.trim();
+
 let recording = null; // the one whose transcript is shown
 let asking = null; // aborts the request under way
 
 async function open(file) {
   element("result").hidden = true;
   await ask(`Transcribing ${file.name} …`, async (signal) => {
-    const response = await transcribe(file, "verbose_json", element("key").value.trim(), signal);
+    const response = await transcribe(file, element("model").value, "verbose_json", key(), signal);
     const answer = await response.json();
     recording = file;
     element("result").hidden = false;
@@ -36,7 +38,7 @@ async function open(file) {
 async function download(format, ending) {
   const name = `${recording.name.replace(/\.[^.]*$/, "")}.${ending}`;
   await ask(`Preparing ${name} …`, async (signal) => {
-    const response = await transcribe(recording, format, element("key").value.trim(), signal);
+    const response = await transcribe(recording, element("model").value, format, key(), signal);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await response.blob());
     link.download = name;
@@ -61,6 +63,15 @@ async function ask(doing, work) {
     else report("", explain(error));
   }
   if (asking === mine) element("cancel").hidden = true;
+}
+
+/** Lets people choose where there is more than one model; without the key that it may take, there is nothing to show. */
+async function offerModels() {
+  const models = await servedModels(key()).catch(() => []);
+  const select = element("model");
+  const chosen = select.value;
+  select.replaceChildren(...models.map((id) => new Option(id, id, false, id === chosen)));
+  element("choice").hidden = models.length < 2;
 }
 
 function report(status, error = "") {
@@ -89,11 +100,14 @@ function acceptDrops() {
 
 element("file").addEventListener("click", ({ target }) => { target.value = ""; }); // the same file may be chosen again
 element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files[0]); });
+element("key").addEventListener("change", offerModels);
+element("model").addEventListener("change", () => recording && open(recording));
 element("cancel").addEventListener("click", () => asking.abort());
 for (const button of document.querySelectorAll("[data-format]")) {
   button.addEventListener("click", () => download(button.dataset.format, button.dataset.ending));
 }
 for (const sample of document.querySelectorAll("[data-confidence]")) shade(sample, Number(sample.dataset.confidence));
 acceptDrops();
+offerModels();
 enableRecording(element("record"), open, (message) => report("", message));
 followNumbers(element("numbers"));

@@ -9,10 +9,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Posts a recording and resolves to the response, in one of the API's formats. */
-export async function transcribe(recording, format, key, signal) {
+/** Posts a recording for a model and resolves to the response, in one of the API's formats. */
+export async function transcribe(recording, model, format, key, signal) {
   const form = new FormData();
-  form.set("model", await servedModel(key, signal));
+  form.set("model", model || (await servedModels(key, signal))[0]);
   form.set("response_format", format);
   form.append("timestamp_granularities[]", "word");
   form.append("timestamp_granularities[]", "segment");
@@ -20,9 +20,10 @@ export async function transcribe(recording, format, key, signal) {
   return ask("v1/audio/transcriptions", key, { method: "POST", body: form, signal });
 }
 
-async function servedModel(key, signal) {
+/** Resolves to the ids of the models, the default first. */
+export async function servedModels(key, signal) {
   const response = await ask("v1/models", key, { signal });
-  return (await response.json()).data[0].id;
+  return (await response.json()).data.map(({ id }) => id);
 }
 
 async function ask(path, key, options) {

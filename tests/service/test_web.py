@@ -373,3 +373,21 @@ def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
     transcribe(browser, path)
 
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
+
+
+def test_where_there_are_several_models_one_is_chosen_and_a_new_choice_is_heard_at_once(browser, clip):
+    with serving(model=None, models="first.nemo,endless", wait_ready=False) as service:
+        wait_for(lambda: service.client.get("/readyz").json()["models"]["first"] == "ready")
+        browser.open(f"http://127.0.0.1:{service.server.port}/")
+        wait_for(lambda: browser.shows("#model"))
+        transcribe(browser, clip)
+
+        browser.run("const [_, other] = model.options; other.selected = true; model.dispatchEvent(new Event('change'))")
+        browser.wait_text("#error", "model_loading")
+
+
+def test_one_model_is_no_choice(browser, service):
+    visit(browser, service)
+
+    assert not browser.shows("#model")
+    assert browser.run("return model.value") == "stub"

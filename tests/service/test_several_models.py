@@ -1,0 +1,72 @@
+"""`steno serve` with three families at once: each request is answered as its model writes offline."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from models import load_model
+from tests.models import golden_data
+from tests.service.serving import form, steno_serve, wav
+
+CLIP = "awb-4s"
+FAMILIES = {"canary": "canary-small", "jasper": "jasper-small", "hybrid": "hybrid-tdt-ctc-bpe"}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(golden):
+    return {name: golden / folder / "model.nemo" for name, folder in FAMILIES.items()}
+
+
+@pytest.fixture(scope="module")
+def models(checkpoints):
+    return {name: load_model(path) for name, path in checkpoints.items()}
+
+
+@pytest.fixture(scope="module")
+def service(checkpoints, tmp_path_factory):
+    entries = ",".join(f"{name}={path}" for name, path in checkpoints.items())
+    with steno_serve(tmp_path_factory.mktemp("several") / "log", "--models", entries) as served:
+        yield served
+
+
+def post(service, path: str, **fields: str):
+    return service.client.post(f"/v1/audio/{path}", **form(wav(golden_data.clip(CLIP)), **fields))
+
+
+def test_requests_for_all_of_them_at_once_are_each_answered_by_their_own(service, models):
+    asked = [
+        ("transcriptions", {"model": "canary", "language": "en"}, {"language": "en"}),
+        ("translations", {"model": "canary"}, {"language": "de", "target_language": "en"}),
+        ("transcriptions", {"model": "jasper"}, {}),
+        ("transcriptions", {"model": "hybrid"}, {}),
+        ("transcriptions", {"model": "hybrid", "decoder": "ctc"}, {"decoder": "ctc"}),
+    ] * 2
+    with ThreadPoolExecutor(len(asked)) as pool:
+        answers = list(pool.map(lambda one: post(service, one[0], **one[1]), asked))
+
+    for (_, fields, options), answer in zip(asked, answers, strict=True):
+        (offline,) = models[fields["model"]].transcribe([golden_data.clip(CLIP)], **options)
+        assert (answer.status_code, answer.json()["text"]) == (200, offline.text)
+    assert len({answer.json()["text"] for answer in answers}) >= 4
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "code"),
+    [
+        ("translations", {"model": "jasper"}, 404, "model_not_found"),
+        ("transcriptions", {"model": "canary", "language": "fr"}, 400, "unsupported_value"),
+        ("transcriptions", {"model": "jasper", "target_language": "de"}, 400, "unsupported_value"),
+        ("transcriptions", {"model": "jasper", "decoder": "tdt"}, 400, "unsupported_value"),
+        ("transcriptions", {"model": "parakeet"}, 404, "model_not_found"),
+    ],
+    ids=str,
+)
+def test_what_one_of_them_cannot_do_is_refused_though_another_can(service, path, fields, status, code):
+    answer = post(service, path, **fields)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_the_engine_says_what_each_of_them_takes(service, models):
+    for name, model in models.items():
+        assert service.metric(f'steno_model_weight_bytes{{model="{name}"}}') == model.weight_bytes > 0
