@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from models.checkpoint import Checkpoint
-from models.config import ConformerConfig, ModelConfig, TransducerConfig
+from models.config import BlockConfig, ConformerConfig, EncoderConfig, JasperConfig, ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
 from models.network import Network
 from models.search.ctc import ctc_greedy
@@ -37,6 +37,7 @@ _CONFORMER = ConformerConfig(
     scale_input=False,
 )
 _LARGE = dataclasses.replace(_CONFORMER, layers=24, width=1024, feed_forward_width=4096, mels=128, bias=False)
+_JASPER_BLOCKS = ((256, 11), (384, 13), (512, 17), (640, 21), (768, 25))
 # The encoders of parakeet-tdt_ctc-110m, parakeet-tdt-0.6b-v2 and parakeet-tdt-1.1b, and one for rehearsals.
 ENCODERS = {
     "toy": dataclasses.replace(
@@ -46,6 +47,26 @@ ENCODERS = {
     "0.6b": _LARGE,
     "1.1b": dataclasses.replace(_LARGE, layers=42, mels=80, bias=True),
 }
+
+
+def _block(filters: int, kernel_size: int, repeat: int = 1, stride: int = 1, dilation: int = 1) -> BlockConfig:
+    inner = repeat > 1
+    return BlockConfig(filters, repeat, kernel_size, stride, dilation, False, 1, "add" if inner else None, inner, None)
+
+
+# Jasper 10x5 with dense residuals (Li et al., 2019): ten blocks of five convolutions between four of one.
+JASPER = JasperConfig(
+    mels=64,
+    blocks=(
+        _block(256, 11, stride=2),
+        *(_block(width, kernel, 5) for width, kernel in _JASPER_BLOCKS for _ in range(2)),
+        _block(896, 29, dilation=2),
+        _block(1024, 1),
+    ),
+    activation="relu",
+)
+SHAPES: dict[str, EncoderConfig] = {**ENCODERS, "jasper10x5dr": JASPER}
+_LETTERS = " abcdefghijklmnopqrstuvwxyz'"
 _PREDICTOR_LAYERS = {"toy": 1, "110m": 1, "0.6b": 2, "1.1b": 2}
 DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 LABELS = 1024
@@ -60,15 +81,15 @@ _WIDEST_BIAS = 64.0
 
 
 def random_checkpoint(shape: str, transducer: str, seed: int = 0, device: str = "cpu") -> Checkpoint:
-    """Return a hybrid of a CTC head and a transducer, in float32 on the CPU.
+    """Return a hybrid of a CTC head and a transducer, in float32 on the CPU; a Jasper has its CTC head only.
 
     Args:
-        shape: one of ``ENCODERS``.
+        shape: one of ``SHAPES``.
         transducer: "rnnt" or "tdt".
         seed: of its weights.
         device: where its heads are made to talk, seconds on a GPU.
     """
-    config = _config(shape, transducer)
+    config = _jasper_config() if shape == "jasper10x5dr" else _config(shape, transducer)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         network = Network(config).eval()
@@ -78,10 +99,17 @@ def random_checkpoint(shape: str, transducer: str, seed: int = 0, device: str = 
         samples = torch.full((len(waveforms),), waveforms.size(1), device=device)
         encoded, frames = network.encoder(*LogMelFeatures(config.features).to(device)(waveforms, samples))
         _prepare_ctc(network, encoded, frames)
-        _prepare_transducer(network, encoded, frames, config.transducer)
+        if config.transducer:
+            _prepare_transducer(network, encoded, frames, config.transducer)
     labels = ["".join(letters) for letters in itertools.product("abcdefgh", "aeio", "lmnprstv", " aei")]
     state = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
+    labels = labels if config.transducer else list(_LETTERS)
     return Checkpoint(config, CharacterTokenizer(labels), state, window=None, mel_bank=None)
+
+
+def _jasper_config() -> ModelConfig:
+    features = dataclasses.replace(FRONT_END, mels=JASPER.mels, window=320)
+    return ModelConfig("EncDecCTCModel", features, JASPER, len(_LETTERS), ctc=True, transducer=None)
 
 
 def _config(shape: str, transducer: str) -> ModelConfig:
@@ -120,11 +148,10 @@ def _prepare_ctc(network: Network, encoded: Tensor, frames: Tensor) -> None:
     _weigh(ctc.projection.bias, ctc.blank, lambda: ctc_greedy(ctc(encoded), frames, ctc.blank))
 
 
-def _prepare_transducer(network: Network, encoded: Tensor, frames: Tensor, config: TransducerConfig | None) -> None:
+def _prepare_transducer(network: Network, encoded: Tensor, frames: Tensor, config: TransducerConfig) -> None:
     predictor, joint = network.predictor, network.joint
     assert predictor
     assert joint
-    assert config
     joint.predictor_projection.weight.mul_(_PREDICTOR_SHARE)
     start, _ = predictor(torch.full_like(frames, predictor.blank), predictor.initial_state(len(frames)))
     hidden = joint.activation(joint.encoder_projection(encoded) + joint.predictor_projection(start)[:, None])

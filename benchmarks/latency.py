@@ -1,0 +1,99 @@
+"""Latency and RTFx of a model by batch, length and precision: samples in, hypotheses out, in one process.
+
+The grid is the one that NVIDIA published of Jasper: batches of 1 to 16 of 2.0, 7.0 and 16.7 s; a call in which nothing
+waits for company. Noise is as good as speech for a CTC model and for every encoder; a trained transducer says little on
+it, so its search is under-measured: give a recording with --audio to measure one honestly. A random model of a
+published shape says of noise what a trained one says of speech.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.environment import describe
+from benchmarks.random_model import DURATIONS, SHAPES, random_checkpoint
+from benchmarks.timing import WARM_UPS, Latency, times_of
+from models import Model, load_model
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_model_options(parser)
+    parser.add_argument("--dtypes", choices=sorted(DTYPES), nargs="+", default=["float32"])
+    parser.add_argument("--audio", help="recording to repeat; noise when none is given")
+    parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 7.0, 16.7])
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--repeats", type=int, default=20, help=f"measured calls of each cell, after {WARM_UPS} others")
+    args = parser.parse_args()
+
+    rows = []
+    with tqdm(total=len(args.dtypes) * len(args.seconds) * len(args.batch), unit="cell", disable=None) as bar:
+        for dtype in args.dtypes:
+            model = chosen_model(args, DTYPES[dtype])
+            speech = _speech(args.audio, model.sample_rate, max(args.seconds))
+            for seconds, waveforms in _grid(speech, args.seconds, args.batch, model.sample_rate):
+                latency = _measure(model, waveforms, args.decoder, args.repeats)
+                rows.append({"dtype": dtype, "batch": len(waveforms), "seconds": seconds, **latency.row()})
+                rows[-1]["rtfx"] = seconds * len(waveforms) / latency.mean
+                bar.update()
+    print(f"{'dtype':>9} {'batch':>6} {'s':>6} {'p90 ms':>9} {'p95 ms':>9} {'p99 ms':>9} {'mean ms':>9} {'RTFx':>9}")
+    for row in rows:
+        times = " ".join(f"{1000 * row[key]:9.2f}" for key in ("p90", "p95", "p99", "mean"))
+        print(f"{row['dtype']:>9} {row['batch']:6d} {row['seconds']:6.1f} {times} {row['rtfx']:9.1f}")
+    about = {"model": args.model or args.shape, "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
+    print(json.dumps({"benchmark": "latency", **about, **describe(model.device), "rows": rows}))
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `chosen_model` reads."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--model", help="checkpoint")
+    which.add_argument("--shape", choices=sorted(SHAPES), help="random model of this shape")
+    parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt", help="of a random Conformer")
+    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--device", default="cpu")
+
+
+def chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
+    """Return the model that the options name."""
+    if args.model is not None:
+        return load_model(args.model, device=args.device, dtype=dtype)
+    checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
+    return Model(checkpoint, torch.device(args.device), dtype)
+
+
+def _grid(speech: Tensor, lengths: list[float], batches: list[int], rate: int) -> Iterator[tuple[float, Tensor]]:
+    for seconds in lengths:
+        for batch in batches:
+            yield seconds, speech[: int(seconds * rate)].repeat(batch, 1)
+
+
+def _speech(path: str | None, rate: int, seconds: float) -> Tensor:
+    samples = int(seconds * rate)
+    if path is None:
+        return 0.1 * torch.randn(samples, generator=torch.Generator().manual_seed(0))
+    # Here, not above: a GPU machine may have neither soundfile nor soxr.
+    from audio.decode import decode
+    from audio.limits import AudioLimits
+
+    with Path(path).open("rb") as file:
+        recording = torch.from_numpy(decode(file, rate=rate, limits=AudioLimits()).samples)
+    return recording.repeat(-(-samples // len(recording)))[:samples]
+
+
+def _measure(model: Model, waveforms: Tensor, decoder: str | None, repeats: int) -> Latency:
+    lengths = torch.full((len(waveforms),), waveforms.shape[1])
+    # It ends with the copy of the hypotheses to the host.
+    return Latency.of(times_of(lambda: model.transcribe_batch(waveforms, lengths, decoder=decoder), repeats))
+
+
+if __name__ == "__main__":
+    main()

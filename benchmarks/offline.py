@@ -1,0 +1,68 @@
+"""RTFx of a whole set of utterances, by precision, decoder and batch budget: all audio over all time.
+
+Lengths are spread as those of LibriSpeech's test sets are: half of them under 6 s, a few up to 35 s. `steno eval` is
+for recordings: it reads files, and has a word error rate beside the speed.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from benchmarks.environment import describe
+from benchmarks.latency import DTYPES, add_model_options, chosen_model
+from benchmarks.timing import times_of
+
+# A log-normal distribution with the median and the spread of test-clean and test-other (5 h each), within their bounds.
+_MEDIAN_SECONDS, _LOG_DEVIATION = 5.8, 0.65
+_SHORTEST, _LONGEST = 1.3, 35.0
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_model_options(parser)
+    parser.add_argument("--dtypes", choices=sorted(DTYPES), nargs="+", default=["float32"])
+    parser.add_argument("--decoders", nargs="+", help="instead of all that the model has")
+    parser.add_argument("--utterances", type=int, default=128)
+    parser.add_argument("--batch-seconds", type=float, nargs="+", default=[60.0, 240.0], help="audio and padding")
+    parser.add_argument("--repeats", type=int, default=3, help="measured passes over the set; the fastest counts")
+    args = parser.parse_args()
+
+    seconds = utterance_seconds(args.utterances)
+    rows = []
+    for dtype in args.dtypes:
+        model = chosen_model(args, DTYPES[dtype])
+        noise = _noise(seconds, model.sample_rate)
+        cells = [(name, budget) for name in args.decoders or model.decoders for budget in args.batch_seconds]
+        for decoder, budget in tqdm(cells, unit="cell", desc=dtype, disable=None):
+            call = partial(model.transcribe, noise, decoder=decoder, batch_seconds=budget)
+            times = times_of(call, args.repeats, warm_ups=1)
+            rtfx = sum(seconds) / min(times)
+            rows.append({"dtype": dtype, "decoder": decoder, "batch_seconds": budget, "rtfx": rtfx})
+    print(f"{'dtype':>9} {'decoder':>8} {'budget s':>9} {'RTFx':>10}")
+    for row in rows:
+        print(f"{row['dtype']:>9} {row['decoder']:>8} {row['batch_seconds']:9.0f} {row['rtfx']:10.1f}")
+    about = {"model": args.model or args.shape, "utterances": args.utterances, "audio_seconds": sum(seconds)}
+    print(json.dumps({"benchmark": "offline", **about, **describe(model.device), "rows": rows}))
+
+
+def utterance_seconds(count: int, seed: int = 0) -> list[float]:
+    """Return lengths as a set of read speech has them."""
+    random = np.random.default_rng(seed)
+    drawn = random.lognormal(np.log(_MEDIAN_SECONDS), _LOG_DEVIATION, count)
+    lengths: list[float] = drawn.clip(_SHORTEST, _LONGEST).tolist()
+    return lengths
+
+
+def _noise(seconds: Sequence[float], rate: int) -> list[npt.NDArray[np.float32]]:
+    random = np.random.default_rng(1)
+    return [0.1 * random.standard_normal(int(length * rate), dtype=np.float32) for length in seconds]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Two forms of the transducer's search over the same encoded frames: published label looping, and look-ahead.
+
+The encoder is left out: its frames are computed once. Weights are random, four labels a second (random_model).
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.environment import describe
+from benchmarks.latency import DTYPES
+from benchmarks.random_model import DURATIONS, SHAPES, random_checkpoint
+from benchmarks.timing import times_of
+from models.features import LogMelFeatures
+from models.network import Network
+from models.search.label_looping import label_looping
+from models.search.look_ahead import look_ahead
+from models.search.result import SearchResult
+
+_FORMS = {"label looping": label_looping, "look-ahead": look_ahead}
+
+
+@torch.no_grad()
+def main() -> None:
+    """Parse, measure in turns, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shape", choices=sorted(set(SHAPES) - {"jasper10x5dr"}), default="110m")
+    parser.add_argument("--transducer", choices=sorted(DURATIONS), nargs="+", default=sorted(DURATIONS))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--rounds", type=int, default=7, help="measured turns; medians count, ratios are within a turn")
+    args = parser.parse_args()
+
+    device, rows = torch.device(args.device), []
+    for transducer in args.transducer:
+        checkpoint = random_checkpoint(args.shape, transducer, device=args.device)
+        network = Network(checkpoint.config).eval()
+        network.load_state_dict(checkpoint.state)
+        network.fold()
+        network.to(device, DTYPES[args.dtype])
+        assert network.predictor
+        assert network.joint
+        assert checkpoint.config.transducer
+        for batch in tqdm(args.batch, unit="batch", desc=transducer, disable=None):
+            noise = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate), device=device)
+            lengths = torch.full((batch,), noise.size(1), device=device)
+            features, frames = LogMelFeatures(checkpoint.config.features).to(device)(noise, lengths)
+            encoded, frames = network.encoder(features.to(DTYPES[args.dtype]), frames)
+            inputs = (encoded, frames, network.predictor, network.joint, checkpoint.config.transducer.max_symbols)
+            times: dict[str, list[float]] = {form: [] for form in _FORMS}
+            for turn in range(args.rounds + 1):
+                for form, search in _FORMS.items():
+                    (seconds,) = times_of(partial(_found, search, *inputs), 1, warm_ups=0)
+                    if turn:
+                        times[form].append(seconds)
+            reference = times["label looping"]
+            for form, measured in times.items():
+                ratios = [theirs / ours for theirs, ours in zip(reference, measured, strict=True)]
+                row = {"transducer": transducer, "batch": batch, "form": form, "ratio": statistics.median(ratios)}
+                rows.append(row | {"seconds": statistics.median(measured)})
+    print(f"{'search':>6} {'batch':>6} {'form':14} {'median ms':>10} {'to label looping':>17}")
+    for row in rows:
+        print(
+            f"{row['transducer']:>6} {row['batch']:6d} {row['form']:14} {1000 * row['seconds']:10.1f}"
+            f" {row['ratio']:17.2f}"
+        )
+    about = {"shape": args.shape, "dtype": args.dtype, "clip_seconds": args.seconds}
+    print(json.dumps({"benchmark": "search", **about, **describe(device), "rows": rows}))
+
+
+def _found(search: Callable[..., SearchResult], *inputs: object) -> list[int]:
+    """Search until the host knows what was found."""
+    counts: list[int] = search(*inputs).counts.tolist()
+    return counts
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""How a call is timed, and what is said of many times."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+WARM_UPS = 5
+
+
+def times_of(call: Callable[[], object], repeats: int, warm_ups: int = WARM_UPS) -> list[float]:
+    """Return the seconds of each call, after some that are not measured; the call ends when its result is on the host.
+
+    Args:
+        call: what is timed.
+        repeats: measured calls.
+        warm_ups: calls before them.
+    """
+    times = []
+    for _ in range(warm_ups + repeats):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return times[warm_ups:]
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """What is said of the times of a call, in seconds.
+
+    Attributes:
+        mean: their mean.
+        p50: half of the calls took no longer; and so on.
+    """
+
+    mean: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> "Latency":
+        """Sum up some times; a percentile is one of them, the first that is long enough."""
+        ordered = sorted(times)
+        shares = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.9, 0.95, 0.99))
+        return cls(sum(times) / len(times), *shares)
+
+    def row(self) -> dict[str, float]:
+        """Return it as JSON has it."""
+        return asdict(self)
