@@ -20,8 +20,8 @@ from models.hypothesis import Hypothesis
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
+from models.search.graphed import GraphedLookAhead, row_sizes
 from models.search.label_looping import label_looping
-from models.search.look_ahead import look_ahead
 from models.search.result import Row, SearchResult
 from models.timestamps import words
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
@@ -104,6 +104,7 @@ class Model:
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
+        self._graphed: GraphedLookAhead | None = None
         self._writer: Writer | None = None
         if self._config.prompts and self._network.attention_decoder:
             assert isinstance(checkpoint.tokenizer, PromptTokenizer)
@@ -227,6 +228,12 @@ class Model:
         )
         return encoded
 
+    def row_sizes(self, most: int) -> list[int]:
+        """Return batch sizes to run once before others wait: those that the device prepares for, the largest first."""
+        if self.device.type == "cpu":
+            return [most]
+        return [most, *(rows for rows in row_sizes(most) if rows < most)]
+
     def info(self) -> dict[str, Any]:
         """Describe the model, ready for JSON; what is not known is None."""
         config, transducer, prompts = self._config, self._config.transducer, self._config.prompts
@@ -278,8 +285,11 @@ class Model:
             return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
         if transducer and network.predictor and network.joint:
             # Both find the same: a GPU waits for its longest chain of steps, a CPU for their sum.
-            search = label_looping if self.device.type == "cpu" else look_ahead
-            return search(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+            if self.device.type == "cpu":
+                return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+            if self._graphed is None:
+                self._graphed = GraphedLookAhead(network.predictor, network.joint, transducer.max_symbols)
+            return self._graphed.search(encoded, lengths)
         raise AssertionError(f"{decoder} is not among the decoders, {self.decoders}")
 
     def _check_prompt(self, prompt: Prompt) -> None:

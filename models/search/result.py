@@ -41,6 +41,21 @@ class SearchResult:
     confidence: Tensor
     counts: Tensor
 
+    def first(self, rows: int) -> "SearchResult":
+        """Return a copy of the first rows."""
+
+        def copied(field: Tensor | None) -> Tensor | None:
+            return None if field is None else field[:rows].clone()
+
+        return SearchResult(
+            tokens=self.tokens[:rows].clone(),
+            frames=copied(self.frames),
+            ends=copied(self.ends),
+            durations=copied(self.durations),
+            confidence=self.confidence[:rows].clone(),
+            counts=self.counts[:rows].clone(),
+        )
+
     def rows(self) -> list[Row]:
         """Return the utterances as plain lists, with a single copy from the device."""
         fields = {"tokens": self.tokens, "frames": self.frames, "ends": self.ends, "durations": self.durations}

@@ -66,6 +66,7 @@ class TransducerState:
         start = torch.full_like(lengths, predictor.blank)
         output, (self.hidden, self.cell) = predictor(start, predictor.initial_state(batch))
         self.predicted: Tensor = joint.predictor_projection(output)
+        self._start = tuple(tensor.clone() for tensor in (self.hidden, self.cell, self.predicted))
         self.lengths = lengths
         self.time = torch.zeros_like(lengths)
         self.capacity = frames * max_symbols
@@ -80,6 +81,14 @@ class TransducerState:
         self._frames = torch.zeros_like(self._tokens)
         self._durations = torch.zeros_like(self._tokens)
         self._confidence = self._tokens.new_zeros(self._tokens.shape, dtype=torch.float32)
+
+    def restart(self) -> None:
+        """Begin anew, in place, with what ``lengths`` holds by now; what was emitted before is forgotten."""
+        for tensor, start in zip((self.hidden, self.cell, self.predicted), self._start, strict=True):
+            tensor.copy_(start)
+        for counter in (self.time, self._symbols, self._counts):
+            counter.zero_()
+        self._last_frame.fill_(-1)
 
     @property
     def active(self) -> Tensor:

@@ -49,18 +49,19 @@ class SpeechRecognizer:
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Run a bucket a step, the largest first so that the allocator's pool is sized once.
 
-        A GPU runs each with every decoder, because what it captures for one is of no use to another.
+        A GPU runs each with every decoder, and in every size, that it captures something for.
         """
         self._use_threads()
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
         for edge in sorted(self._bucket_seconds, reverse=True):
-            rows = max(1, int(self.batch_seconds / edge)) if on_gpu else 1
-            samples = noise.standard_normal((rows, int(edge * self.sample_rate))).astype(np.float32) * 0.1
+            most = max(1, int(self.batch_seconds / edge)) if on_gpu else 1
+            samples = noise.standard_normal((most, int(edge * self.sample_rate))).astype(np.float32) * 0.1
             for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
-                began = time.monotonic()
-                self.transcribe(list(samples), [NOTHING_ASKED] * rows, decoder)
-                yield rows * edge, time.monotonic() - began
+                for rows in self._model.row_sizes(most):
+                    began = time.monotonic()
+                    self.transcribe(list(samples[:rows]), [NOTHING_ASKED] * rows, decoder)
+                    yield rows * edge, time.monotonic() - began
 
     def transcribe(
         self, utterances: Sequence[Samples], prompts: Sequence[Prompt], decoder: str | None

@@ -8,13 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.heads.transducer import Joint, Predictor
+from models.search.graphed import GraphedLookAhead
 from models.search.label_looping import label_looping
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
 
+
+def graphed(encoded, lengths, predictor, joint, max_symbols, steps=3):
+    """The graph driver, whose state has seen another batch before."""
+    driver = GraphedLookAhead(predictor, joint, max_symbols, steps)
+    other = 3 * torch.randn(encoded.shape, dtype=encoded.dtype, generator=torch.Generator().manual_seed(1))
+    driver.search(other, torch.full_like(lengths, encoded.size(1)))
+    return driver.search(encoded, lengths)
+
+
 SEARCHES = {
     "label looping": label_looping,
     "look-ahead": look_ahead,
+    "look-ahead replayed": graphed,
+    "look-ahead replayed a step at a time": partial(graphed, steps=1),
     "look-ahead by a frame": partial(look_ahead, window=1),
     "look-ahead by three frames": partial(look_ahead, window=3),
 }
@@ -189,3 +201,38 @@ def test_a_frame_must_be_allowed_a_label(search):
 
     with pytest.raises(ValueError, match="max_symbols=0"):
         search(torch.zeros(1, 3, 6).double(), torch.tensor([3]), predictor, joint, max_symbols=0)
+
+
+def test_sizes_are_few_and_a_result_is_the_callers_own():
+    predictor, joint = random_transducer(3, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=3)
+    encoded = 3 * torch.randn(7, 20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    lengths = torch.tensor([20, 3, 11, 0, 20, 7, 1])
+
+    first = driver.search(encoded, lengths)
+    before = first.rows()
+    for rows in (5, 6, 7):
+        driver.search(encoded.flip(1)[:rows], lengths[:rows])
+
+    assert first.rows() == before == look_ahead(encoded, lengths, predictor, joint, 3).rows()
+    assert len(driver._sizes) == 1
+    driver.search(encoded[:1], lengths[:1])
+    assert len(driver._sizes) == 2
+
+
+def test_where_nothing_can_be_captured_the_host_drives_and_the_log_says_so_once(monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("CUDA error: operation not supported")
+
+    monkeypatch.setattr("models.search.graphed.Replay", refuse)
+    predictor, joint = random_transducer(3, blank_bias=1.0)
+    encoded = torch.randn(2, 9, 6, dtype=torch.float64)
+    driver, lengths = GraphedLookAhead(predictor, joint, max_symbols=3), torch.tensor([9, 4])
+
+    for _ in range(2):
+        found = driver.search(encoded, lengths).rows()
+
+    assert found == look_ahead(encoded, lengths, predictor, joint, 3).rows()
+    assert [record.message for record in caplog.records] == [
+        "no graph of the search, the host will drive it: CUDA error: operation not supported"
+    ]

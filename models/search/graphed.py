@@ -1,0 +1,107 @@
+"""Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py)."""
+
+import logging
+
+import torch
+from torch import Tensor
+
+from models.heads.transducer import Joint, Predictor
+from models.search.drivers.graph import Replay
+from models.search.look_ahead import WINDOW, LookAhead, look_ahead
+from models.search.result import SearchResult
+from models.search.state import TransducerState
+
+log = logging.getLogger("steno.models")
+
+# A clip of 10 s takes about 50 steps: four replays, of which the last is half idle.
+STEPS = 16
+# Rows are rounded up to a power of this: a step costs about the same for one row and for four.
+_ROW_STEP = 4
+
+
+class GraphedLookAhead:
+    """Greedy transducer search without the host in its way.
+
+    Batches of about one size share a state: memory is taken for each size once, at its first batch.
+    """
+
+    def __init__(self, predictor: Predictor, joint: Joint, max_symbols: int, steps: int = STEPS) -> None:
+        self._predictor = predictor
+        self._joint = joint
+        self._max_symbols = max_symbols
+        self._steps = steps
+        self._sizes: dict[tuple[int, int], _Size] = {}
+        self._is_refused = False
+
+    @torch.no_grad()
+    def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
+        """Search a batch, as ``look_ahead`` does.
+
+        Args:
+            encoded: [batch, frames, width], in the dtype of the joint.
+            lengths: valid frames of each row, [batch].
+
+        Returns:
+            Tensors of its own: the next batch does not change them.
+        """
+        if self._is_refused or not encoded.size(0) or not encoded.size(1):
+            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols)
+        size = self._size(encoded)
+        if size is None:
+            return self.search(encoded, lengths)
+        return size.search(encoded, lengths)
+
+    def _size(self, encoded: Tensor) -> "_Size | None":
+        """Return what batches of this size share; None if the device cannot capture it."""
+        rows = row_sizes(encoded.size(0))[0]
+        key = rows, encoded.size(1)
+        if key not in self._sizes:
+            try:
+                self._sizes[key] = _Size(encoded, rows, self._predictor, self._joint, self._max_symbols, self._steps)
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                # An old driver or an old CUDA: slower, and never wrong.
+                log.warning("no graph of the search, the host will drive it: %s", error)
+                self._is_refused = True
+                return None
+        return self._sizes[key]
+
+
+def row_sizes(most: int) -> list[int]:
+    """Return for how many rows there are graphs when a batch has ``most`` at most, the largest first."""
+    sizes = [1]
+    while sizes[0] < most:
+        sizes.insert(0, sizes[0] * _ROW_STEP)
+    return sizes
+
+
+class _Size:
+    """State and graph of batches of up to so many rows, of so many frames."""
+
+    def __init__(
+        self, like: Tensor, rows: int, predictor: Predictor, joint: Joint, max_symbols: int, steps: int
+    ) -> None:
+        frames = like.size(1)
+        self._joint = joint
+        self._steps = steps
+        self._projected = joint.encoder_projection(like.new_zeros(rows, frames, like.size(2)))
+        self._lengths = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        self._state = TransducerState(self._lengths, frames, predictor, joint, max_symbols)
+        self._form = LookAhead(self._projected, predictor, joint, WINDOW)
+        self._going = torch.zeros(1, dtype=torch.bool, device=like.device)
+        self._replay = Replay(self._advance, self._going)
+
+    def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
+        rows = encoded.size(0)
+        self._projected[:rows] = self._joint.encoder_projection(encoded)
+        self._lengths.zero_()
+        self._lengths[:rows] = lengths
+        self._state.restart()
+        replays = self._replay.until_done(most=self._state.capacity // self._steps + 1)
+        return self._state.result(columns=min(replays * self._steps, self._state.capacity)).first(rows)
+
+    def _advance(self) -> None:
+        for _ in range(self._steps):
+            self._form.step(self._state)
+        self._going.copy_(self._state.active.any())

@@ -1,0 +1,73 @@
+"""The graph driver on a device: what look-ahead says, without waiting, captured once; rehearsed on a CPU."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.search.graphed import GraphedLookAhead, row_sizes
+from models.search.look_ahead import look_ahead
+from tests.models.search.greedy_twin import random_transducer
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+SIZES = [(1, 20), (5, 20), (16, 20), (3, 50), (17, 50)]
+
+
+def batch(rows, frames, device, seed):
+    random = torch.Generator().manual_seed(seed)
+    encoded = 3 * torch.randn(rows, frames, 6, dtype=torch.float64, generator=random)
+    lengths = torch.randint(0, frames + 1, (rows,), generator=random)
+    return encoded.to(device), lengths.to(device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)], ids=["rnnt", "tdt"])
+def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durations):
+    predictor, joint = random_transducer(5, durations=durations, layers=2, blank_bias=1.0)
+    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5)
+
+    for seed in range(3):
+        for rows, frames in SIZES:
+            encoded, lengths = batch(rows, frames, device, seed)
+            wanted = look_ahead(encoded, lengths, predictor, joint, 5).rows()
+            assert driver.search(encoded, lengths).rows() == wanted
+    assert not driver._is_refused
+    assert len(driver._sizes) == 4
+
+
+@pytest.mark.gpu
+def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before():
+    predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5)
+    inputs = batch(64, 125, "cuda", seed=1)
+    driver.search(*inputs)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = driver.search(*inputs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+    assert found.rows() == look_ahead(*inputs, predictor, joint, 5).rows()
+
+
+@pytest.mark.gpu
+def test_a_thousand_batches_take_no_more_memory_than_the_first():
+    predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5)
+    batches = [batch(rows, frames, "cuda", seed=2) for rows, frames in SIZES]
+    for inputs in batches:
+        driver.search(*inputs)
+    taken = torch.cuda.memory_allocated()
+
+    for number in range(1000):
+        driver.search(*batches[number % len(batches)])
+
+    assert torch.cuda.memory_allocated() <= taken
+
+
+@given(st.integers(1, 10_000))
+def test_every_number_of_rows_has_a_size_that_is_not_much_larger_and_is_warmed_up(rows):
+    sizes = row_sizes(rows)
+
+    assert sizes[0] >= rows > sizes[0] // 4
+    assert all(row_sizes(fewer)[0] in sizes for fewer in (1, max(1, rows // 2), max(1, rows // 10)))
