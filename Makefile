@@ -59,9 +59,6 @@ train-bundled: setup
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/flite --hours 45 --seed 101 --voices 'flite/*' --without '*rms*'
 	$(BIN)/steno synthesize $(TEXT) --out $(DATA)/festival --clips 1105 --seed 103 --voices 'festival/*'
 	$(BIN)/steno collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
-	$(BIN)/steno vocabulary $(TEXT) --size 384 --out $(DATA)/english.model
-	$(BIN)/steno train training/recipes/english-start.yaml --out runs/english-start --resume \
-	  --export runs/english-start.nemo
 	$(BIN)/steno train training/recipes/english.yaml --out runs/english --resume \
 	  --export models/bundled/steno-bundled.nemo $(ARGS)
 

@@ -80,7 +80,7 @@ def _measure(recipe: Recipe, precision: str, batch: Batch, device: torch.device,
     times = []
     for step in range(repeats + 2):
         began = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         costs = batch_losses(cast("Run", run), batch)
         costs.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
         torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.optimizer.max_norm).item()

@@ -102,7 +102,7 @@ def take_step(run: Run, batch: Batch) -> StepResult:
     torch.manual_seed(int(np.random.SeedSequence([run.recipe.seed, run.step]).generate_state(1)[0]))
     run.network.train()
     costs = batch_losses(run, batch.to(run.device))
-    run.optimizer.zero_grad(set_to_none=True)
+    run.optimizer.zero_grad()
     costs.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
     norm = clip_grad_norm_(run.network.parameters(), recipe.max_norm)
     if not torch.isfinite(costs.total + norm):

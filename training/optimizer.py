@@ -1,19 +1,71 @@
-"""AdamW (Loshchilov and Hutter, 2019), which decays matrices only."""
+"""What changes the weights: AdamW (Loshchilov and Hutter, 2019), or Muon for the encoder's matrices beside it."""
+
+from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
-from training.recipe import Optimizer
+from training import recipe
+from training.muon import Muon
 
 
-def new_optimizer(network: nn.Module, config: Optimizer) -> AdamW:
+class Optimizers:
+    """One optimizer of several parts, each with weights of its own."""
+
+    def __init__(self, *parts: Optimizer) -> None:
+        self._parts = parts
+
+    @property
+    def param_groups(self) -> Iterator[dict[str, Any]]:
+        """The groups of all parts."""
+        for part in self._parts:
+            yield from part.param_groups
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for part in self._parts:
+            part.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        """Change the weights by their gradients."""
+        for part in self._parts:
+            part.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what ``load_state_dict`` takes."""
+        return {"parts": [part.state_dict() for part in self._parts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        for part, own in zip(self._parts, state["parts"], strict=True):
+            part.load_state_dict(own)
+
+
+def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
     """Return an optimizer of the network's weights; its learning rate is set at every step.
 
     Norms and biases, those of the attention too, are not decayed: nothing is gained by pulling them to zero.
     """
+    matrices = encoder_matrices(network) if config.matrices == "muon" else {}
     decayed: list[nn.Parameter] = []
     kept: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
-        (kept if parameter.dim() == 1 or name.endswith("bias") else decayed).append(parameter)
+        if name not in matrices:
+            (kept if parameter.dim() == 1 or name.endswith("bias") else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": kept, "weight_decay": 0.0}]
-    return AdamW(groups, lr=config.peak, betas=config.betas, fused=True)
+    adamw = AdamW(groups, lr=config.peak, betas=config.betas, fused=True)
+    if not matrices:
+        return Optimizers(adamw)
+    return Optimizers(Muon(matrices.values(), lr=config.peak, weight_decay=config.weight_decay), adamw)
+
+
+def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the weights of an encoder that multiply whole frames, by name: not those of heads, or along time."""
+    matrices: dict[str, nn.Parameter] = {}
+    for name, module in network.named_modules():
+        is_matrix = isinstance(module, nn.Linear) or (isinstance(module, nn.Conv1d) and module.kernel_size == (1,))
+        if name.startswith("encoder.") and is_matrix:
+            assert isinstance(module.weight, nn.Parameter)
+            matrices[f"{name}.weight"] = module.weight
+    return matrices

@@ -142,6 +142,8 @@ class Optimizer:
     """AdamW (Loshchilov and Hutter, 2019) with warm-up and a cosine to the end of the run.
 
     Attributes:
+        matrices: what changes the encoder's matrices: AdamW too, or Muon (Jordan et al., 2024), which learns from fewer
+            batches and takes longer for each.
         peak: highest learning rate.
         warmup: steps on the way there.
         final: learning rate at the end, as a share of the highest.
@@ -151,6 +153,7 @@ class Optimizer:
         ema: decay of the running mean of the weights, which is what is evaluated and exported.
     """
 
+    matrices: Literal["adamw", "muon"] = "adamw"
     peak: float = _within(1e-8, 1)
     warmup: int = _within(0, 1_000_000)
     final: float = _within(0, 1, default=0.01)

@@ -64,11 +64,12 @@ def test_the_loss_falls(tmp_path, changes):
     assert all((line["distillation"] is not None) == ("teacher" in changes) for line in log(tmp_path))
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("precision", "matrices"), [("float32", "adamw"), ("bfloat16", "adamw"), ("float32", "muon")])
 @pytest.mark.parametrize("stop", [5, 7])
-def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, stop):
+def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices, stop):
     student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 4, "dropout": 0.2}
     changes = {"precision": precision, "student": student, "teacher": TEACHER, "vocabulary": None}
+    changes["optimizer"] = {"matrices": matrices, "peak": 0.003, "warmup": 2}
     whole = new_run(tmp_path, "whole", **changes)
     finish(whole)
 

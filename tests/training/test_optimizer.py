@@ -1,4 +1,4 @@
-"""Matrices decay; norms, biases and the attention's two biases do not; every weight is in one group."""
+"""Matrices decay; norms, biases and the attention's two biases do not; every weight is in one group of one part."""
 
 from training.optimizer import new_optimizer
 from training.recipe import Optimizer, Student
@@ -8,7 +8,7 @@ from training.student import new_network, student_config
 def test_matrices_only_are_decayed():
     network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
 
-    groups = new_optimizer(network, Optimizer(peak=1e-3, warmup=1, weight_decay=0.5)).param_groups
+    groups = list(new_optimizer(network, Optimizer(peak=1e-3, warmup=1, weight_decay=0.5)).param_groups)
 
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     decayed = {names[id(parameter)] for parameter in groups[0]["params"]}
@@ -18,3 +18,16 @@ def test_matrices_only_are_decayed():
     assert all(name.endswith("weight") and "norm" not in name for name in decayed)
     assert "encoder.layers.0.attention.content_bias" in kept
     assert "ctc.projection.weight" in decayed
+
+
+def test_muon_has_the_matrices_of_the_encoder_and_nothing_else():
+    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0, hidden=4)
+
+    muon, *others = new_optimizer(network, Optimizer(matrices="muon", peak=1e-3, warmup=1)).param_groups
+
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    has = {names[id(parameter)] for parameter in muon["params"]}
+    assert {"encoder.layers.0.attention.query.weight", "encoder.subsampling.projection.weight"} <= has
+    assert all(name.startswith("encoder.") and name.endswith("weight") for name in has)
+    assert not any("depthwise" in name or "norm" in name for name in has)
+    assert len(has) + sum(len(group["params"]) for group in others) == len(names)

@@ -1,0 +1,80 @@
+"""Muon (Jordan et al., 2024): steps of equal size in every direction of a matrix, where AdamW's are uneven.
+
+The momentum of a matrix is replaced by the nearest orthogonal one, found by a few matrix products (Newton and Schulz),
+and scaled to the size that a step of AdamW has (Liu et al., 2025), so both share a learning rate. PyTorch's own takes
+matrices only; kernels of width 1 are matrices, too, and those of one shape are computed together here.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+# Of the odd polynomial that is applied five times; its slope at 0 is as large as it can be (Jordan et al., 2024).
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_ITERATIONS = 5
+_ADAMS_RMS = 0.2
+
+
+class Muon(Optimizer):
+    """Muon with Nesterov's momentum and decoupled decay.
+
+    Args:
+        weights: matrices [out, in], or kernels of convolutions [out, in, 1], which are matrices as well.
+        lr: size of a step, as AdamW has it.
+        momentum: decay of the momentum.
+        weight_decay: what a step takes off a weight, as a share, over the learning rate.
+    """
+
+    def __init__(
+        self, weights: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(list(weights), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Change the weights by their gradients."""
+        assert closure is None, "no loss is computed here"
+        for group in self.param_groups:
+            of_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    of_shape[weight.shape].append(weight)
+            for weights in of_shape.values():
+                self._move(weights, group)
+
+    def _move(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
+        steps = orthogonalized(torch.stack([self._direction(weight, group["momentum"]) for weight in weights]))
+        scale = _ADAMS_RMS * math.sqrt(max(steps.shape[1:]))
+        for weight, step in zip(weights, steps, strict=True):
+            weight.mul_(1 - group["lr"] * group["weight_decay"])
+            weight.add_(step.view_as(weight), alpha=-group["lr"] * scale)
+
+    def _direction(self, weight: nn.Parameter, momentum: float) -> Tensor:
+        assert weight.grad is not None
+        state = self.state[weight]
+        if not state:
+            state["momentum"] = torch.zeros_like(weight)
+        state["momentum"].mul_(momentum).add_(weight.grad)
+        return weight.grad.add(state["momentum"], alpha=momentum).flatten(1)
+
+
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """Return matrices with the same singular vectors, whose singular values are all about 1 (0.7 to 1.2).
+
+    Args:
+        matrices: [count, rows, columns]; one of nothing but zeros stays so.
+    """
+    linear, cubic, quintic = _COEFFICIENTS
+    is_tall = matrices.size(1) > matrices.size(2)
+    found = matrices.mT if is_tall else matrices
+    found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(_ITERATIONS):
+        squared = found @ found.mT
+        factor = torch.baddbmm(squared, squared, squared, beta=cubic, alpha=quintic)
+        found = torch.baddbmm(found, factor, found, beta=linear)
+    return found.mT.contiguous() if is_tall else found
