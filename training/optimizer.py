@@ -1,6 +1,5 @@
 """What changes the weights: AdamW (Loshchilov and Hutter, 2019), or Muon for the encoder's matrices beside it."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -17,10 +16,9 @@ class Optimizers:
         self._parts = parts
 
     @property
-    def param_groups(self) -> Iterator[dict[str, Any]]:
+    def param_groups(self) -> list[dict[str, Any]]:
         """The groups of all parts."""
-        for part in self._parts:
-            yield from part.param_groups
+        return [group for part in self._parts for group in part.param_groups]
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

@@ -8,7 +8,7 @@ from training.student import new_network, student_config
 def test_matrices_only_are_decayed():
     network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
 
-    groups = list(new_optimizer(network, Optimizer(peak=1e-3, warmup=1, weight_decay=0.5)).param_groups)
+    groups = new_optimizer(network, Optimizer(peak=1e-3, warmup=1, weight_decay=0.5)).param_groups
 
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     decayed = {names[id(parameter)] for parameter in groups[0]["params"]}
