@@ -257,7 +257,9 @@ class Loop:
 
     def _transcribe(self, batch: Batch) -> Result | Failure:
         began = time.monotonic()
-        recognizer = self._recognizers[batch.model]
+        recognizer = self._recognizers.get(batch.model)
+        if recognizer is None:  # whoever asked has left, and the model went while the batch was on its way
+            return Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
         try:
             utterances = [self._staging.read(item) for item in batch.items]
             transcripts, padded_seconds = recognizer.transcribe(utterances, batch.prompts, batch.decoder)

@@ -218,6 +218,23 @@ def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too
     supervised(scenario)
 
 
+def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
+    """Whoever asked has left, so the model was let go, while the batch was on its way."""
+
+    async def scenario(supervisor, listener) -> None:
+        engine = await loaded(listener, 2)
+        supervisor.unload("late")
+
+        await send(engine, 1, silence(5), model="late")
+        failure = await listener.hears("answered")
+        await send(engine, 2, silence(5))
+
+        assert (failure.number, failure.kind) == (1, FailureKind.BATCH)
+        assert isinstance(await listener.hears("answered"), Result)
+
+    supervised(scenario, models=("stub.nemo", "late"))
+
+
 def test_a_further_model_that_cannot_be_loaded_costs_nothing_but_itself():
     async def scenario(supervisor, listener) -> None:
         engine = await loaded(listener, 1)
