@@ -27,6 +27,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
+    parser.add_argument("--decoder", help="instead of the model's first")
     parser.add_argument("--dtypes", choices=sorted(DTYPES), nargs="+", default=["float32"])
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 7.0, 16.7])
@@ -58,7 +59,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--model", help="checkpoint")
     which.add_argument("--shape", choices=sorted(SHAPES), help="random model of this shape")
     parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt", help="of a random Conformer")
-    parser.add_argument("--decoder", help="instead of the model's first")
     parser.add_argument("--device", default="cpu")
 
 

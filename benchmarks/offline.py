@@ -1,7 +1,7 @@
 """RTFx of a whole set of utterances, by precision, decoder and batch budget: all audio over all time.
 
-Lengths are spread as those of LibriSpeech's test sets are: half of them under 6 s, a few up to 35 s. `steno eval` is
-for recordings: it reads files, and has a word error rate beside the speed.
+Lengths are made up to be like those of read books: half of them under 6 s, 7 s on average, a few up to 35 s. `steno
+eval` is for recordings: it reads files, and has a word error rate beside the speed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import DTYPES, add_model_options, chosen_model
 from benchmarks.timing import times_of
 
-# A log-normal distribution with the median and the spread of test-clean and test-other (5 h each), within their bounds.
+# Of a log-normal distribution, cut at its ends.
 _MEDIAN_SECONDS, _LOG_DEVIATION = 5.8, 0.65
 _SHORTEST, _LONGEST = 1.3, 35.0
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.environment import describe
 from benchmarks.latency import DTYPES
-from benchmarks.random_model import DURATIONS, SHAPES, random_checkpoint
+from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.timing import times_of
 from models.features import LogMelFeatures
 from models.network import Network
@@ -29,7 +29,7 @@ from models.search.result import SearchResult
 def main() -> None:
     """Parse, measure in turns, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shape", choices=sorted(set(SHAPES) - {"jasper10x5dr"}), default="110m")
+    parser.add_argument("--shape", choices=sorted(ENCODERS), default="110m")
     parser.add_argument("--transducer", choices=sorted(DURATIONS), nargs="+", default=sorted(DURATIONS))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
