@@ -97,7 +97,14 @@ def take_step(run: Run, batch: Batch) -> StepResult:
         TrainingError: if the loss or its gradient is not a finite number; no weight is changed then.
     """
     recipe = run.recipe.optimizer
-    rate = learning_rate(run.step, steps=run.recipe.steps, peak=recipe.peak, warmup=recipe.warmup, final=recipe.final)
+    rate = learning_rate(
+        run.step,
+        steps=run.recipe.steps,
+        peak=recipe.peak,
+        warmup=recipe.warmup,
+        decay=recipe.decay,
+        final=recipe.final,
+    )
     # Dropout is a function of the step, so a resumed run draws what the run itself would have drawn.
     torch.manual_seed(int(np.random.SeedSequence([run.recipe.seed, run.step]).generate_state(1)[0]))
     run.network.train()

@@ -139,13 +139,14 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019) with warm-up and a cosine to the end of the run.
+    """AdamW (Loshchilov and Hutter, 2019) with warm-up, a plateau, and a cosine to the end of the run.
 
     Attributes:
         matrices: what changes the encoder's matrices: AdamW too, or Muon (Jordan et al., 2024), which learns from fewer
             batches and takes longer for each.
         peak: highest learning rate.
         warmup: steps on the way there.
+        decay: share of the run over which the learning rate falls, at its end.
         final: learning rate at the end, as a share of the highest.
         weight_decay: of matrices; norms and biases are not decayed.
         betas: decay of the two moments.
@@ -156,6 +157,7 @@ class Optimizer:
     matrices: Literal["adamw", "muon"] = "adamw"
     peak: float = _within(1e-8, 1)
     warmup: int = _within(0, 1_000_000)
+    decay: float = _within(0, 1, default=1.0)
     final: float = _within(0, 1, default=0.01)
     weight_decay: float = _within(0, 1, default=1e-3)
     betas: tuple[float, float] = _within(0, 0.99999, default=(0.9, 0.98))

@@ -1,9 +1,13 @@
-"""The learning rate over a run: a straight line up, and half a cosine down (Loshchilov and Hutter, 2017)."""
+"""The learning rate over a run: a line up, a plateau, and half a cosine down (Loshchilov and Hutter, 2017).
+
+A run that falls only at its end can be stopped anywhere on the plateau and made longer or shorter from there (Hu et al.,
+2024, arXiv 2404.06395).
+"""
 
 import math
 
 
-def learning_rate(step: int, *, steps: int, peak: float, warmup: int, final: float) -> float:
+def learning_rate(step: int, *, steps: int, peak: float, warmup: int, decay: float, final: float) -> float:
     """Return the learning rate of a step.
 
     Args:
@@ -11,9 +15,11 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: int, final: flo
         steps: steps of the run.
         peak: highest learning rate.
         warmup: steps on the way there.
+        decay: share of the run over which it falls, at its end, but not before the peak.
         final: learning rate of the last step, as a share of the highest.
     """
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    progress = min(1.0, (step - warmup) / max(1, steps - 1 - warmup))
+    start = max(warmup, round(steps * (1 - decay)))
+    progress = min(1.0, max(0, step - start) / max(1, steps - 1 - start))
     return peak * (final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2)

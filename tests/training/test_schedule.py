@@ -1,4 +1,4 @@
-"""The learning rate climbs in a line, falls in a cosine, and ends where the recipe says."""
+"""The learning rate climbs in a line, stays, falls in a cosine, and ends where the recipe says."""
 
 import math
 
@@ -9,19 +9,29 @@ from hypothesis import strategies as st
 from training.schedule import learning_rate
 
 
-@given(st.integers(1, 1000), st.integers(0, 1000), st.floats(0, 1))
-def test_it_rises_to_the_peak_and_falls_to_the_end(steps, warmup, final):
-    rates = [learning_rate(step, steps=steps, peak=1.0, warmup=warmup, final=final) for step in range(steps)]
+@given(st.integers(1, 1000), st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1))
+def test_it_rises_to_the_peak_and_falls_to_the_end(steps, warmup, decay, final):
+    rates = [learning_rate(s, steps=steps, peak=1.0, warmup=warmup, decay=decay, final=final) for s in range(steps)]
 
     assert rates[:warmup] == sorted(rates[:warmup])
     assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
     assert all(0 < rate <= 1 for rate in rates[:warmup])
     assert all(final <= rate + 1e-12 <= 1 + 1e-9 for rate in rates[warmup:])
-    if steps > warmup + 1:
-        assert rates[warmup] == 1
+    falling = steps - max(warmup, round(steps * (1 - decay)))
+    if steps > warmup:
+        assert all(rate == 1 for rate in rates[warmup : steps - falling])
+    if falling > 1:
+        assert rates[steps - falling] == 1
         assert rates[-1] == pytest.approx(final)
 
 
 def test_halfway_down_a_cosine_is_the_middle():
-    assert learning_rate(60, steps=111, peak=2.0, warmup=10, final=0.1) == pytest.approx(1.1)
-    assert learning_rate(35, steps=111, peak=1.0, warmup=10, final=0.0) == pytest.approx((1 + math.sqrt(0.5)) / 2)
+    whole = {"steps": 111, "warmup": 10, "decay": 1.0}
+    assert learning_rate(60, peak=2.0, final=0.1, **whole) == pytest.approx(1.1)
+    assert learning_rate(35, peak=1.0, final=0.0, **whole) == pytest.approx((1 + math.sqrt(0.5)) / 2)
+
+
+def test_with_a_plateau_the_fall_is_at_the_end():
+    plateau = {"steps": 1001, "peak": 1.0, "warmup": 10, "decay": 0.2, "final": 0.0}
+    assert [learning_rate(step, **plateau) for step in (10, 500, 801)] == [1, 1, 1]
+    assert learning_rate(900, **plateau) == pytest.approx(0.5, abs=0.01)
