@@ -67,6 +67,7 @@ class Server:
             bucket_seconds=settings.edges,
             batch_seconds=settings.batch_seconds,
             threads=settings.threads,
+            attention_context=settings.local_attention,
         )
         self.supervisor = Supervisor(
             [

@@ -41,6 +41,11 @@ _MODEL_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[^@\s]+)?", re.ASCII)
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
+# Attention to a whole piece takes time in the square of its length, and local attention memory in proportion: of a
+# quarter of an hour, the subsampling of a model of 0.6 billion parameters takes 2 GB in float32.
+_LONGEST_GLOBAL = 120.0
+_LONGEST_UTTERANCE = 900.0
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
 
@@ -111,9 +116,15 @@ class Settings(BaseSettings):
 
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
     max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
-    max_utterance_seconds: Annotated[float, Field(ge=MIN_UTTERANCE_SECONDS, le=120)] = Field(
+    max_utterance_seconds: Annotated[float, Field(ge=MIN_UTTERANCE_SECONDS, le=_LONGEST_UTTERANCE)] = Field(
         default=DEFAULT_UTTERANCE_SECONDS,
-        description="Longest piece that the model takes; a longer recording is cut where nobody speaks.",
+        description="Longest piece that the model takes; a longer recording is cut where nobody speaks. "
+        f"Above {_LONGEST_GLOBAL:g} with local_attention only.",
+    )
+    local_attention: Count | None = Field(
+        default=None,
+        description="Encoder frames on each side that Conformers attend to, so that long pieces take memory in "
+        "proportion to their length; unset: as they were trained.",
     )
     min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
     max_channels: Count = Field(default=8, description="Most channels of a recording.")
@@ -228,6 +239,11 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"min_audio_seconds ({self.min_audio_seconds:g}) must be below "
                 f"max_audio_seconds ({self.max_audio_seconds:g})"
+            )
+        if self.max_utterance_seconds > _LONGEST_GLOBAL and self.local_attention is None:
+            raise ValueError(
+                f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
+                "local_attention, such as 128: attention to so much at once takes time in the square of it"
             )
         if self.max_requests_per_key is not None and not self.api_keys:
             raise ValueError("max_requests_per_key needs api_keys: without keys there is nobody to count")

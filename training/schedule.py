@@ -1,7 +1,7 @@
 """The learning rate over a run: a line up, a plateau, and half a cosine down (Loshchilov and Hutter, 2017).
 
-A run that falls only at its end can be stopped anywhere on the plateau and made longer or shorter from there (Hu et al.,
-2024, arXiv 2404.06395).
+A run that falls only at its end can be made longer or shorter anywhere on the plateau (Hu et al., 2024, arXiv
+2404.06395).
 """
 
 import math

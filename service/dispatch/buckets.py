@@ -6,7 +6,10 @@ from itertools import pairwise
 
 # Neighbours differ by a third to a half: a batch inside one bucket wastes a quarter of its frames at worst, about a
 # tenth on average, and a device still sees few distinct shapes.
-DEFAULT_EDGES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0)
+DEFAULT_EDGES: tuple[float, ...] = (
+    *(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0),
+    *(128.0, 192.0, 256.0, 384.0, 512.0, 768.0),
+)
 
 
 def bucket_edges(longest_seconds: float, edges: Sequence[float] = DEFAULT_EDGES) -> list[float]:

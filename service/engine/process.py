@@ -32,7 +32,9 @@ class SpeechRecognizer:
         torch.backends.cudnn.allow_tf32 = False  # float32 is asked for by those who want NeMo's tokens
         self._threads = load.threads
         self._use_threads()
-        self._model: Model = load_model(load.checkpoint, device, _dtype(load.dtype, device), on_download=on_download)
+        self._model: Model = load_model(
+            load.checkpoint, device, _dtype(load.dtype, device), load.attention_context, on_download
+        )
         self._device = device
         self._bucket_seconds = load.bucket_seconds
         self.info: dict[str, Any] = self._model.info() | {

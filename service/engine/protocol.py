@@ -28,6 +28,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         bucket_seconds: Upper bounds of the length buckets, ascending.
         batch_seconds: Padded audio-seconds a batch may have; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
+        attention_context: Encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     bucket_seconds: list[float]
     batch_seconds: float | None
     threads: int | None
+    attention_context: int | None = None
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):

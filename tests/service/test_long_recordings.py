@@ -8,8 +8,10 @@ import srt
 import webvtt
 
 from cli.scoring import Scorer
+from models import load_model
 from service.http.subtitles import LEAST_SECONDS, LINE_CHARACTERS, MOST_SECONDS
 from tests.audio.media_files import media
+from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
 from tests.service.spoken import Heard, clips_of, equal_words, heard_in, in_a_row, peak_megabytes, repeated
 
@@ -52,6 +54,21 @@ def check(teacher, speech_dir, tmp_path, sources, seconds, *flags):
 @pytest.mark.speech
 def test_a_minute_in_small_pieces_has_the_words_of_its_clips_at_their_times(teacher, speech_dir, tmp_path):
     check(teacher, speech_dir, tmp_path, ("kathleen",), 60, "--max-utterance-seconds", "8")
+
+
+def test_with_local_attention_a_piece_of_minutes_is_heard_whole(golden, tmp_path):
+    checkpoint = golden / "fastconformer-tdt-bpe" / "model.nemo"
+    samples = np.tile(golden_data.clip("awb-4s"), 32)
+    flags = ("--local-attention", "16", "--max-utterance-seconds", "150", "--bucket-seconds", "150")
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint), *flags) as service:
+        heard = [word.word for word in heard_in(service, wav(samples))]
+        utterances = service.metric("steno_batch_items_sum")
+
+    local, everywhere = (load_model(checkpoint, attention_context=frames) for frames in (16, None))
+    assert len(samples) > 120 * 16_000
+    assert heard == [word.text for word in local.transcribe([samples])[0].words]
+    assert heard != [word.text for word in everywhere.transcribe([samples])[0].words]
+    assert utterances == 1
 
 
 @pytest.mark.long

@@ -70,6 +70,7 @@ def test_a_misspelt_name_is_refused_with_a_suggestion(monkeypatch, name, suggest
         ("STENO_MAX_CHANNELS", "0"),
         ("STENO_DTYPE", "float16"),
         ("STENO_BUCKET_SECONDS", "4,2"),
+        ("STENO_LOCAL_ATTENTION", "0"),
         ("STENO_BUCKET_SECONDS", "1,x"),
     ],
 )
@@ -163,3 +164,12 @@ def test_only_the_port_could_be_taken_for_a_kubernetes_name_and_its_value_tells(
     taken = {field for field in Settings.model_fields if _SERVICE_LINK.fullmatch(f"STENO_{field.upper()}")}
 
     assert taken == {"port"}
+
+
+def test_long_pieces_need_local_attention(monkeypatch):
+    monkeypatch.setenv("STENO_MAX_UTTERANCE_SECONDS", "600")
+
+    with pytest.raises(SettingsError, match="local_attention"):
+        Settings.read()
+
+    assert Settings.read({"local_attention": "128"}).edges[-2:] == [512, 600]
