@@ -16,7 +16,8 @@ from benchmarks.environment import describe
 from models.config import AttentionDecoderConfig, ConformerConfig
 from models.encoders.conformer import ConformerEncoder
 from models.heads.attention_decoder import AttentionDecoder
-from models.search.attention import LengthBound, attention_greedy
+from models.search.attention import LengthBound
+from models.search.attention_search import AttentionSearch
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _PROMPT = 9
@@ -33,6 +34,9 @@ class EncoderDecoder:
         self.layers = f"{encoder_layers}+{decoder_layers}"
         self.encoder = ConformerEncoder(_encoder(encoder_layers, width)).to(device, dtype).eval()
         self.decoder = AttentionDecoder(_decoder(decoder_layers, width), width, _VOCABULARY).to(device, dtype).eval()
+        self._search = AttentionSearch(
+            self.decoder, self.decoder.config, _VOCABULARY, graphed=torch.device(device).type != "cpu"
+        )
         self.parameters = sum(
             parameter.numel() for part in (self.encoder, self.decoder) for parameter in part.parameters()
         )
@@ -44,7 +48,7 @@ class EncoderDecoder:
         encoded, frames = self.encoder(features, lengths)
         prompts = torch.arange(_PROMPT, device=features.device).repeat(features.size(0), 1)
         bound = LengthBound(torch.full_like(frames, _PROMPT + tokens), _PROMPT + tokens)
-        found = attention_greedy(self.decoder, encoded, frames, prompts, _VOCABULARY, bound)
+        found = self._search.search(encoded, frames, prompts, bound)
         assert all(len(row.tokens) == tokens for row in found.rows()), "a text was cut short"
 
 

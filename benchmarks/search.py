@@ -19,7 +19,7 @@ from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.timing import times_of
 from models.features import LogMelFeatures
 from models.network import Network
-from models.search.graphed import GraphedLookAhead
+from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_looping import label_looping
 from models.search.look_ahead import look_ahead
 from models.search.result import SearchResult

@@ -51,6 +51,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="encoder frames on each side that a Conformer attends to, for long utterances (default: all)",
     )
     parser.add_argument(
+        "--beam",
+        type=int,
+        metavar="N",
+        help="texts that the search of an attention decoder keeps (Canary; default: what the checkpoint says, often 1)",
+    )
+    parser.add_argument(
         "--max-seconds",
         type=positive,
         default=AudioLimits().max_seconds,
@@ -111,11 +117,19 @@ def open_model(args: argparse.Namespace) -> "Model":
     if dtype == "auto":
         dtype = "bfloat16" if device == "cuda" else "float32"
     try:
-        model = load_model(args.model, device, getattr(torch, dtype), attention_context=args.local_attention)
-    except ValueError as error:  # a CheckpointError, or local attention that is not for this model
+        model = load_model(
+            args.model,
+            device,
+            getattr(torch, dtype),
+            attention_context=args.local_attention,
+            beam=args.beam,
+        )
+    except ValueError as error:  # a CheckpointError, or an option that is not for this model
         raise CommandError(str(error)) from error
     if args.decoder not in (None, *model.decoders):
         raise CommandError(f"{args.model} has no {args.decoder} decoder; it has {', '.join(model.decoders)}")
+    if args.beam is not None and (args.decoder or model.decoders[0]) != "aed":
+        raise CommandError("--beam is for models with an attention decoder (Canary); others are searched greedily")
     try:
         model.transcribe([], **prompt_options(args))
     except PromptError as error:

@@ -182,6 +182,9 @@ class TransducerConfig:
     max_symbols: int
 
 
+MAX_BEAM = 32
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionDecoderConfig:
     """The decoder of an attention encoder-decoder (AED).
@@ -195,6 +198,8 @@ class AttentionDecoderConfig:
         positions: the longest sequence, prompt and text together.
         length_margin: tokens that a sequence may have beyond the columns of its utterance's encoder output; None for
             as many as there are positions.
+        beam: texts that the search keeps of each utterance; 1 is greedy.
+        length_penalty: exponent of the penalty of longer texts by which those of a beam are compared.
     """
 
     width: int
@@ -204,6 +209,8 @@ class AttentionDecoderConfig:
     activation: DecoderActivation
     positions: int
     length_margin: int | None
+    beam: int = 1
+    length_penalty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from torch import Tensor
 from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.source import OnDownload, checkpoint_path
-from models.config import ConformerConfig, Decoder
+from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.features import LogMelFeatures
 from models.hypothesis import Hypothesis
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
-from models.search.graphed import GraphedLookAhead, row_sizes
+from models.search.drivers.sizes import row_sizes
+from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_looping import label_looping
 from models.search.result import Row, SearchResult
 from models.timestamps import words
@@ -39,6 +40,7 @@ def load_model(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     attention_context: int | None = None,
+    beam: int | None = None,
     on_download: OnDownload | None = None,
 ) -> "Model":
     """Load a checkpoint for transcription.
@@ -51,11 +53,14 @@ def load_model(
         attention_context: lets a Conformer that was trained to attend to the whole clip attend to so many encoder
             frames on each side only. Memory then grows with the length of a recording and not with its square, and
             transcripts are others (Rekesh et al., 2023; NeMo's ``change_attention_model``).
+        beam: texts that the search of an attention decoder keeps of each utterance, 1 to 32; None takes what the
+            checkpoint says. Its steps have as many rows more. Other decoders are searched greedily.
         on_download: told how a download goes; None draws a bar where standard error is a terminal.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one, or ``attention_context`` is not for this model.
+        ValueError: if ``dtype`` is another one, ``attention_context`` is not for this model, or
+            ``beam`` is out of bounds.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
@@ -63,6 +68,8 @@ def load_model(
     checkpoint = read_checkpoint(checkpoint_path(path, on_download))
     if attention_context is not None:
         checkpoint = _with_local_attention(checkpoint, attention_context)
+    if beam is not None:
+        checkpoint = _with_beam(checkpoint, beam)
     return Model(checkpoint, torch.device(device), dtype, languages)
 
 
@@ -74,6 +81,15 @@ def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
         raise ValueError("attention_context is for Conformers that attend to the whole clip by relative positions")
     encoder = replace(encoder, attention_context=context)
     return replace(checkpoint, config=replace(checkpoint.config, encoder=encoder))
+
+
+def _with_beam(checkpoint: Checkpoint, beam: int) -> Checkpoint:
+    attention = checkpoint.config.attention
+    if not 1 <= beam <= MAX_BEAM:
+        raise ValueError(f"beam {beam} is not between 1 and {MAX_BEAM}")
+    if attention is None:
+        return checkpoint
+    return replace(checkpoint, config=replace(checkpoint.config, attention=replace(attention, beam=beam)))
 
 
 class Model:
@@ -252,6 +268,7 @@ class Model:
             "decoders": list(self.decoders),
             "durations": list(transducer.durations) if transducer and transducer.durations else None,
             "max_symbols": transducer.max_symbols if transducer else None,
+            "beam": config.attention.beam if config.attention else None,
             "languages": None if self._languages is None else list(self._languages),
             "capabilities": {
                 "transcription": True,

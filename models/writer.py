@@ -9,7 +9,8 @@ from models.config import ModelConfig
 from models.heads.attention_decoder import AttentionDecoder
 from models.hypothesis import Hypothesis
 from models.prompts import Prompt, PromptWriter
-from models.search.attention import attention_greedy, length_bound
+from models.search.attention import length_bound
+from models.search.attention_search import AttentionSearch
 from models.search.result import Row
 from models.short_utterances import silence_before, with_silence_around
 from models.tokenizers import PromptedVocabulary
@@ -26,6 +27,7 @@ class Writer:
         self._config = config
         self._prompts = prompts
         self._vocabulary = vocabulary
+        self._search: AttentionSearch | None = None
         self._least = config.features.sample_rate  # NeMo gives Canary a second of audio, or more
 
     def check(self, prompt: Prompt) -> None:
@@ -54,7 +56,10 @@ class Writer:
         """
         bound = length_bound(self._decoder.config, frames, self._config.encoder.subsampling_factor, encoded.size(1))
         tokens = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], device=encoded.device)
-        found = attention_greedy(self._decoder, encoded, encoder_frames, tokens, self._prompts.end, bound)
+        if self._search is None:  # the decoder is on its device by now
+            graphed = encoded.device.type != "cpu"
+            self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)
+        found = self._search.search(encoded, encoder_frames, tokens, bound)
         silence = silence_before(lengths, self._least).tolist()
         return [self._hypothesis(row, before) for row, before in zip(found.rows(), silence, strict=True)]
 

@@ -68,6 +68,7 @@ class Server:
             batch_seconds=settings.batch_seconds,
             threads=settings.threads,
             attention_context=settings.local_attention,
+            beam=settings.beam,
         )
         self.supervisor = Supervisor(
             [

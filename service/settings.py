@@ -94,6 +94,16 @@ class Settings(BaseSettings):
         default="auto", description="auto: bfloat16 on CUDA, float32 on a CPU."
     )
     threads: Count | None = Field(default=None, description="CPU threads per batch; unset: torch decides.")
+    local_attention: Count | None = Field(
+        default=None,
+        description="Encoder frames on each side that Conformers attend to, so that long pieces take memory in "
+        "proportion to their length; unset: as they were trained.",
+    )
+    beam: Annotated[int, Field(ge=1, le=32)] | None = Field(
+        default=None,
+        description="Texts that the search of an attention decoder (Canary) keeps of each utterance; unset: what the "
+        "checkpoint says, often 1. Other decoders are greedy.",
+    )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
@@ -120,11 +130,6 @@ class Settings(BaseSettings):
         default=DEFAULT_UTTERANCE_SECONDS,
         description="Longest piece that the model takes; a longer recording is cut where nobody speaks. "
         f"Above {_LONGEST_GLOBAL:g} with local_attention only.",
-    )
-    local_attention: Count | None = Field(
-        default=None,
-        description="Encoder frames on each side that Conformers attend to, so that long pieces take memory in "
-        "proportion to their length; unset: as they were trained.",
     )
     min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
     max_channels: Count = Field(default=8, description="Most channels of a recording.")

@@ -4,7 +4,7 @@ import re
 from typing import cast
 
 from models.checkpoint.nemo_classes import class_name
-from models.checkpoint.nemo_decoding import attention_decoding
+from models.checkpoint.nemo_decoding import AttentionDecoding, attention_decoding
 from models.checkpoint.section import Section
 from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
 
@@ -48,7 +48,7 @@ def parse_attention_decoder(root: Section, encoder_width: int) -> AttentionDecod
     return config
 
 
-def _decoder(section: Section, length_margin: int | None) -> AttentionDecoderConfig:
+def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderConfig:
     width = section.integer("hidden_size", high=2**14)
     heads = section.integer("num_attention_heads", high=256)
     section.require("hidden_size", width % 2 == 0 and width % heads == 0, f"even multiples of the {heads} heads")
@@ -66,7 +66,9 @@ def _decoder(section: Section, length_margin: int | None) -> AttentionDecoderCon
         feed_forward_width=section.integer("inner_size", high=2**16),
         activation=cast("DecoderActivation", section.get("hidden_act", "relu")),
         positions=section.integer("max_sequence_length", 512, low=32, high=2**14),
-        length_margin=length_margin,
+        length_margin=decoding.length_margin,
+        beam=decoding.beam,
+        length_penalty=decoding.length_penalty,
     )
     section.refuse_the_rest_unless_off()
     return config

@@ -1,8 +1,9 @@
-"""What NeMo's decoding configurations say beyond greedy search, which is what we do."""
+"""What NeMo's decoding configurations say; all but attention decoders are searched greedily here."""
 
 from dataclasses import dataclass
 
 from models.checkpoint.section import Section
+from models.config import MAX_BEAM
 
 MAX_DURATION = 64
 
@@ -21,6 +22,21 @@ class TransducerDecoding:
 
     durations: tuple[int, ...]
     max_symbols: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionDecoding:
+    """How an attention decoder is searched.
+
+    Attributes:
+        length_margin: tokens that a sequence may have beyond the columns of the encoder, or None for no such bound.
+        beam: texts that are kept of each utterance.
+        length_penalty: exponent of the penalty of longer texts.
+    """
+
+    length_margin: int | None
+    beam: int
+    length_penalty: float
 
 
 def ctc_decoding(section: Section) -> None:
@@ -52,14 +68,11 @@ def transducer_decoding(section: Section) -> TransducerDecoding:
     return TransducerDecoding(durations, _max_symbols(section.section("greedy")))
 
 
-def attention_decoding(section: Section) -> int | None:
+def attention_decoding(section: Section) -> AttentionDecoding:
     """Read the decoding section of an attention decoder, whose search with a beam of 1 is greedy.
 
-    Returns:
-        Tokens that a sequence may have beyond the columns of the encoder, or None for no such bound.
-
     Raises:
-        UnsupportedValueError: if it asks for anything but greedy search.
+        UnsupportedValueError: if it asks for anything but a search by the decoder's own scores.
     """
     section.expect("strategy", "beam", "greedy", "greedy_batch")
     section.expect("temperature", None, 1, 1.0)
@@ -68,17 +81,21 @@ def attention_decoding(section: Section) -> int | None:
     section.refuse_the_rest_unless_off()
 
     chosen = section.section("beam" if section.get("strategy", "beam") == "beam" else "greedy")
-    chosen.expect("beam_size", 1)
     chosen.expect("search_type", "default")
     chosen.expect("temperature", None)
     chosen.expect("ngram_lm_model", None)
     _check_no_boosting(chosen)
-    # What ranks hypotheses against each other does nothing to the only one, and weights nothing without a model.
-    chosen.ignore("len_pen", "ngram_lm_alpha", "boosting_tree_alpha", "n_samples", "return_best_hypothesis")
+    # Weights of what is not there, and how many hypotheses are shown.
+    chosen.ignore("ngram_lm_alpha", "boosting_tree_alpha", "n_samples", "return_best_hypothesis")
     chosen.ignore("preserve_alignments", "preserve_token_confidence", "confidence_method_cfg", "max_generation_delta")
+    chosen.ignore("beam_size", "len_pen")
     chosen.refuse_the_rest_unless_off()
     margin = chosen.integer("max_generation_delta", -1, low=-1, high=2**14)
-    return None if margin < 0 else margin
+    return AttentionDecoding(
+        length_margin=None if margin < 0 else margin,
+        beam=chosen.integer("beam_size", 1, high=MAX_BEAM),
+        length_penalty=chosen.number("len_pen", 0.0, low=0.0, high=10.0),
+    )
 
 
 def _check_no_boosting(section: Section) -> None:

@@ -42,6 +42,23 @@ class Memory:
     values: tuple[Tensor, ...]
     bias: Tensor
 
+    def repeated(self, times: int) -> "Memory":
+        """Return it with so many copies of every row, side by side."""
+        if times == 1:
+            return self
+
+        def several(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return tuple(tensor.repeat_interleave(times, 0) for tensor in tensors)
+
+        return Memory(several(self.keys), several(self.values), *several((self.bias,)))
+
+    def replace_first(self, other: "Memory") -> None:
+        """Overwrite the first rows by all of another one's."""
+        for mine, new in zip(
+            (*self.keys, *self.values, self.bias), (*other.keys, *other.values, other.bias), strict=True
+        ):
+            mine[: new.size(0)] = new
+
 
 @dataclass(frozen=True, slots=True)
 class Cache:

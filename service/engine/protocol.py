@@ -29,6 +29,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         batch_seconds: Padded audio-seconds a batch may have; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
         attention_context: Encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
+        beam: Texts that the search of an attention decoder keeps; None takes what the checkpoint says.
     """
 
     model: str
@@ -39,6 +40,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     batch_seconds: float | None
     threads: int | None
     attention_context: int | None = None
+    beam: int | None = None
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):

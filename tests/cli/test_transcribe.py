@@ -52,6 +52,17 @@ def test_local_attention_reaches_the_model_which_knows_what_is_none(transcribe, 
     assert "attention_context 0 is not a number of frames above 0" in capsys.readouterr().err
 
 
+def test_a_beam_is_for_attention_decoders(transcribe, golden, clips, capsys):
+    assert transcribe("--beam", "3", clips[0]) == 2
+    assert "--beam is for models with an attention decoder" in capsys.readouterr().err
+
+    canary = ["transcribe", "--model", str(golden / CANARY / "model.nemo"), clips[0]]
+    assert cli.main([*canary, "--beam", "99"]) == 2
+    assert "beam 99 is not between 1 and 32" in capsys.readouterr().err
+    assert cli.main([*canary, "--beam", "3"]) == 0
+    assert capsys.readouterr().out.strip()
+
+
 def test_json_lines_hold_the_whole_hypothesis(transcribe, clips, expected, capsys):
     assert transcribe("--format", "json", *clips) == 0
 

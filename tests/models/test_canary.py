@@ -1,11 +1,15 @@
 """A Canary model writes what NeMo's writes, for every prompt, alone and in any company."""
 
+import json
+from functools import cache
+
 import pytest
 import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from models import Prompt, PromptError
+from models import Prompt, PromptError, load_model
+from tests.conftest import GOLDEN
 from tests.models import canary
 from tests.models import golden_data as golden
 from tests.models.companions import CUTS, GARBAGE, MARGIN, cut, padded, told
@@ -40,6 +44,45 @@ def test_transcripts_are_nemos(name, together):
         assert hypothesis.frames is None
         assert len(hypothesis.token_confidence) == len(hypothesis.tokens)
         assert all(0 < confidence <= 1 for confidence in hypothesis.token_confidence)
+
+
+@pytest.mark.parametrize("beam", [2, 4])
+def test_a_beam_finds_what_nemos_finds(beam):
+    recorded = json.loads((GOLDEN / canary.NAME / "beams.json").read_text(encoding="utf-8"))
+    model = unsure(beam, recorded["scale"])
+    assert model.info()["beam"] == beam
+
+    for name, transcripts in recorded["beams"][str(beam)].items():
+        for clip_name, tokens in transcripts.items():
+            (hypothesis,) = model.transcribe([golden.clip(clip_name)], **canary.options(canary.PROMPTS[name]))
+            assert hypothesis.tokens == tokens, (name, clip_name)
+
+
+@cache
+def unsure(beam, scale=0.3):
+    """The golden model with an output layer that is so much smaller: else a beam would change nothing."""
+    model = load_model(GOLDEN / canary.NAME / "model.nemo", beam=beam)
+    decoder = model._network.attention_decoder
+    with torch.no_grad():
+        decoder.embedding.weight.mul_(scale)
+        decoder.output_bias.mul_(scale)
+    return model
+
+
+def test_with_a_beam_too_tokens_are_the_same_alone_and_in_a_batch():
+    model, prompt = unsure(beam=3), canary.options(Prompt())
+
+    together = model.transcribe(golden.clips(), **prompt)
+
+    for samples, hypothesis in zip(golden.clips(), together, strict=True):
+        (alone,) = model.transcribe([samples], **prompt)
+        assert told(hypothesis) == told(alone)
+
+
+@pytest.mark.parametrize("beam", [0, 33])
+def test_a_beam_out_of_bounds_is_refused(beam):
+    with pytest.raises(ValueError, match="not between 1 and 32"):
+        load_model(GOLDEN / canary.NAME / "model.nemo", beam=beam)
 
 
 def test_words_have_the_times_that_the_model_wrote():

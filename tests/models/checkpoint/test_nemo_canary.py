@@ -75,7 +75,7 @@ REFUSED = [
     ("prompt_format", None),
     ("decoding.strategy", "sample"),
     ("decoding.temperature", 0.5),
-    ("decoding.beam.beam_size", 5),
+    ("decoding.beam.beam_size", 500),
     ("decoding.beam.ngram_lm_model", "lm.arpa"),
     ("decoding.beam.max_generation_delta", "50"),
     ("decoding.beam.boosting_tree.key_phrases_list", ["steno"]),
@@ -87,7 +87,6 @@ REFUSED = [
 HARMLESS = [
     ("transf_encoder.hidden_size", 1),
     ("transf_decoder.config_dict.ffn_dropout", 0.5),
-    ("decoding.beam.len_pen", 1.0),
     ("decoding.greedy", {"max_generation_delta": 7, "temperature": 2.0}),  # the other strategy
     ("multitask_metrics_cfg", None),
 ]
@@ -153,6 +152,18 @@ def test_the_language_of_the_default_prompt_is_the_models():
     changed["prompt_defaults"][0]["slots"] |= {"source_lang": "<|de|>", "target_lang": "<|de|>"}
 
     assert parse_nemo_config(changed).config.prompts.default_language == "de"
+
+
+def test_a_beam_is_the_checkpoints_and_no_other_strategys():
+    changed = document()
+    changed["decoding"]["beam"] |= {"beam_size": 5, "len_pen": 0.6}
+    changed["decoding"]["greedy"] = {"max_generation_delta": 7}
+
+    found = parse_nemo_config(changed).config.attention
+    greedy = parse_nemo_config(changed | {"decoding": changed["decoding"] | {"strategy": "greedy"}}).config.attention
+
+    assert (found.beam, found.length_penalty) == (5, 0.6)
+    assert (greedy.beam, greedy.length_penalty, greedy.length_margin) == (1, 0.0, 7)
 
 
 def test_no_margin_means_that_only_positions_bound_a_text():

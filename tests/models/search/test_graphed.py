@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.search.graphed import GraphedLookAhead, row_sizes
+from models.search.drivers.sizes import row_sizes
+from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import random_transducer
 
@@ -31,8 +32,8 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durat
             encoded, lengths = batch(rows, frames, device, seed)
             wanted = look_ahead(encoded, lengths, predictor, joint, 5).rows()
             assert driver.search(encoded, lengths).rows() == wanted
-    assert not driver._is_refused
-    assert len(driver._sizes) == 4
+    assert not driver.sizes.is_refused
+    assert len(driver.sizes) == 4
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.heads.transducer import Joint, Predictor
-from models.search.graphed import GraphedLookAhead
+from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_looping import label_looping
 from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
@@ -215,16 +215,16 @@ def test_sizes_are_few_and_a_result_is_the_callers_own():
         driver.search(encoded.flip(1)[:rows], lengths[:rows])
 
     assert first.rows() == before == look_ahead(encoded, lengths, predictor, joint, 3).rows()
-    assert len(driver._sizes) == 1
+    assert len(driver.sizes) == 1
     driver.search(encoded[:1], lengths[:1])
-    assert len(driver._sizes) == 2
+    assert len(driver.sizes) == 2
 
 
 def test_where_nothing_can_be_captured_the_host_drives_and_the_log_says_so_once(monkeypatch, caplog):
     def refuse(*_):
         raise RuntimeError("CUDA error: operation not supported")
 
-    monkeypatch.setattr("models.search.graphed.Replay", refuse)
+    monkeypatch.setattr("models.search.graphed_look_ahead.Replay", refuse)
     predictor, joint = random_transducer(3, blank_bias=1.0)
     encoded = torch.randn(2, 9, 6, dtype=torch.float64)
     driver, lengths = GraphedLookAhead(predictor, joint, max_symbols=3), torch.tensor([9, 4])

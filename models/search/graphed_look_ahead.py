@@ -1,22 +1,17 @@
 """Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py)."""
 
-import logging
-
 import torch
 from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.graph import Replay
+from models.search.drivers.sizes import Sizes, row_sizes
 from models.search.look_ahead import WINDOW, LookAhead, look_ahead
 from models.search.result import SearchResult
 from models.search.state import TransducerState
 
-log = logging.getLogger("steno.models")
-
 # A clip of 10 s takes about 50 steps: four replays, of which the last is half idle.
 STEPS = 16
-# Rows are rounded up to a power of this: a step costs about the same for one row and for four.
-_ROW_STEP = 4
 
 
 class GraphedLookAhead:
@@ -30,8 +25,7 @@ class GraphedLookAhead:
         self._joint = joint
         self._max_symbols = max_symbols
         self._steps = steps
-        self._sizes: dict[tuple[int, int], _Size] = {}
-        self._is_refused = False
+        self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
@@ -44,36 +38,17 @@ class GraphedLookAhead:
         Returns:
             Tensors of its own: the next batch does not change them.
         """
-        if self._is_refused or not encoded.size(0) or not encoded.size(1):
-            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols)
-        size = self._size(encoded)
+        size = self._size(encoded) if encoded.size(0) and encoded.size(1) else None
         if size is None:
-            return self.search(encoded, lengths)
+            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols)
         return size.search(encoded, lengths)
 
     def _size(self, encoded: Tensor) -> "_Size | None":
-        """Return what batches of this size share; None if the device cannot capture it."""
         rows = row_sizes(encoded.size(0))[0]
-        key = rows, encoded.size(1)
-        if key not in self._sizes:
-            try:
-                self._sizes[key] = _Size(encoded, rows, self._predictor, self._joint, self._max_symbols, self._steps)
-            except RuntimeError as error:
-                if isinstance(error, torch.OutOfMemoryError):
-                    raise
-                # An old driver or an old CUDA: slower, and never wrong.
-                log.warning("no graph of the search, the host will drive it: %s", error)
-                self._is_refused = True
-                return None
-        return self._sizes[key]
-
-
-def row_sizes(most: int) -> list[int]:
-    """Return for how many rows there are graphs when a batch has ``most`` at most, the largest first."""
-    sizes = [1]
-    while sizes[0] < most:
-        sizes.insert(0, sizes[0] * _ROW_STEP)
-    return sizes
+        return self.sizes.get(
+            (rows, encoded.size(1)),
+            lambda: _Size(encoded, rows, self._predictor, self._joint, self._max_symbols, self._steps),
+        )
 
 
 class _Size:

@@ -1,0 +1,108 @@
+"""Beam search with an attention decoder: of every row, the few texts that are likeliest so far.
+
+A text that has ended stays among them with its score; the row goes on until all of them have. Scores are sums of
+log-probabilities over a penalty of the length (Wu et al., 2016, arXiv 1609.08144, section 7), which NeMo's
+``len_pen`` is the exponent of.
+"""
+
+import torch
+from torch import Tensor
+
+from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.search.attention import GreedyWriting
+from models.search.result import SearchResult
+
+_NEVER = float("-inf")
+
+
+class BeamWriting(GreedyWriting):
+    """As many rows for each utterance as the beam is wide, those of one utterance side by side."""
+
+    def __init__(
+        self,
+        decoder: AttentionDecoder,
+        memory: Memory,
+        prompts: Tensor,
+        longest: int,
+        end: int,
+        *,
+        texts: int,
+        length_penalty: float,
+    ) -> None:
+        """Allocate the state, as ``GreedyWriting`` does.
+
+        Args:
+            decoder: the decoder.
+            memory: the encoder's frames, of an utterance once for every text of it.
+            prompts: as those to come: [utterances, prompt], int64.
+            longest: no sequence gets longer, prompt included.
+            end: the token that ends a text; it is no part of the result.
+            texts: kept of each utterance.
+            length_penalty: exponent of the penalty; 0 compares sums.
+        """
+        super().__init__(decoder, memory, prompts, longest, end, texts=texts)
+        self._texts = texts
+        self._length_penalty = length_penalty
+        # Next tokens of a text that may stay: one more than texts, because the end has the penalty of a shorter one.
+        self._choices = min(texts + 1, decoder.vocabulary_size)
+        self._scores = self._confidence.new_zeros(prompts.size(0) * texts)
+        self._first_rows = texts * torch.arange(prompts.size(0), device=prompts.device)[:, None]
+        self._is_later = torch.arange(texts, device=prompts.device) > 0
+        self._is_worse = torch.arange(self._choices, device=prompts.device) > 0
+
+    def restart(self, prompts: Tensor, limits: Tensor) -> None:
+        """Begin anew; ``prompts`` and ``limits`` are those of the utterances."""
+        super().restart(prompts.repeat_interleave(self._texts, 0), limits.repeat_interleave(self._texts, 0))
+        # All texts of an utterance begin alike: those of the first are the only ones.
+        self._scores.view(-1, self._texts).copy_(torch.where(self._is_later, _NEVER, 0.0))
+
+    def result(self, columns: int) -> SearchResult:
+        """Return the best text of every utterance."""
+        texts = super().result(columns)
+        ranks = self._ranked(self._scores, self._counts).view(-1, self._texts)
+        best = self._first_rows[:, 0] + ranks.argmax(dim=1)
+        return SearchResult(
+            tokens=texts.tokens[best],
+            frames=None,
+            ends=None,
+            durations=None,
+            confidence=texts.confidence[best],
+            counts=texts.counts[best],
+        )
+
+    def _choose(self, scores: Tensor) -> None:
+        """Keep the best of all texts that are one token longer, and of those that have ended."""
+        added, token = scores.log_softmax(dim=-1).topk(self._choices)  # [rows, choices]
+        confidence = added.exp()
+        ended = ~self.active[:, None]
+        token = token.masked_fill(ended, self._end)
+        added = added.masked_fill(ended & self._is_worse, _NEVER).masked_fill(ended & ~self._is_worse, 0.0)
+        sums = self._scores[:, None] + added
+        lengths = self._counts[:, None] + (token != self._end)
+
+        ranks = self._ranked(sums, lengths).view(-1, self._texts * self._choices)
+        chosen = ranks.topk(self._texts).indices  # [utterances, beam]
+        before = (self._first_rows + chosen // self._choices).flatten()
+
+        def of_chosen(values: Tensor) -> Tensor:
+            return values.view(-1, self._texts * self._choices).gather(1, chosen).flatten()
+
+        self._reorder(before)
+        self._scores.copy_(of_chosen(sums))
+        self._write(of_chosen(token), of_chosen(confidence))
+
+    def _reorder(self, rows: Tensor) -> None:
+        """Let each row go on from another one's past."""
+        for kept, dimension in (
+            (self._cache.keys, 1),
+            (self._cache.values, 1),
+            (self._tokens, 0),
+            (self._confidence, 0),
+        ):
+            kept.copy_(kept.index_select(dimension, rows))
+        for kept in (self._counts, self.active):
+            kept.copy_(kept[rows])
+
+    def _ranked(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """Return sums of log-probabilities over the penalty of so many tokens, the prompt and the end counted too."""
+        return sums / ((5 + self._prompt + counts + 1) / 6) ** self._length_penalty

@@ -1,0 +1,110 @@
+"""The search of an attention decoder over batches: on a GPU a graph for each of a few sizes (drivers/graph.py)."""
+
+import torch
+from torch import Tensor
+
+from models.config import AttentionDecoderConfig
+from models.heads.attention_decoder import AttentionDecoder, Memory
+from models.search.attention import GreedyWriting, LengthBound
+from models.search.attention_beam import BeamWriting
+from models.search.drivers.eager import repeat
+from models.search.drivers.graph import Replay
+from models.search.drivers.sizes import Sizes, row_sizes
+from models.search.result import SearchResult
+
+# English has about four tokens a second: a clip of 10 s takes three replays.
+STEPS = 16
+
+
+class AttentionSearch:
+    """Writes what a batch's prompts ask for; every row gives what it gives alone."""
+
+    def __init__(
+        self, decoder: AttentionDecoder, config: AttentionDecoderConfig, end: int, *, graphed: bool, steps: int = STEPS
+    ) -> None:
+        """Prepare to search.
+
+        Args:
+            decoder: the decoder.
+            config: of the decoder; says how wide the beam is.
+            end: the token that ends a text; it is no part of a result.
+            graphed: whether steps become graphs; memory is then taken for each size once, at its first batch.
+            steps: of a graph.
+        """
+        self._decoder = decoder
+        self._config = config
+        self._end = end
+        self._graphed = graphed
+        self._steps = steps
+        self.sizes: Sizes[_Size] = Sizes()
+
+    @torch.no_grad()
+    def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> SearchResult:
+        """Search a batch.
+
+        Args:
+            encoded: [batch, frames, encoder width], in the dtype of the decoder; choices are made in float32.
+            lengths: valid frames of each row, [batch].
+            prompts: [batch, prompt], int64, tokens that come before the text.
+            bound: how long sequences may get.
+
+        Returns:
+            Tokens after the prompt, whose frames are not known.
+        """
+        memory = self._memory(encoded, lengths)
+        size = self._size(encoded, prompts, bound.longest)
+        if size is not None:
+            return size.search(memory, prompts, bound.limits)
+        writing = self._writing(memory, prompts, bound.longest)
+        writing.restart(prompts, bound.limits)
+        return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity))
+
+    def _size(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Size | None":
+        """Return what batches of this size share; None where the host drives."""
+        if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
+            return None
+        rows = row_sizes(prompts.size(0))[0]
+
+        def prepare() -> _Size:
+            lasting = prompts.new_zeros(rows, prompts.size(1))
+            memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
+            return _Size(self._writing(memory, lasting, longest), memory, lasting, self._steps)
+
+        return self.sizes.get((rows, encoded.size(1), prompts.size(1), longest), prepare)
+
+    def _memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
+        return self._decoder.memory(encoded, lengths).repeated(self._config.beam)
+
+    def _writing(self, memory: Memory, prompts: Tensor, longest: int) -> GreedyWriting:
+        beam, penalty = self._config.beam, self._config.length_penalty
+        if beam == 1:
+            return GreedyWriting(self._decoder, memory, prompts, longest, self._end)
+        return BeamWriting(self._decoder, memory, prompts, longest, self._end, texts=beam, length_penalty=penalty)
+
+
+class _Size:
+    """State and graph of batches of up to so many rows, of so many frames."""
+
+    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, steps: int) -> None:
+        self._writing = writing
+        self._memory = memory
+        self._prompts = prompts
+        self._limits = torch.zeros_like(prompts[:, 0])
+        self._steps = steps
+        self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
+        self._replay = Replay(self._advance, self._going)
+
+    def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> SearchResult:
+        rows = prompts.size(0)
+        self._memory.replace_first(memory)
+        self._prompts[:rows] = prompts
+        self._limits.zero_()  # rows that no utterance has are done before they begin
+        self._limits[:rows] = limits
+        self._writing.restart(self._prompts, self._limits)
+        replays = self._replay.until_done(most=self._writing.capacity // self._steps + 1)
+        return self._writing.result(columns=min(replays * self._steps, self._writing.capacity)).first(rows)
+
+    def _advance(self) -> None:
+        for _ in range(self._steps):
+            self._writing.step()
+        self._going.copy_(self._writing.active.any())

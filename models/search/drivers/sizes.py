@@ -1,0 +1,53 @@
+"""Batches of about one size share what a CUDA graph needs: memory that stays, and the graph itself."""
+
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import torch
+
+log = logging.getLogger("steno.models")
+
+# Rows are rounded up to a power of this: a step costs about the same for one row and for four.
+_ROW_STEP = 4
+
+Size = TypeVar("Size")
+
+
+class Sizes(Generic[Size]):
+    """What was prepared for each size, once, at its first batch."""
+
+    def __init__(self) -> None:
+        self._prepared: dict[tuple[int, ...], Size] = {}
+        self.is_refused = False
+
+    def __len__(self) -> int:
+        return len(self._prepared)
+
+    def get(self, size: tuple[int, ...], prepare: Callable[[], Size]) -> Size | None:
+        """Return what was prepared for a size; None if the device cannot capture graphs, now and ever after.
+
+        Raises:
+            torch.OutOfMemoryError: if there is no room for it.
+        """
+        if self.is_refused:
+            return None
+        if size not in self._prepared:
+            try:
+                self._prepared[size] = prepare()
+            except RuntimeError as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                # An old driver or an old CUDA: slower, and never wrong.
+                log.warning("no graph of the search, the host will drive it: %s", error)
+                self.is_refused = True
+                return None
+        return self._prepared[size]
+
+
+def row_sizes(most: int) -> list[int]:
+    """Return for how many rows there are graphs when a batch has ``most`` at most, the largest first."""
+    sizes = [1]
+    while sizes[0] < most:
+        sizes.insert(0, sizes[0] * _ROW_STEP)
+    return sizes
