@@ -93,7 +93,7 @@ def _with_beam(checkpoint: Checkpoint, beam: int) -> Checkpoint:
 
 
 class Model:
-    """A speech recognition model on its device.
+    """A speech recognition model on its device, whose tensors it takes from a checkpoint.
 
     Attributes:
         device: where it computes.
@@ -116,7 +116,7 @@ class Model:
         self._vocabulary = Vocabulary(checkpoint.tokenizer)
         self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
         self._network = Network.without_weights(self._config)
-        self._network.load_state_dict(checkpoint.state, assign=True)
+        self._network.load_state_dict(checkpoint.hand_over(), assign=True)
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)

@@ -59,7 +59,7 @@ class TeacherModel:
         self._precision = precision
         self._front_end = LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank).to(device)
         self._network = Network.without_weights(config)
-        self._network.load_state_dict(checkpoint.state, assign=True)
+        self._network.load_state_dict(checkpoint.hand_over(), assign=True)
         self._network.fold()
         self._network.to(device, torch.float32).eval().requires_grad_(requires_grad=False)
 

@@ -1,5 +1,7 @@
 """Steno's side of the comparison."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,8 @@ from models.model import Model
 
 def engines(checkpoint: Checkpoint, dtype: torch.dtype, waveforms: Tensor) -> list[Engine]:
     """Return an engine a decoder; their searches are over the given waveforms."""
-    model = Model(checkpoint, torch.device("cpu"), dtype)
+    own = replace(checkpoint, state=dict(checkpoint.state))  # the others need it, too
+    model = Model(own, torch.device("cpu"), dtype)
     encoded, frames = model.encode(*model.features(list(waveforms.numpy())))
 
     def engine(decoder: str) -> Engine:

@@ -1,6 +1,5 @@
 """What a checkpoint is, whatever file or folder it came from."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -23,6 +22,12 @@ class Checkpoint:
 
     config: ModelConfig
     tokenizer: Tokenizer
-    state: Mapping[str, Tensor]
+    state: dict[str, Tensor]
     window: Tensor | None
     mel_bank: Tensor | None
+
+    def hand_over(self) -> dict[str, Tensor]:
+        """Return the state and keep none of it, so that what a model replaces leaves memory at once."""
+        state = dict(self.state)
+        self.state.clear()
+        return state

@@ -1,13 +1,8 @@
 """Lists of blocks are understood, or refused by the name of a key; published sizes come out."""
 
-import json
-import subprocess
-import sys
-import tarfile
 from contextlib import suppress
 
 import pytest
-import torch
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +14,8 @@ from models.checkpoint.nemo_jasper import parse_jasper
 from models.checkpoint.nemo_names import nemo_names
 from models.checkpoint.section import Section
 from models.network import Network
-from tests.conftest import ROOT
 from tests.models.checkpoint import released_like
-from tests.models.checkpoint.nemo_files import CONFIG, CONFIGS, WEIGHTS, golden_document, put
+from tests.models.checkpoint.nemo_files import CONFIGS, golden_document, put
 from tests.models.checkpoint.test_nemo_config import VALUES
 
 MODEL = "quartznet-small"
@@ -186,28 +180,3 @@ def test_published_models_have_their_published_sizes(name, parameters):
     network = Network.without_weights(parse_nemo_config(released(name)).config)
 
     assert sum(parameter.numel() for parameter in network.parameters()) == pytest.approx(parameters * 1e6, rel=0.005)
-
-
-LOAD = """
-import json, resource, sys
-from models import load_model
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-model = load_model(sys.argv[1])
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"kilobytes": peak - before, "parameters": model.info()["parameters"]}))
-"""
-
-
-@pytest.mark.long
-def test_a_jasper_of_full_size_is_loaded_in_hardly_more_memory_than_its_weights_take(tmp_path):
-    document, weights = released("jasper_10x5_dr_2020"), tmp_path / WEIGHTS
-    torch.save({name: torch.zeros(shape) for name, shape in released_like.shapes(document).items()}, weights)
-    with tarfile.open(tmp_path / "jasper.nemo", "w") as tar:
-        tar.add(CONFIGS / "jasper_10x5_dr_2020.yaml", CONFIG)
-        tar.add(weights, WEIGHTS)
-
-    command = [sys.executable, "-c", LOAD, tmp_path / "jasper.nemo"]
-    loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-
-    told = json.loads(loaded.stdout)
-    assert told["kilobytes"] * 1024 < 1.3 * 4 * told["parameters"]
