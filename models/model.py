@@ -23,6 +23,7 @@ from models.search.ctc import ctc_greedy
 from models.search.drivers.sizes import row_sizes
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_looping import label_looping
+from models.search.look_ahead import look_ahead
 from models.search.result import Row, SearchResult
 from models.timestamps import words
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
@@ -301,9 +302,11 @@ class Model:
         if decoder == "ctc" and network.ctc:
             return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
         if transducer and network.predictor and network.joint:
-            # Both find the same: a GPU waits for its longest chain of steps, a CPU for their sum.
+            # All find the same: a GPU waits for its longest chain of steps, a CPU for their sum, which is smaller with
+            # label looping where durations skip most frames (docs/performance.md).
             if self.device.type == "cpu":
-                return label_looping(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+                search = label_looping if transducer.durations else look_ahead
+                return search(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
             if self._graphed is None:
                 self._graphed = GraphedLookAhead(network.predictor, network.joint, transducer.max_symbols)
             return self._graphed.search(encoded, lengths)

@@ -3,7 +3,7 @@
 Between two labels the predictor says the same, so the frames ahead of a row can be scored all at once. A step scores
 the next few frames of every row, follows the row's blanks among them to its next label, and lets the predictor read
 that label. A batch so takes as many steps as its busiest row, where label looping takes, for every label, as many as
-the row that waits longest for its own. Choices are those of label looping, which is the faster one on a CPU.
+the row that waits longest for its own. Choices are those of label looping, which is the faster one for a TDT on a CPU.
 
 A step has no branch on data and allocates no shape that depends on data, so it can be captured in a CUDA graph.
 """

@@ -4,8 +4,9 @@ Callers take turns (`turns`). Of the first turn that anybody waits for, the utte
 (wait + own time) / own time, leads: short work does not queue behind long work, and everything's ratio grows while it
 waits. A bound makes starvation impossible: when later arrivals have led too often since a caller last had something in
 a batch, its first utterance leads before them. Each model, and each of its decoders, has a lane of buckets of its own;
-all lanes compete for the lead by the same rules. The batch is filled with the leader's own bucket in the order of turns
-and arrival, then from the buckets around it, nearest first, while its padding share stays under a bound: without the
+all lanes compete for the lead by the same rules. The batch is filled with the leader's own bucket in the order of
+turns, of likeness (an attention decoder takes two to three times the steps for a text with times in it) and of arrival,
+then from the buckets around it, nearest first, while its padding share stays under a bound: without the
 neighbours, what is left over in each bucket would leave in small batches. Later turns may fill it, so none leaves
 emptier for the sake of fairness. Its cost, count x longest, stays within the device's budget; an utterance that alone
 is over the budget leaves alone.
@@ -123,7 +124,9 @@ class Batcher:
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         for index in sorted(range(len(buckets)), key=lambda index: (abs(index - own), index)):
-            for utterance in buckets[index].values():
+            # Of a bucket and a turn, first those that write about as much: the longest text of a batch is its steps.
+            alike = sorted(buckets[index].values(), key=lambda one: (one.turn, one.writes_times != leader.writes_times))
+            for utterance in alike:
                 padded = max(longest, utterance.seconds) * (len(batch) + 1)
                 if utterance is leader or utterance.alone or padded > policy.batch_seconds:
                     continue

@@ -56,3 +56,8 @@ class Utterance:
     alone: bool = False
     sent: float = 0.0
     prompt: Prompt = NOTHING_ASKED
+
+    @property
+    def writes_times(self) -> bool:
+        """Whether the model is to write two times with every word: a text is two to three times as long then."""
+        return self.prompt.timestamps

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.buckets import bucket_edges, pick_bucket
 from service.dispatch.utterance import Lane, Utterance
+from service.engine.protocol import Prompt
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
 LANE = Lane("m")
@@ -258,3 +259,25 @@ def test_models_take_turns_as_callers_do_so_neither_starves_the_other():
     led = [queue.next(now=2.0 + step, batch_seconds=16.0)[0] for step in range(8)]
 
     assert one in led
+
+
+TIMED = Prompt(timestamps=True)
+
+
+def test_when_more_waits_than_fits_texts_with_times_leave_with_their_like():
+    queue = Queue()
+    for number in range(16):
+        queue.add(8.0, prompt=TIMED if number % 2 else Prompt())
+
+    batches = [queue.next(batch_seconds=64.0) for _ in range(2)]
+
+    assert [len(batch) for batch in batches] == [8, 8]
+    assert [{utterance.writes_times for utterance in batch} for batch in batches] == [{False}, {True}]
+
+
+def test_a_batch_does_not_leave_emptier_for_the_sake_of_likeness():
+    queue = Queue()
+    for number in range(6):
+        queue.add(8.0, prompt=TIMED if number % 2 else Prompt())
+
+    assert len(queue.next(batch_seconds=64.0)) == 6
