@@ -159,6 +159,10 @@ class ByteFallbackTokenizer:
             return bytes([int(piece[3:5], 16)])
         return piece.replace(WORD_START, " ").encode()
 
+    def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
+        """Look up the pieces, which are tokens of their own wherever they stand."""
+        return [self.pieces.index(piece) for piece in pieces]
+
 
 class CharacterTokenizer:
     """One label a piece of text, usually a single character."""

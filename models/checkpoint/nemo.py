@@ -1,7 +1,6 @@
 """Reading a ``.nemo`` file: NeMo's archive of a configuration, weights and a tokenizer."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -20,11 +19,10 @@ from models.checkpoint.errors import (
 from models.checkpoint.fit import Fit
 from models.checkpoint.nemo_config import NemoModel, parse_nemo_config
 from models.checkpoint.nemo_names import MEL_BANK, TIED, WINDOW, is_bookkeeping, nemo_names
+from models.checkpoint.prompted import prompted
 from models.checkpoint.tensors import read_tensors
-from models.config import ModelConfig
 from models.heads.attention_decoder import padded_outputs
 from models.network import Network
-from models.prompts import required_pieces, with_vocabulary
 from models.tokenizers import (
     AggregateTokenizer,
     CharacterTokenizer,
@@ -54,7 +52,7 @@ def read_nemo(path: Path) -> Checkpoint:
         document = parse_document(content, f"{path}: {CONFIG_FILE}")
         model = parse_nemo_config(document, has_aligner=ALIGNER_FILE in archive)
         tokenizer = _tokenizer(archive, model)
-        config = _with_vocabulary(model.config, tokenizer)
+        config = prompted(model.config, tokenizer)
         stream, size = archive.open(WEIGHTS_FILE)
         tensors = read_tensors(stream, size, f"{path}: {WEIGHTS_FILE}")
 
@@ -112,15 +110,3 @@ def _parsed(archive: Archive, name: str, kind: Callable[[bytes], Subwords]) -> S
         raise
     except ValueError as error:
         raise UnreadableCheckpointError(f"{archive.path}: {name!r} is {error}") from error
-
-
-def _with_vocabulary(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """Return the configuration with what only the vocabulary tells of an attention decoder."""
-    if config.prompts is None:
-        return config
-    prompts = with_vocabulary(config.prompts, tokenizer.pieces)
-    pieces = set(tokenizer.pieces)
-    if missing := [piece for piece in required_pieces(prompts) if piece not in pieces]:
-        without = f"a vocabulary without {missing[0]}"
-        raise UnsupportedValueError("tokenizer", without, "those with the special pieces of prompts")
-    return replace(config, vocabulary_size=len(tokenizer.pieces), prompts=prompts)

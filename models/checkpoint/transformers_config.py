@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo_decoding import MAX_DURATION
 from models.checkpoint.section import Section
+from models.checkpoint.transformers_canary import end_token, parse_decoder, parse_prompts
 from models.checkpoint.transformers_encoder import ignore_bookkeeping, parse_encoder
 from models.checkpoint.transformers_front_end import parse_front_end
-from models.checkpoint.transformers_generation import check_generation
+from models.checkpoint.transformers_generation import check_attention_generation, check_transducer_generation
 from models.config import Decoder, ModelConfig, TransducerConfig
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _KINDS = {
     "parakeet_ctc": _Kind("ParakeetForCTC", "ctc", 1024),
     "parakeet_rnnt": _Kind("ParakeetForRNNT", "rnnt", 8192),
     "parakeet_tdt": _Kind("ParakeetForTDT", "tdt", 8192),
+    "canary": _Kind("CanaryForConditionalGeneration", "aed", 16384),
 }
 _DEFAULT_DURATIONS = (0, 1, 2, 3, 4)
 
@@ -71,6 +73,8 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
     root = Section("", documents.config)
     kind = _kind(root)
     root.expect("architectures", None, [kind.name])
+    if kind.decoder == "aed":
+        return _canary(root, kind, documents)
     size = root.integer("vocab_size", kind.vocabulary + 1, low=2, high=_MAX_VOCABULARY + 1)
     blank = size - 1
     encoder = parse_encoder(root.section("encoder_config"))
@@ -81,13 +85,32 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
     else:
         _expect_last(root, "blank_token_id", kind.vocabulary, blank)
         transducer = _transducer(root, kind)
-        check_generation(Section("generation_config", documents.generation), blank)
+        check_transducer_generation(Section("generation_config", documents.generation), blank)
     ignore_bookkeeping(root)
     root.refuse_the_rest()
     _check_processor(Section("processor_config", documents.processor), kind)
     features = parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels)
     return ModelConfig(
         kind.name, features, encoder, vocabulary_size=blank, ctc=transducer is None, transducer=transducer
+    )
+
+
+def _canary(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
+    encoder = parse_encoder(root.section("encoder_config"))
+    attention, prompts = parse_decoder(root, encoder.width), parse_prompts(root)
+    check_attention_generation(Section("generation_config", documents.generation), end_token(root))
+    ignore_bookkeeping(root)
+    root.refuse_the_rest()
+    _check_processor(Section("processor_config", documents.processor), kind)
+    return ModelConfig(
+        kind.name,
+        parse_front_end(Section("feature_extractor", documents.feature_extractor), encoder.mels),
+        encoder,
+        vocabulary_size=root.integer("vocab_size", kind.vocabulary, high=_MAX_VOCABULARY),
+        ctc=False,
+        transducer=None,
+        attention=attention,
+        prompts=prompts,
     )
 
 
@@ -124,4 +147,5 @@ def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
 def _check_processor(section: Section, kind: _Kind) -> None:
     section.expect("decoder_type", None, kind.decoder)
     section.ignore("blank_token", "feature_extractor", "processor_class")
+    section.ignore("chat_template")  # of Canary: the prompts, which are written here without it
     section.refuse_the_rest_unless_off()

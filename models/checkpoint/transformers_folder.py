@@ -1,19 +1,30 @@
 """Reading a folder that transformers' ``save_pretrained`` wrote: configurations, weights and a tokenizer."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from models.checkpoint import transformers_canary
 from models.checkpoint.checkpoint import Checkpoint
+from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.fit import Fit
 from models.checkpoint.folder import Folder
 from models.checkpoint.json_document import parse_json
 from models.checkpoint.nemo_names import is_bookkeeping
+from models.checkpoint.prompted import prompted
 from models.checkpoint.safetensors_files import read_safetensors
+from models.checkpoint.section import Section
 from models.checkpoint.transformers_config import Documents, parse_transformers_config
 from models.checkpoint.transformers_names import transformers_names
 from models.checkpoint.transformers_tokenizer import parse_tokenizer
+from models.config import AttentionDecoderConfig, EncoderConfig
+from models.heads.attention_decoder import position_table
 from models.network import Network
+from models.prompts import END
+from models.tokenizers import Tokenizer
 
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
@@ -33,17 +44,43 @@ def read_transformers(path: Path) -> Checkpoint:
         CheckpointError: if it cannot be read, is not safe, is not supported, or contradicts itself.
     """
     folder = Folder(path)
-    config = parse_transformers_config(_documents(folder))
+    documents = _documents(folder)
+    config = parse_transformers_config(documents)
     tokenizer = parse_tokenizer(
         _read(folder, TOKENIZER_FILE, MAX_TOKENIZER_BYTES),
         _read_optional(folder, TOKENIZER_CONFIG_FILE),
         config.vocabulary_size,
     )
+    config = prompted(config, tokenizer)
     fit = Fit(read_safetensors(folder))
     wanted = Network.without_weights(config).state_dict()
-    state = fit.take_network(wanted, partial(transformers_names, encoder=config.encoder))
+    if config.attention:
+        _check_end(documents.config, tokenizer)
+        state = _canary_state(fit, wanted, config.encoder, config.attention)
+    else:
+        state = fit.take_network(wanted, partial(transformers_names, encoder=config.encoder))
     fit.finish(ignored=is_bookkeeping)
     return Checkpoint(config, tokenizer, state, window=None, mel_bank=None)
+
+
+def _canary_state(
+    fit: Fit, wanted: dict[str, Tensor], encoder: EncoderConfig, decoder: AttentionDecoderConfig
+) -> dict[str, Tensor]:
+    """Take a Canary's tensors; the table of positions is computed, and the output layer is the embedding."""
+    in_the_file = {name: like for name, like in wanted.items() if name != transformers_canary.POSITIONS}
+    state = fit.take_network(in_the_file, partial(transformers_canary.canary_names, encoder=encoder))
+    embedding = state.get(transformers_canary.EMBEDDING)
+    if embedding is not None:
+        twin = fit.take_optional(transformers_canary.TIED, embedding.shape)
+        if twin is not None and not twin.equal(embedding):
+            fit.note(f"{transformers_canary.TIED} is not the embedding, which it must be")
+    return state | {transformers_canary.POSITIONS: position_table(decoder.positions, decoder.width, paired=False)}
+
+
+def _check_end(config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+    end = transformers_canary.end_token(Section("", config))
+    if not (end < len(tokenizer.pieces) and tokenizer.pieces[end] == END):
+        raise UnsupportedValueError("eos_token_id", end, f"that of {END}, {tokenizer.pieces.index(END)}")
 
 
 def _documents(folder: Folder) -> Documents:

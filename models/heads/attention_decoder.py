@@ -211,12 +211,15 @@ class FeedForward(nn.Module):
         return contracted
 
 
-def position_table(positions: int, width: int) -> Tensor:
+def position_table(positions: int, width: int, *, paired: bool = True) -> Tensor:
     """Return sinusoids [positions, width] of the positions from 0 on, sines and cosines in pairs of one frequency.
+
+    If not ``paired``, all sines stand before all cosines, as transformers has them.
 
     They are small, over the root of the width, as NeMo has them: embeddings are not scaled up there.
     """
     pairs = torch.arange(0, width, 2, dtype=torch.float32)
     frequencies = torch.exp(pairs * (-math.log(_LONGEST_WAVELENGTH) / width))
     angles = torch.arange(positions, dtype=torch.float32)[:, None] * frequencies
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1) / math.sqrt(width)
+    waves = torch.stack((angles.sin(), angles.cos()), dim=-1 if paired else 1)
+    return waves.flatten(1) / math.sqrt(width)

@@ -1,0 +1,24 @@
+"""What a vocabulary tells of a model that takes prompts."""
+
+from dataclasses import replace
+
+from models.checkpoint.errors import UnsupportedValueError
+from models.config import ModelConfig
+from models.prompts import required_pieces, with_vocabulary
+from models.tokenizers import Tokenizer
+
+
+def prompted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
+    """Return a configuration with what the pieces tell; that of a model without prompts as it is.
+
+    Raises:
+        UnsupportedValueError: if a special piece of the prompts is missing.
+    """
+    if config.prompts is None:
+        return config
+    prompts = with_vocabulary(config.prompts, tokenizer.pieces)
+    pieces = set(tokenizer.pieces)
+    if missing := [piece for piece in required_pieces(prompts) if piece not in pieces]:
+        without = f"a vocabulary without {missing[0]}"
+        raise UnsupportedValueError("tokenizer", without, "those with the special pieces of prompts")
+    return replace(config, vocabulary_size=len(tokenizer.pieces), prompts=prompts)

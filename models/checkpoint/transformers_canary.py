@@ -1,0 +1,103 @@
+"""Translating what a transformers configuration of Canary has besides an encoder, and its names of tensors."""
+
+from typing import cast
+
+from models.checkpoint.section import Section
+from models.checkpoint.transformers_encoder import ignore_bookkeeping
+from models.checkpoint.transformers_names import transformers_names
+from models.config import AttentionDecoderConfig, DecoderActivation, EncoderConfig, PromptConfig
+
+# transformers bounds a text by its generation configuration, which says nothing of the audio; NeMo's checkpoints, of
+# which these are conversions, allow so many tokens more than there are encoder frames.
+_LENGTH_MARGIN = 50
+_MULTIPLE = 8
+_DEFAULT_END = 3
+
+_LAYER = {
+    "self_attention.norm": "input_layernorm",
+    "self_attention.query": "self_attn.q_proj",
+    "self_attention.key": "self_attn.k_proj",
+    "self_attention.value": "self_attn.v_proj",
+    "self_attention.output": "self_attn.o_proj",
+    "cross_attention.norm": "post_attention_layernorm",
+    "cross_attention.query": "encoder_attn.q_proj",
+    "cross_attention.key": "encoder_attn.k_proj",
+    "cross_attention.value": "encoder_attn.v_proj",
+    "cross_attention.output": "encoder_attn.o_proj",
+    "feed_forward.norm": "final_layernorm",
+    "feed_forward.expand": "mlp.fc1",
+    "feed_forward.contract": "mlp.fc2",
+}
+_ELSEWHERE = {
+    "attention_decoder.embedding.weight": "model.decoder.embed_tokens.weight",
+    "attention_decoder.embedding_norm.weight": "model.decoder.embedding_layernorm.weight",
+    "attention_decoder.embedding_norm.bias": "model.decoder.embedding_layernorm.bias",
+    "attention_decoder.norm.weight": "model.decoder.norm.weight",
+    "attention_decoder.norm.bias": "model.decoder.norm.bias",
+    "attention_decoder.output_bias": "proj_out.bias",
+}
+POSITIONS = "attention_decoder.positions"  # which are in no file
+EMBEDDING = "attention_decoder.embedding.weight"
+TIED = "proj_out.weight"  # the embedding once more, where a file has it
+
+
+def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
+    """Translate the decoder over an encoder of ``encoder_width``.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    section = root.section("decoder_config")
+    width = section.integer("hidden_size", 1024, high=2**14)
+    heads = section.integer("num_attention_heads", 8, high=256)
+    fits = width % 2 == 0 and width % heads == 0
+    section.require("hidden_size", fits, f"even multiples of num_attention_heads, {heads}")
+    section.require("hidden_size", width == encoder_width, f"as the encoder's, {encoder_width}")
+    section.expect("model_type", "canary_decoder")
+    section.expect("vocab_size", root.get("vocab_size", 16384))
+    section.expect("num_key_value_heads", heads)
+    section.require("head_dim", section.get("head_dim", 128) in (None, width // heads), str(width // heads))
+    section.expect("attention_bias", True)
+    section.expect("hidden_act", "relu", "gelu")
+    section.ignore("attention_dropout", "pad_token_id", "architectures")
+    config = AttentionDecoderConfig(
+        width=width,
+        layers=section.integer("num_hidden_layers", 8, high=512),
+        heads=heads,
+        feed_forward_width=section.integer("intermediate_size", 4096, high=2**16),
+        activation=cast("DecoderActivation", section.get("hidden_act", "relu")),
+        positions=section.integer("max_position_embeddings", 1024, low=32, high=2**14),
+        length_margin=_LENGTH_MARGIN,
+    )
+    ignore_bookkeeping(section)
+    section.refuse_the_rest()
+    return config
+
+
+def parse_prompts(root: Section) -> PromptConfig:
+    """Return how the model is prompted, which is always one way, by pieces of its vocabulary.
+
+    Raises:
+        UnsupportedValueError: if the embedding is not the output layer, or the vocabulary is of an odd size.
+    """
+    root.expect("tie_word_embeddings", True)
+    size = root.integer("vocab_size", 16384, low=_MULTIPLE, high=2**20)
+    root.require("vocab_size", size % _MULTIPLE == 0, f"multiples of {_MULTIPLE}")
+    root.ignore("pad_token_id", "decoder_start_token_id")
+    return PromptConfig(format="canary2", languages=(), default_language="en", timestamps=False)
+
+
+def end_token(root: Section) -> int:
+    """Return the id of the token that ends a text."""
+    return root.integer("eos_token_id", _DEFAULT_END, low=0, high=2**20)
+
+
+def canary_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
+    """Return the one spelling of a parameter or buffer of a Canary with this encoder."""
+    if name.startswith("encoder."):
+        return (f"model.{transformers_names(name, encoder)[0]}",)
+    if name in _ELSEWHERE:
+        return (_ELSEWHERE[name],)
+    number, _, rest = name.removeprefix("attention_decoder.layers.").partition(".")
+    module, _, leaf = rest.rpartition(".")
+    return (f"model.decoder.layers.{number}.{_LAYER[module]}.{leaf}",)

@@ -1,0 +1,234 @@
+"""Canary models that transformers itself saved write the same tokens here as there, and honest folders alone load.
+
+The models are random, and so wide that they say something; transformers is imported where it is used, because that
+alone takes seconds.
+"""
+
+import json
+import shutil
+from functools import cache
+from io import BytesIO
+
+import pytest
+import sentencepiece
+import torch
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from models import CheckpointError, Prompt, load_model
+from models.config import PromptConfig
+from models.prompts import END, required_pieces
+from tests.models import golden_data as golden
+from tests.models.checkpoint.nemo_files import put
+from tests.models.companions import MARGIN
+
+pytestmark = pytest.mark.golden
+
+LANGUAGES = ("en", "de", "fr")
+SPECIAL = list(dict.fromkeys(required_pieces(PromptConfig("canary2", LANGUAGES, "en", timestamps=False))))
+SENTENCES = ["the cat sat on the mat", "a dog, a cat. a mat!", "the dog sat"] * 20
+CLIPS = [golden.clip("slt-12s")[20_000:41_117], golden.clip("awb-4s")]
+MOST = 40
+PROMPTS = [Prompt(), Prompt(language="de", punctuation=False), Prompt(target_language="fr")]
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "num_hidden_layers": st.integers(1, 2),
+        "num_attention_heads": st.sampled_from([1, 2, 4]),
+        "hidden_size": st.sampled_from([16, 24]),
+        "intermediate_size": st.sampled_from([16, 40]),
+        "conv_kernel_size": st.sampled_from([3, 9]),
+        "subsampling_factor": st.sampled_from([4, 8]),
+        "subsampling_conv_channels": st.sampled_from([4, 8]),
+        "num_mel_bins": st.sampled_from([16, 80]),
+        "scale_input": st.booleans(),
+    }
+)
+DECODERS = st.fixed_dictionaries(
+    {
+        "num_hidden_layers": st.integers(1, 3),
+        "num_attention_heads": st.sampled_from([1, 2, 4]),
+        "intermediate_size": st.sampled_from([16, 40]),
+        "hidden_act": st.sampled_from(["relu", "gelu"]),
+        "max_position_embeddings": st.sampled_from([64, 1024]),
+    }
+)
+
+
+@cache
+def sentencepiece_model():
+    model = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        vocab_size=304,
+        model_type="bpe",
+        byte_fallback=True,
+        user_defined_symbols=SPECIAL,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def save_processor(folder, mels):
+    """Write what transformers' own conversion of a SentencePiece model gives; returns the vocabulary by pieces."""
+    from transformers import CanaryProcessor, ParakeetFeatureExtractor, ParakeetTokenizer
+    from transformers.convert_slow_tokenizer import ParakeetConverter
+
+    (folder / "tokenizer.model").write_bytes(sentencepiece_model())
+    tokenizer = ParakeetTokenizer(
+        tokenizer_object=ParakeetConverter(str(folder / "tokenizer.model")).converted(),
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.add_special_tokens({"unk_token": "<unk>", "eos_token": END})
+    extractor = ParakeetFeatureExtractor(feature_size=mels)
+    CanaryProcessor(extractor, tokenizer, chat_template="{{ 'any' }}").save_pretrained(folder)
+    return tokenizer.get_vocab(), extractor
+
+
+def random_model(vocabulary, shape, decoder, biases, seed):
+    """Build a model with weights, biases and running statistics that all show, and texts that end."""
+    import transformers
+
+    torch.manual_seed(seed)
+    end = vocabulary[END]
+    size = -(-len(vocabulary) // 8) * 8
+    assert size == len(vocabulary), "so that no piece is missing"
+    config = transformers.CanaryConfig(
+        vocab_size=size,
+        encoder_config=shape | {"model_type": "parakeet_encoder", "attention_bias": biases, "convolution_bias": biases},
+        decoder_config=decoder
+        | {
+            "vocab_size": size,
+            "hidden_size": shape["hidden_size"],
+            "num_key_value_heads": decoder["num_attention_heads"],
+            "head_dim": shape["hidden_size"] // decoder["num_attention_heads"],
+            "eos_token_id": end,
+        },
+        eos_token_id=end,
+        pad_token_id=vocabulary["<unk>"],
+        bos_token_id=vocabulary["<s>"],
+        decoder_start_token_id=vocabulary["<|startofcontext|>"],
+    )
+    model = transformers.CanaryForConditionalGeneration(config).eval()
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.4)
+    for name, buffer in model.named_buffers():
+        if name.endswith("running_var"):
+            buffer.uniform_(0.5, 2.0)
+        elif name.endswith("running_mean"):
+            buffer.normal_()
+    model.proj_out.bias.data[end] += 2.0
+    return model
+
+
+def written_by_transformers(model, inputs, ids, end):
+    found = model.generate(**inputs, decoder_input_ids=torch.tensor([ids]), max_new_tokens=MOST, do_sample=False)
+    tokens = found[0, len(ids) :].tolist()
+    return tokens[: tokens.index(end)] if end in tokens else tokens
+
+
+def alone(model, samples, prompt):
+    """What a model writes, and the smallest lead of a decision."""
+    leads, decoder = [], model._network.attention_decoder
+
+    def note(_, inputs, logits):
+        if inputs[0].size(1) == 1:
+            best = logits[:, -1, : decoder.vocabulary_size].topk(2).values
+            leads.append(float((best[:, 0] - best[:, 1]).min()))
+
+    hook = decoder.register_forward_hook(note)
+    (hypothesis,) = model.transcribe(
+        [samples],
+        language=prompt.language,
+        target_language=prompt.target_language,
+        punctuation=prompt.punctuation,
+    )
+    hook.remove()
+    return hypothesis.tokens, min(leads)
+
+
+def test_random_models_write_the_same_tokens(tmp_path_factory):
+    compared = []
+
+    @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+    @given(SHAPES, DECODERS, st.booleans(), st.sampled_from(PROMPTS), st.integers(0, 2**16))
+    def check(shape, decoder, biases, prompt, seed):
+        folder = tmp_path_factory.mktemp("canary")
+        vocabulary, extractor = save_processor(folder, shape["num_mel_bins"])
+        theirs = random_model(vocabulary, shape, decoder, biases, seed)
+        theirs.save_pretrained(folder)
+        ours = load_model(folder)
+        assert ours.decoders == ("aed",)
+        assert set(ours.info()["languages"]) == set(LANGUAGES)
+        for samples in CLIPS:
+            inputs = extractor(samples, sampling_rate=16_000, return_tensors="pt")
+            ids = ours._writer._prompts.tokens(prompt)
+            tokens, lead = alone(ours, samples, prompt)
+            if lead < MARGIN:
+                event("a decision under the margin")
+                continue
+            wanted = written_by_transformers(theirs, inputs, ids, vocabulary[END])
+            assert tokens[:MOST] == wanted[: len(tokens)]
+            assert len(tokens) >= min(MOST, len(wanted)) or len(ids) + len(tokens) >= decoder["max_position_embeddings"]
+            compared.append(tokens)
+
+    check()
+    assert len(compared) >= 3
+    assert len({len(tokens) for tokens in compared}) >= 2
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("honest")
+    shape = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "num_mel_bins": 16}
+    vocabulary, _ = save_processor(folder, 16)
+    small = {"intermediate_size": 16, "subsampling_conv_channels": 4}
+    decoder = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    random_model(vocabulary, shape | small, decoder, True, 0).save_pretrained(folder)
+    load_model(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "told"),
+    [
+        ("config.json", "tie_word_embeddings", False, "tie_word_embeddings"),
+        ("config.json", "vocab_size", 4097, "vocab_size"),
+        ("config.json", "eos_token_id", 5, "eos_token_id"),
+        ("config.json", "new_in_the_next_release", True, "new_in_the_next_release"),
+        ("config.json", "decoder_config.hidden_act", "silu", "decoder_config.hidden_act"),
+        ("config.json", "decoder_config.hidden_size", 32, "decoder_config.hidden_size"),
+        ("config.json", "decoder_config.num_key_value_heads", 1, "decoder_config.num_key_value_heads"),
+        ("config.json", "decoder_config.head_dim", 4, "decoder_config.head_dim"),
+        ("config.json", "decoder_config.attention_bias", False, "decoder_config.attention_bias"),
+        ("config.json", "decoder_config.num_hidden_layers", 2, "model.decoder.layers.1"),
+        ("config.json", "decoder_config.new_in_the_next_release", True, "decoder_config.new_in_the_next_release"),
+        ("generation_config.json", "num_beams", 4, "num_beams"),
+        ("generation_config.json", "eos_token_id", 5, "eos_token_id"),
+        ("processor_config.json", "decoder_type", "ctc", "decoder_type"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(honest, tmp_path, file, key, value, told):
+    folder = tmp_path / "changed"
+    shutil.copytree(honest, folder)
+    document = json.loads((folder / file).read_text(encoding="utf-8"))
+    put(document, key, value)
+    (folder / file).write_text(json.dumps(document), encoding="utf-8")
+
+    with pytest.raises(CheckpointError, match=told):
+        load_model(folder)
+
+
+def test_an_output_layer_of_its_own_is_refused(honest, tmp_path):
+    folder = tmp_path / "changed"
+    shutil.copytree(honest, folder)
+    tensors = load_file(folder / "model.safetensors")
+    embedding = tensors["model.decoder.embed_tokens.weight"]
+
+    save_file(tensors | {"proj_out.weight": embedding.clone()}, folder / "model.safetensors")
+    load_model(folder)
+    save_file(tensors | {"proj_out.weight": embedding + 1}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"proj_out\.weight is not the embedding"):
+        load_model(folder)
