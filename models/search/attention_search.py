@@ -1,5 +1,8 @@
 """The search of an attention decoder over batches: on a GPU a graph for each of a few sizes (drivers/graph.py)."""
 
+import sys
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -14,13 +17,23 @@ from models.search.result import SearchResult
 
 # English has about four tokens a second: a clip of 10 s takes three replays.
 STEPS = 16
+# Of the free memory, what the keys and values of one size may take: a size that would take more is driven by the host,
+# whose memory the next batch has again. So the sizes together never take all of it.
+_SHARE = 8
 
 
 class AttentionSearch:
     """Writes what a batch's prompts ask for; every row gives what it gives alone."""
 
     def __init__(
-        self, decoder: AttentionDecoder, config: AttentionDecoderConfig, end: int, *, graphed: bool, steps: int = STEPS
+        self,
+        decoder: AttentionDecoder,
+        config: AttentionDecoderConfig,
+        end: int,
+        *,
+        graphed: bool,
+        steps: int = STEPS,
+        free_bytes: Callable[[torch.device], int] | None = None,
     ) -> None:
         """Prepare to search.
 
@@ -30,12 +43,14 @@ class AttentionSearch:
             end: the token that ends a text; it is no part of a result.
             graphed: whether steps become graphs; memory is then taken for each size once, at its first batch.
             steps: of a graph.
+            free_bytes: of a device; None asks CUDA, and takes a CPU's for endless.
         """
         self._decoder = decoder
         self._config = config
         self._end = end
         self._graphed = graphed
         self._steps = steps
+        self._free_bytes = free_bytes or _free_bytes
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -64,13 +79,22 @@ class AttentionSearch:
         if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
             return None
         rows = row_sizes(prompts.size(0))[0]
+        size = rows, encoded.size(1), prompts.size(1), longest
+        if size not in self.sizes and _SHARE * self._bytes(size, encoded.dtype) > self._free_bytes(encoded.device):
+            return None
 
         def prepare() -> _Size:
             lasting = prompts.new_zeros(rows, prompts.size(1))
             memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
             return _Size(self._writing(memory, lasting, longest), memory, lasting, self._steps)
 
-        return self.sizes.get((rows, encoded.size(1), prompts.size(1), longest), prepare)
+        return self.sizes.get(size, prepare)
+
+    def _bytes(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> int:
+        """Return what the keys and values of a size take: of its encoder frames, and of its texts."""
+        rows, frames, _, longest = size
+        values = 2 * self._config.layers * self._config.width * rows * self._config.beam * (frames + longest)
+        return values * dtype.itemsize
 
     def _memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
         return self._decoder.memory(encoded, lengths).repeated(self._config.beam)
@@ -80,6 +104,10 @@ class AttentionSearch:
         if beam == 1:
             return GreedyWriting(self._decoder, memory, prompts, longest, self._end)
         return BeamWriting(self._decoder, memory, prompts, longest, self._end, texts=beam, length_penalty=penalty)
+
+
+def _free_bytes(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else sys.maxsize
 
 
 class _Size:

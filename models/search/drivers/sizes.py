@@ -24,6 +24,9 @@ class Sizes(Generic[Size]):
     def __len__(self) -> int:
         return len(self._prepared)
 
+    def __contains__(self, size: tuple[int, ...]) -> bool:
+        return size in self._prepared
+
     def get(self, size: tuple[int, ...], prepare: Callable[[], Size]) -> Size | None:
         """Return what was prepared for a size; None if the device cannot capture graphs, now and ever after.
 

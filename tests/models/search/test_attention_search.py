@@ -77,6 +77,19 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
     assert len(caplog.records) == 1
 
 
+def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
+    model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
+    keys_and_values = 2 * 2 * 16 * (20 + 26) * 8  # of a row of 20 frames: layers, width, positions, float64
+    driver = AttentionSearch(model, model.config, END, graphed=True, free_bytes=lambda _: 8 * keys_and_values)
+    eager = AttentionSearch(model, model.config, END, graphed=False)
+
+    for inputs in (small, large):
+        assert search(driver, *inputs) == search(eager, *inputs)
+
+    assert len(driver.sizes) == 1
+    assert not driver.sizes.is_refused
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("beam", BEAMS)
 def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before(beam):
