@@ -54,7 +54,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--beam",
         type=int,
         metavar="N",
-        help="texts that the search of an attention decoder keeps (Canary; default: what the checkpoint says, often 1)",
+        help="texts that the search of an attention decoder keeps (Canary; default: what the checkpoint says)",
     )
     parser.add_argument(
         "--max-seconds",

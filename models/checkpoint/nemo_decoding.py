@@ -94,7 +94,7 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     return AttentionDecoding(
         length_margin=None if margin < 0 else margin,
         beam=chosen.integer("beam_size", 1, high=MAX_BEAM),
-        length_penalty=chosen.number("len_pen", 0.0, low=0.0, high=10.0),
+        length_penalty=chosen.number("len_pen", 1.0, low=0.0, high=10.0),
     )
 
 

@@ -50,7 +50,7 @@ class Memory:
         def several(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return tuple(tensor.repeat_interleave(times, 0) for tensor in tensors)
 
-        return Memory(several(self.keys), several(self.values), *several((self.bias,)))
+        return Memory(several(self.keys), several(self.values), self.bias.repeat_interleave(times, 0))
 
     def replace_first(self, other: "Memory") -> None:
         """Overwrite the first rows by all of another one's."""

@@ -4,16 +4,17 @@ Callers take turns (`turns`). Of the first turn that anybody waits for, the utte
 (wait + own time) / own time, leads: short work does not queue behind long work, and everything's ratio grows while it
 waits. A bound makes starvation impossible: when later arrivals have led too often since a caller last had something in
 a batch, its first utterance leads before them. Each model, and each of its decoders, has a lane of buckets of its own;
-all lanes compete for the lead by the same rules. The batch is filled with the leader's own bucket in the order of
-turns, of likeness (an attention decoder takes two to three times the steps for a text with times in it) and of arrival,
-then from the buckets around it, nearest first, while its padding share stays under a bound: without the
-neighbours, what is left over in each bucket would leave in small batches. Later turns may fill it, so none leaves
-emptier for the sake of fairness. Its cost, count x longest, stays within the device's budget; an utterance that alone
-is over the budget leaves alone.
+all lanes compete for the lead by the same rules. Buckets have two dimensions: the length of the audio, and whether an
+attention decoder writes times into the text, which takes it two to three times the steps. The batch is filled with the
+leader's own bucket in the order of turns and arrival, then with the other one of its length, then from the buckets
+around them, nearest first, while its padding share stays under a bound: without the neighbours, what is left over in
+each bucket would leave in small batches. Later turns may fill it, so none leaves emptier for the sake of fairness. Its
+cost, count x longest, stays within the device's budget; an utterance that alone is over the budget leaves alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.dispatch.buckets import pick_bucket
 from service.dispatch.turns import Turns
@@ -37,6 +38,13 @@ class BatchPolicy:
     rtfx: float = 1.0
 
 
+class _Place(NamedTuple):
+    """A bucket of a lane: the index of its length, and whether its texts have times in them."""
+
+    length: int
+    writes_times: bool
+
+
 class Batcher:
     """The utterances that wait, by bucket; pure bookkeeping, the clock is an argument.
 
@@ -48,22 +56,21 @@ class Batcher:
         self._edges = list(edges)
         self._turns = Turns(self._edges[-1])
         # By number: removal is cheap, and the order of insertion is kept to be that of turns and arrival.
-        self._lanes: dict[Lane, list[dict[int, Utterance]]] = {}
+        self._lanes: dict[Lane, dict[_Place, dict[int, Utterance]]] = {}
 
     def __len__(self) -> int:
-        return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets)
+        return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets.values())
 
     def __iter__(self) -> Iterator[Utterance]:
         for buckets in self._lanes.values():
-            for bucket in buckets:
+            for bucket in buckets.values():
                 yield from bucket.values()
 
     def add(self, utterance: Utterance) -> None:
         """Let an utterance wait; one that comes back from a lost engine takes its old place."""
         if utterance.turn < 0:
             utterance.turn = self._turns.take(utterance.caller, utterance.seconds)
-        buckets = self._lanes.setdefault(utterance.lane, [{} for _ in self._edges])
-        bucket = buckets[pick_bucket(utterance.seconds, self._edges)]
+        bucket = self._lanes.setdefault(utterance.lane, {}).setdefault(self._place(utterance), {})
         comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
         if comes_between:
@@ -76,8 +83,11 @@ class Batcher:
         buckets = self._lanes.get(utterance.lane)
         if buckets is None:
             return False
-        found = buckets[pick_bucket(utterance.seconds, self._edges)].pop(utterance.number, None)
-        if not any(buckets):
+        place = self._place(utterance)
+        found = buckets.get(place, {}).pop(utterance.number, None)
+        if place in buckets and not buckets[place]:
+            del buckets[place]
+        if not buckets:
             del self._lanes[utterance.lane]
         return found is not None
 
@@ -106,7 +116,7 @@ class Batcher:
 
     def _leader(self, now: float, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
         lanes = [buckets for lane, buckets in self._lanes.items() if lane.model in policies]
-        waiting = [utterance for buckets in lanes for bucket in buckets for utterance in bucket.values()]
+        waiting = [utterance for buckets in lanes for bucket in buckets.values() for utterance in bucket.values()]
         overdue = [one for one in waiting if one.passed_over >= policies[one.lane.model].max_passed_over]
         if overdue:
             return min(overdue, key=lambda utterance: utterance.number)
@@ -115,22 +125,23 @@ class Batcher:
             own_seconds = utterance.seconds / policies[utterance.lane.model].rtfx
             return (now - utterance.arrived + own_seconds) / own_seconds
 
-        heads = [next(iter(bucket.values())) for buckets in lanes for bucket in buckets if bucket]
+        heads = [next(iter(bucket.values())) for buckets in lanes for _, bucket in sorted(buckets.items())]
         first_turn = min((head.turn for head in heads), default=None)
         return max((head for head in heads if head.turn == first_turn), key=response_ratio, default=None)
 
+    def _place(self, utterance: Utterance) -> "_Place":
+        return _Place(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
+
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
-        own = pick_bucket(leader.seconds, self._edges)
+        own = self._place(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
-        for index in sorted(range(len(buckets)), key=lambda index: (abs(index - own), index)):
-            # Of a bucket and a turn, first those that write about as much: the longest text of a batch is its steps.
-            alike = sorted(buckets[index].values(), key=lambda one: (one.turn, one.writes_times != leader.writes_times))
-            for utterance in alike:
+        for place in sorted(buckets, key=lambda place: _distance(place, own)):
+            for utterance in buckets[place].values():
                 padded = max(longest, utterance.seconds) * (len(batch) + 1)
                 if utterance is leader or utterance.alone or padded > policy.batch_seconds:
                     continue
-                if index != own and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
+                if place.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
                     continue
                 batch.append(utterance)
                 longest, audio = max(longest, utterance.seconds), audio + utterance.seconds
@@ -140,6 +151,10 @@ class Batcher:
         """Nobody waits for these any more: their callers left, or their time ran out."""
         for unwanted in [waiting for waiting in self if waiting.answer.done()]:
             self.remove(unwanted)
+
+
+def _distance(place: _Place, own: _Place) -> tuple[int, int, bool]:
+    return abs(place.length - own.length), place.length, place.writes_times != own.writes_times
 
 
 def _order(utterance: Utterance) -> tuple[int, int]:
