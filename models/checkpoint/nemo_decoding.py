@@ -94,7 +94,8 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     return AttentionDecoding(
         length_margin=None if margin < 0 else margin,
         beam=chosen.integer("beam_size", 1, high=MAX_BEAM),
-        length_penalty=chosen.number("len_pen", 1.0, low=0.0, high=10.0),
+        # Of the beam that a user may ask for as well, where the checkpoint is greedy.
+        length_penalty=section.section("beam").number("len_pen", 1.0, low=0.0, high=10.0),
     )
 
 

@@ -163,7 +163,7 @@ def test_a_beam_is_the_checkpoints_and_no_other_strategys():
     greedy = parse_nemo_config(changed | {"decoding": changed["decoding"] | {"strategy": "greedy"}}).config.attention
 
     assert (found.beam, found.length_penalty) == (5, 0.6)
-    assert (greedy.beam, greedy.length_margin) == (1, 7)
+    assert (greedy.beam, greedy.length_margin, greedy.length_penalty) == (1, 7, 0.6)
     drop(changed, "decoding.beam.len_pen")
     assert parse_nemo_config(changed).config.attention.length_penalty == 1.0  # NeMo's default
 
