@@ -1,8 +1,12 @@
 """`steno train`: train a model as a recipe says."""
 
 import argparse
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from cli.errors import CommandError
@@ -44,7 +48,12 @@ def run(args: argparse.Namespace) -> int:
         word_errors = _word_errors() if recipe.dev else None
         training = _run(args, recipe)
         _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
-        train(training, word_errors=word_errors, report=_report, minutes=args.minutes)
+        told: list[int] = []
+        with _listening(told):
+            train(training, word_errors=word_errors, report=_report, minutes=args.minutes, stops=lambda: bool(told))
+        if told:
+            _report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
+            return 128 + told[0]
         if args.export:
             training.export(Path(args.export))
     except TrainingError as error:
@@ -52,6 +61,24 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(str(error)) from error
     return 0
+
+
+@contextmanager
+def _listening(told: list[int]) -> Iterator[None]:
+    """Note the signals that ask the run to stop, which so ends between two steps; a second one does not wait."""
+    asked = (signal.SIGINT, signal.SIGTERM)
+
+    def note(number: int, _: FrameType | None) -> None:
+        told.append(number)
+        for each in asked:
+            signal.signal(each, before[each])
+
+    before = {each: signal.signal(each, note) for each in asked}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _run(args: argparse.Namespace, recipe: "Recipe") -> "Run":

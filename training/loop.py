@@ -52,15 +52,17 @@ def train(
     word_errors: WordErrors | None,
     report: Callable[[str], None],
     minutes: float | None = None,
+    stops: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Train until the recipe's last step, or for so many minutes; then the state is on the disk.
+    """Train until the recipe's last step, for so many minutes, or until told to stop; then the state is on the disk.
 
     Args:
         run: the run, at any step.
         word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
         report: takes lines of progress.
         minutes: time after which to stop and save, to be gone on with later; None takes as long as it takes.
+        stops: whether to stop after the step that was taken last.
         clock: seconds, of which only differences count.
 
     Raises:
@@ -72,7 +74,7 @@ def train(
     batches = load(run.sampler, run.examples, run.position, run.recipe.student.subsampling_factor)
     try:
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
-            while not run.finished and (deadline is None or clock() < deadline):
+            while not run.finished and not stops() and (deadline is None or clock() < deadline):
                 batch = next(batches)
                 result = take_step(run, batch)
                 _journal_step(journal, run, result)

@@ -126,6 +126,34 @@ def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
     assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
 
 
+TOLD = """
+import os, signal, sys, cli, cli.train
+said = cli.train._report
+cli.train._report = lambda line: (said(line), line.startswith("step 21/") and os.kill(os.getpid(), signal.{}))
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_told_to_stop_saves_the_step_it_took_last(tmp_path, asked):
+    manifest(tmp_path)
+    recipe_file(tmp_path, steps=30, save_every=8, report_every=1)
+    arguments = ["train", "recipe.yaml", "--out", "told", "--device", "cpu", "--export", "told.nemo"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+
+    told = subprocess.run(
+        [sys.executable, "-c", TOLD.format(asked.name), *arguments],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert told.returncode == 128 + asked
+    assert "stopped at step 21, which is on the disk; --resume goes on" in told.stdout
+    assert not (tmp_path / "told.nemo").exists()
+    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "told", CPU)
+    run.resume()
+    assert run.step == 21
+
+
 def test_another_recipe_does_not_go_on_with_a_run(tmp_path):
     finish(new_run(tmp_path, steps=2))
 
