@@ -90,7 +90,8 @@ def _speech(path: str | None, rate: int, seconds: float) -> Tensor:
 
 
 def _measure(model: Model, waveforms: Tensor, decoder: str | None, repeats: int) -> Latency:
-    lengths = torch.full((len(waveforms),), waveforms.shape[1])
+    waveforms, lengths = model.batch(list(waveforms.numpy()))
+    model.prepare(*waveforms.shape)
     # It ends with the copy of the hypotheses to the host.
     return Latency.of(times_of(lambda: model.transcribe_batch(waveforms, lengths, decoder=decoder), repeats))
 

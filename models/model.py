@@ -16,11 +16,12 @@ from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.source import OnDownload, checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.features import LogMelFeatures
+from models.graphs.encoding import MOST_SECONDS, Encoded, GraphedEncoding
+from models.graphs.sizes import row_sizes
 from models.hypothesis import Hypothesis
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
-from models.search.drivers.sizes import row_sizes
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.label_looping import label_looping
 from models.search.look_ahead import look_ahead
@@ -121,6 +122,7 @@ class Model:
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
+        self._encoding = GraphedEncoding(self._encoded, device, int(MOST_SECONDS * self._config.features.sample_rate))
         self._graphed: GraphedLookAhead | None = None
         self._writer: Writer | None = None
         if self._config.prompts and self._network.attention_decoder:
@@ -171,10 +173,27 @@ class Model:
         self._check_prompt(prompt)
         hypotheses: dict[int, Hypothesis] = {}
         for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
-            waveforms, lengths = _padded([pcm[index] for index in batch])
+            waveforms, lengths = self.batch([pcm[index] for index in batch])
             found = self.transcribe_batch(waveforms, lengths, decoder=decoder, prompts=[prompt] * len(batch))
             hypotheses.update(zip(batch, found, strict=True))
         return [hypotheses[index] for index in range(len(pcm))]
+
+    def batch(self, pcm: Sequence[Samples], samples: int | None = None) -> tuple[Tensor, Tensor]:
+        """Lay utterances out side by side, in memory that the device can copy from while the host goes on.
+
+        Args:
+            pcm: mono float32 arrays, at least one.
+            samples: what each takes with its padding; None takes the longest.
+
+        Returns:
+            Waveforms [batch, samples], float32, whose padding is not written to, and the samples of each row.
+        """
+        sizes = [len(utterance) for utterance in pcm]
+        pinned = self.device.type == "cuda"
+        waveforms = torch.empty(len(pcm), max(sizes) if samples is None else samples, pin_memory=pinned)
+        for row, utterance in zip(waveforms.numpy(), pcm, strict=True):
+            row[: len(utterance)] = utterance
+        return waveforms, torch.tensor(sizes, pin_memory=pinned)
 
     @torch.no_grad()
     def transcribe_batch(
@@ -205,11 +224,10 @@ class Model:
             self._check_prompt(prompt)
         if waveforms.size(0) == 0:
             return []
-        features, frames = self._features(waveforms, lengths)
-        encoded, encoder_frames = self.encode(features, frames)
+        encoded = self._encoding(waveforms, lengths)
         if self._writer:
-            return self._writer.write(encoded, encoder_frames, frames, lengths, prompts)
-        return [self._hypothesis(row) for row in self._search(encoded, encoder_frames, decoder).rows()]
+            return self._writer.write(encoded.frames, encoded.lengths, encoded.features, lengths, prompts)
+        return [self._hypothesis(row) for row in self._search(encoded.frames, encoded.lengths, decoder).rows()]
 
     @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
@@ -227,7 +245,8 @@ class Model:
         _check_samples(pcm)
         if not pcm:
             raise ValueError("features of no utterance have no shape")
-        return self._features(*_padded(pcm))
+        waveforms, lengths = self.batch(pcm)
+        return self._features(waveforms.to(self.device), lengths.to(self.device))
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -245,11 +264,16 @@ class Model:
         )
         return encoded
 
-    def row_sizes(self, most: int) -> list[int]:
-        """Return batch sizes to run once before others wait: those that the device prepares for, the largest first."""
+    def prepare(self, rows: int, samples: int) -> list[int]:
+        """Capture the encoder for batches of up to so many rows of so many samples, on a GPU; the longest first.
+
+        Returns:
+            The batch sizes to run once before others wait, because searches prepare for them, the largest first.
+        """
         if self.device.type == "cpu":
-            return [most]
-        return [most, *(rows for rows in row_sizes(most) if rows < most)]
+            return [rows]
+        self._encoding.prepare(rows, samples)
+        return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def info(self) -> dict[str, Any]:
         """Describe the model, ready for JSON; what is not known is None."""
@@ -290,8 +314,12 @@ class Model:
                 return known
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
 
+    def _encoded(self, waveforms: Tensor, lengths: Tensor) -> Encoded:
+        features, frames = self._features(waveforms, lengths)
+        encoded, encoder_frames = self.encode(features, frames)
+        return Encoded(encoded, encoder_frames, frames)
+
     def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        waveforms, lengths = waveforms.to(self.device), lengths.to(self.device)
         if self._writer:
             waveforms, lengths = self._writer.lengthened(waveforms, lengths)
         features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
@@ -352,12 +380,3 @@ def _batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def _padded(pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
-    """Return utterances as one tensor [batch, samples], padded with zeros, and their lengths."""
-    lengths = [len(samples) for samples in pcm]
-    waveforms = np.zeros((len(pcm), max(lengths)), dtype=np.float32)
-    for row, samples in zip(waveforms, pcm, strict=True):
-        row[: len(samples)] = samples
-    return torch.from_numpy(waveforms), torch.tensor(lengths)

@@ -5,14 +5,15 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from models.config import AttentionDecoderConfig
+from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import Replay
-from models.search.drivers.sizes import Sizes, row_sizes
 from models.search.result import SearchResult
 
 # English has about four tokens a second: a clip of 10 s takes three replays.
@@ -66,6 +67,8 @@ class AttentionSearch:
         Returns:
             Tokens after the prompt, whose frames are not known.
         """
+        if self._graphed and encoded.size(1):
+            encoded = pad(encoded, (0, 0, 0, frame_size(encoded.size(1)) - encoded.size(1)))
         memory = self._memory(encoded, lengths)
         size = self._size(encoded, prompts, bound.longest)
         if size is not None:
@@ -78,9 +81,12 @@ class AttentionSearch:
         """Return what batches of this size share; None where the host drives."""
         if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
             return None
-        rows = row_sizes(prompts.size(0))[0]
+        rows, longest = row_sizes(prompts.size(0))[0], min(self._config.positions, frame_size(longest))
         size = rows, encoded.size(1), prompts.size(1), longest
-        if size not in self.sizes and _SHARE * self._bytes(size, encoded.dtype) > self._free_bytes(encoded.device):
+        known = self.sizes.known(size)
+        if known is not None:
+            return known
+        if _SHARE * self._bytes(size, encoded.dtype) > self._free_bytes(encoded.device):
             return None
 
         def prepare() -> _Size:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.graph import Replay
-from models.search.drivers.sizes import Sizes, row_sizes
 from models.search.look_ahead import WINDOW, LookAhead, look_ahead
 from models.search.result import SearchResult
 from models.search.state import TransducerState
@@ -44,32 +44,35 @@ class GraphedLookAhead:
         return size.search(encoded, lengths)
 
     def _size(self, encoded: Tensor) -> "_Size | None":
-        rows = row_sizes(encoded.size(0))[0]
+        rows, frames = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
         return self.sizes.get(
-            (rows, encoded.size(1)),
-            lambda: _Size(encoded, rows, self._predictor, self._joint, self._max_symbols, self._steps),
+            (rows, frames),
+            lambda: _Size(
+                encoded.new_zeros(rows, frames, encoded.size(2)),
+                self._predictor,
+                self._joint,
+                self._max_symbols,
+                self._steps,
+            ),
         )
 
 
 class _Size:
-    """State and graph of batches of up to so many rows, of so many frames."""
+    """State and graph of batches of up to as many rows, and frames, as there are in ``largest``."""
 
-    def __init__(
-        self, like: Tensor, rows: int, predictor: Predictor, joint: Joint, max_symbols: int, steps: int
-    ) -> None:
-        frames = like.size(1)
+    def __init__(self, largest: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, steps: int) -> None:
         self._joint = joint
         self._steps = steps
-        self._projected = joint.encoder_projection(like.new_zeros(rows, frames, like.size(2)))
-        self._lengths = torch.zeros(rows, dtype=torch.int64, device=like.device)
-        self._state = TransducerState(self._lengths, frames, predictor, joint, max_symbols)
+        self._projected = joint.encoder_projection(largest)
+        self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
+        self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
         self._form = LookAhead(self._projected, predictor, joint, WINDOW)
-        self._going = torch.zeros(1, dtype=torch.bool, device=like.device)
+        self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._replay = Replay(self._advance, self._going)
 
     def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
-        rows = encoded.size(0)
-        self._projected[:rows] = self._joint.encoder_projection(encoded)
+        rows, frames = encoded.shape[:2]
+        self._projected[:rows, :frames] = self._joint.encoder_projection(encoded)
         self._lengths.zero_()
         self._lengths[:rows] = lengths
         self._state.restart()

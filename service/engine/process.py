@@ -58,9 +58,10 @@ class SpeechRecognizer:
         on_gpu = self._device.type == "cuda"
         for edge in sorted(self._bucket_seconds, reverse=True):
             most = max(1, int(self.batch_seconds / edge)) if on_gpu else 1
-            samples = noise.standard_normal((most, int(edge * self.sample_rate))).astype(np.float32) * 0.1
+            samples = noise.standard_normal((most, round(edge * self.sample_rate))).astype(np.float32) * 0.1
+            sizes = self._model.prepare(*samples.shape)
             for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
-                for rows in self._model.row_sizes(most):
+                for rows in sizes:
                     began = time.monotonic()
                     self.transcribe(list(samples[:rows]), [NOTHING_ASKED] * rows, decoder)
                     yield rows * edge, time.monotonic() - began
@@ -69,13 +70,10 @@ class SpeechRecognizer:
         self, utterances: Sequence[Samples], prompts: Sequence[Prompt], decoder: str | None
     ) -> tuple[list[Transcript], float]:
         """Transcribe one batch; returns the transcripts and the padded audio-seconds."""
-        lengths = torch.tensor([len(samples) for samples in utterances])
-        width = self._padded_samples(int(lengths.max()))
-        waveforms = np.zeros((len(utterances), width), np.float32)
-        for row, samples in zip(waveforms, utterances, strict=True):
-            row[: len(samples)] = samples
+        width = self._padded_samples(max(len(samples) for samples in utterances))
+        waveforms, lengths = self._model.batch(utterances, width)
         asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
-        hypotheses = self._model.transcribe_batch(torch.from_numpy(waveforms), lengths, decoder=decoder, prompts=asked)
+        hypotheses = self._model.transcribe_batch(waveforms, lengths, decoder=decoder, prompts=asked)
         return [_transcript(hypothesis) for hypothesis in hypotheses], len(utterances) * width / self.sample_rate
 
     def kind_of(self, error: Exception) -> FailureKind:

@@ -1,8 +1,7 @@
 """The graph driver: a few steps become one CUDA graph, which is replayed until every row is done.
 
 The host launches a replay before it has read the flag of the one before: the device never waits for it, and the one
-replay too many does nothing, because a finished row changes nothing any more. On a CPU the steps are simply called, so
-that all but the capture is tested everywhere.
+replay too many does nothing, because a finished row changes nothing any more.
 """
 
 from collections.abc import Callable
@@ -10,8 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Before a capture: libraries choose their kernels and take their workspaces, which a graph cannot hold.
-_WARM_UPS = 3
+from models.graphs.capture import captured
 
 
 class Replay:
@@ -23,14 +21,14 @@ class Replay:
     """
 
     def __init__(self, steps: Callable[[], None], going: Tensor) -> None:
-        """Capture the steps, where there is a CUDA device to hold them; they run a few times before that.
+        """Capture the steps; they run a few times before that.
 
         Raises:
             RuntimeError: if they cannot be captured.
         """
         self._going = going
         self._on_gpu = going.is_cuda
-        self._replay = _captured(steps, going.device) if self._on_gpu else steps
+        self._replay = captured(steps, going.device)
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=self._on_gpu)
 
     def until_done(self, most: int) -> int:
@@ -53,18 +51,3 @@ class Replay:
         copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record()
         return copied
-
-
-def _captured(steps: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        for _ in range(_WARM_UPS):
-            steps()
-    torch.cuda.current_stream(device).wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    # Other threads may use the device meanwhile: that must not spoil the capture.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        steps()
-    replay: Callable[[], None] = graph.replay
-    return replay

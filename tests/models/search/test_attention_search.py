@@ -10,7 +10,7 @@ from models.search.attention_search import AttentionSearch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BEAMS = [1, 3]
-SIZES = [(1, 20), (5, 20), (16, 20), (3, 50), (17, 50)]
+SIZES = [(1, 20), (5, 40), (16, 64), (3, 70), (17, 50)]
 LABELS, END, FACTOR = 30, 3, 8
 
 
@@ -79,7 +79,7 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
 
 def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
     model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
-    keys_and_values = 2 * 2 * 16 * (20 + 26) * 8  # of a row of 20 frames: layers, width, positions, float64
+    keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64
     driver = AttentionSearch(model, model.config, END, graphed=True, free_bytes=lambda _: 8 * keys_and_values)
     eager = AttentionSearch(model, model.config, END, graphed=False)
 

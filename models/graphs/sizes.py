@@ -10,6 +10,7 @@ log = logging.getLogger("steno.models")
 
 # Rows are rounded up to a power of this: a step costs about the same for one row and for four.
 _ROW_STEP = 4
+_LEAST_FRAMES = 64
 
 Size = TypeVar("Size")
 
@@ -24,8 +25,9 @@ class Sizes(Generic[Size]):
     def __len__(self) -> int:
         return len(self._prepared)
 
-    def __contains__(self, size: tuple[int, ...]) -> bool:
-        return size in self._prepared
+    def known(self, size: tuple[int, ...]) -> Size | None:
+        """Return what was prepared for a size; None if nothing was."""
+        return self._prepared.get(size)
 
     def get(self, size: tuple[int, ...], prepare: Callable[[], Size]) -> Size | None:
         """Return what was prepared for a size; None if the device cannot capture graphs, now and ever after.
@@ -42,10 +44,20 @@ class Sizes(Generic[Size]):
                 if isinstance(error, torch.OutOfMemoryError):
                     raise
                 # An old driver or an old CUDA: slower, and never wrong.
-                log.warning("no graph of the search, the host will drive it: %s", error)
+                log.warning("no CUDA graphs, the host will launch every operation: %s", error)
                 self.is_refused = True
                 return None
         return self._prepared[size]
+
+
+def frame_size(frames: int) -> int:
+    """Return for how many encoder frames there is a graph when a batch has ``frames``: at most half as many more.
+
+    So recordings of every length share a few sizes. What a search does in them is masked, and costs little.
+    """
+    power = max(_LEAST_FRAMES, 1 << (frames - 1).bit_length())
+    between = power * 3 // 4
+    return between if frames <= between and between >= _LEAST_FRAMES else power
 
 
 def row_sizes(most: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""CUDA graphs of what a model does, for batches of a few sizes; on a CPU the same is simply called."""

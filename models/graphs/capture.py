@@ -1,0 +1,57 @@
+"""Work on tensors that stay where they are becomes one CUDA graph.
+
+On a CPU the work is simply called, so that all but the capture is tested everywhere.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+Pool = Any  # torch's type for it has no public name
+
+# Before a capture: libraries choose their kernels and take their workspaces, which a graph cannot hold.
+_WARM_UPS = 3
+
+
+def captured(work: Callable[[], None], device: torch.device, pool: Pool | None = None) -> Callable[[], None]:
+    """Return what does the work again: the replay of its graph, or the work itself on a CPU.
+
+    Args:
+        work: it allocates no shape that depends on data, asks the device for nothing, and runs a few times before it
+            is captured.
+        device: where it runs.
+        pool: memory that graphs share which never run at the same time; None gives this one its own.
+
+    Raises:
+        RuntimeError: if it cannot be captured.
+    """
+    if device.type == "cpu":
+        return work
+    # All warm-ups and captures on one stream: a workspace that a library first took during a capture would lie in that
+    # graph's memory, and be written to by whatever ran there later.
+    stream = _capture_stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_UPS):
+            work()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    # Other threads may use the device meanwhile: that must not spoil the capture.
+    with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
+        work()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
+def shared_pool(device: torch.device) -> Pool | None:
+    """Return memory for graphs of which never two run at the same time; None on a CPU, which needs none."""
+    if device.type == "cpu":
+        return None
+    return torch.cuda.graph_pool_handle()
+
+
+@cache
+def _capture_stream(device: torch.device) -> "torch.cuda.Stream":
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

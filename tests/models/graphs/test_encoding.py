@@ -1,0 +1,136 @@
+"""The encoder in graphs on a device: what it gives without them; rehearsed on a CPU."""
+
+import pytest
+import torch
+
+from models import load_model
+from models.graphs.encoding import GraphedEncoding
+from tests.models import golden_data as golden
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+NAME = "hybrid-tdt-ctc-bpe"
+SAMPLES = 12_000
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(params=DEVICES)
+def model(request):
+    return load_model(golden.GOLDEN / NAME / "model.nemo", device=request.param)
+
+
+def encoding(model, most_samples=4 * SAMPLES):
+    return GraphedEncoding(model._encoded, model.device, most_samples)
+
+
+def batch(rows, samples=SAMPLES, seed=0, padding=0.0):
+    random = torch.Generator().manual_seed(seed)
+    waveforms = 0.1 * torch.randn(rows, samples, generator=random)
+    lengths = torch.randint(0, samples + 1, (rows,), generator=random)
+    for row, length in zip(waveforms, lengths, strict=True):
+        row[length:] = padding
+    return waveforms, lengths
+
+
+def assert_same(model, found, inputs):
+    waveforms, lengths = inputs
+    with torch.no_grad():
+        wanted = model._encoded(waveforms.to(model.device), lengths.to(model.device))
+    assert found.lengths.tolist() == wanted.lengths.tolist()
+    assert found.features.tolist() == wanted.features.tolist()
+    assert found.frames.shape == wanted.frames.shape
+    assert torch.allclose(found.frames, wanted.frames, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_ragged_batches_in_any_order_give_what_they_give_without_graphs(model):
+    graphed = encoding(model)
+    graphed.prepare(4, SAMPLES)
+    graphed.prepare(4, SAMPLES // 2)
+
+    for seed, rows in enumerate((4, 1, 3, 2, 4)):
+        for samples in (SAMPLES, SAMPLES // 2):
+            inputs = batch(rows, samples, seed, padding=float("nan"))
+            assert_same(model, graphed(*inputs), inputs)
+    assert len(graphed.sizes) == 6
+    assert not graphed.sizes.is_refused
+
+
+def test_a_batch_that_nothing_was_prepared_for_goes_without(model):
+    graphed = encoding(model)
+    graphed.prepare(2, SAMPLES)
+
+    for inputs in (batch(3), batch(2, SAMPLES + 160), batch(1, 0)):
+        assert_same(model, graphed(*inputs), inputs)
+    assert len(graphed.sizes) == 2
+
+
+def test_only_small_batches_are_prepared(model):
+    graphed = encoding(model, most_samples=3 * SAMPLES)
+
+    graphed.prepare(100, SAMPLES)
+    graphed.prepare(1, 3 * SAMPLES + 1)
+    graphed.prepare(1, 0)
+
+    assert [graphed.sizes.known((rows, SAMPLES)) is not None for rows in (1, 2, 4)] == [True, True, False]
+    assert len(graphed.sizes) == 2
+
+
+def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("CUDA error: operation not supported")
+
+    monkeypatch.setattr("models.graphs.encoding.captured", refuse)
+    model, inputs = golden.model(NAME), batch(2)
+    graphed = encoding(model)
+
+    graphed.prepare(4, SAMPLES)
+
+    assert_same(model, graphed(*inputs), inputs)
+    assert len(caplog.records) == 1
+    assert len(graphed.sizes) == 0
+
+
+@pytest.mark.gpu
+def test_a_prepared_model_says_what_nemo_says():
+    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
+    clips = [torch.from_numpy(golden.clip(name).copy()) for name in golden.CLIPS]
+    lengths = torch.tensor([len(clip) for clip in clips])
+    waveforms = torch.nn.utils.rnn.pad_sequence(clips, batch_first=True)
+
+    sizes = model.prepare(len(clips), waveforms.size(1))
+    found = model.transcribe_batch(waveforms, lengths)
+
+    assert sizes[0] == len(clips)
+    assert len(model._encoding.sizes) > 0
+    assert [hypothesis.tokens for hypothesis in found] == [
+        golden.transcript(NAME, name, "tdt")["tokens"] for name in golden.CLIPS
+    ]
+
+
+@pytest.mark.gpu
+def test_the_host_does_not_wait_for_the_device():
+    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
+    model.prepare(4, SAMPLES)
+    waveforms, lengths = (tensor.pin_memory() for tensor in batch(4))
+    unprepared = tuple(tensor.pin_memory() for tensor in batch(5))
+    for inputs in ((waveforms, lengths), unprepared):
+        model._encoding(*inputs)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            model._encoding(*inputs)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+def test_a_thousand_batches_take_no_more_memory_than_the_first():
+    model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
+    model.prepare(4, SAMPLES)
+    batches = [batch(rows) for rows in (1, 4, 3, 2)]
+    for inputs in batches:
+        model.transcribe_batch(*inputs)
+    taken = torch.cuda.memory_allocated()
+
+    for number in range(1000):
+        model.transcribe_batch(*batches[number % len(batches)])
+
+    assert torch.cuda.memory_allocated() <= taken
