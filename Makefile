@@ -4,6 +4,8 @@ VENV          ?= .venv
 TORCH_VERSION ?= 2.13.0
 # The address of a wheel index that holds the torch build you want (CPU or CUDA); empty: pip's own index.
 TORCH_INDEX   ?=
+# For tests of the GPU's kernels, where torch brings none: a CPU build, on Linux.
+TRITON_VERSION ?= 3.6.0
 # Empty: the model that ships with Steno.
 MODEL         ?=
 RECIPE        ?= training/recipes/english.yaml
@@ -29,6 +31,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,eval,dev]'
+	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION)
 	touch $@
 
 # What tests of the API need beyond setup: OpenAI's JavaScript client (node and npm), and its Python client 1.x.

@@ -1,7 +1,7 @@
 """The transducer's search over the same encoded frames: published label looping, look-ahead, and look-ahead replayed.
 
-Replayed: 16 steps at a time, on a GPU as one CUDA graph. The encoder is left out: its frames are computed once. Weights
-are random, four labels a second (random_model).
+Replayed: 16 steps at a time, on a GPU as one CUDA graph; there, in plain operations and in our kernels ("fused"). The
+encoder is left out: its frames are computed once. Weights are random, four labels a second (random_model).
 """
 
 import argparse
@@ -48,7 +48,6 @@ def main() -> None:
         assert network.predictor
         assert network.joint
         assert checkpoint.config.transducer
-        driver = GraphedLookAhead(network.predictor, network.joint, checkpoint.config.transducer.max_symbols)
         for batch in tqdm(args.batch, unit="batch", desc=transducer, disable=None):
             noise = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate), device=device)
             lengths = torch.full((batch,), noise.size(1), device=device)
@@ -58,8 +57,10 @@ def main() -> None:
             forms: dict[str, Callable[[], SearchResult]] = {
                 "label looping": partial(label_looping, encoded, frames, *network_parts),
                 "look-ahead": partial(look_ahead, encoded, frames, *network_parts),
-                "replayed": partial(driver.search, encoded, frames),
+                "replayed": partial(GraphedLookAhead(*network_parts, fused=False).search, encoded, frames),
             }
+            if device.type == "cuda":
+                forms["fused"] = partial(GraphedLookAhead(*network_parts, fused=True).search, encoded, frames)
             times: dict[str, list[float]] = {form: [] for form in forms}
             for turn in range(args.rounds + 1):
                 for form, search in forms.items():

@@ -1,5 +1,9 @@
 """Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py)."""
 
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
@@ -10,8 +14,22 @@ from models.search.look_ahead import WINDOW, LookAhead, look_ahead
 from models.search.result import SearchResult
 from models.search.state import TransducerState
 
-# A clip of 10 s takes about 50 steps: four replays, of which the last is half idle.
+log = logging.getLogger("steno.models")
+
+# A clip of 10 s takes about 50 steps: four replays, of which the last is half idle. An even number: see `two_steps`.
 STEPS = 16
+
+
+class Form(Protocol):
+    """What does the steps: in plain operations, or in kernels."""
+
+    projected: Tensor
+
+    def two_steps(self, state: TransducerState) -> None:
+        """Move every row to its next label or past the window, twice."""
+
+
+NewForm = Callable[[Tensor, Predictor, Joint, int], Form]
 
 
 class GraphedLookAhead:
@@ -20,11 +38,23 @@ class GraphedLookAhead:
     Batches of about one size share a state: memory is taken for each size once, at its first batch.
     """
 
-    def __init__(self, predictor: Predictor, joint: Joint, max_symbols: int, steps: int = STEPS) -> None:
+    def __init__(
+        self, predictor: Predictor, joint: Joint, max_symbols: int, steps: int = STEPS, *, fused: bool | None = None
+    ) -> None:
+        """Prepare nothing yet.
+
+        Args:
+            predictor: the predictor, folded.
+            joint: the joint.
+            max_symbols: labels after which a frame is left without a blank.
+            steps: of a graph, an even number.
+            fused: whether steps are our own kernels; None takes them where there is a GPU.
+        """
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
         self._steps = steps
+        self.fused = joint.output.weight.is_cuda if fused is None else fused
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -45,28 +75,38 @@ class GraphedLookAhead:
 
     def _size(self, encoded: Tensor) -> "_Size | None":
         rows, frames = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
-        return self.sizes.get(
-            (rows, frames),
-            lambda: _Size(
-                encoded.new_zeros(rows, frames, encoded.size(2)),
-                self._predictor,
-                self._joint,
-                self._max_symbols,
-                self._steps,
-            ),
-        )
+        return self.sizes.get((rows, frames), lambda: self._new_size(encoded.new_zeros(rows, frames, encoded.size(2))))
+
+    def _new_size(self, largest: Tensor) -> "_Size":
+        if self.fused:
+            try:
+                from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
+
+                return self._size_of(FusedLookAhead, largest)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
+                # Another GPU, or another Triton: slower, and never wrong.
+                log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
+                self.fused = False
+        return self._size_of(LookAhead, largest)
+
+    def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":
+        return _Size(form, largest, self._predictor, self._joint, self._max_symbols, self._steps)
 
 
 class _Size:
     """State and graph of batches of up to as many rows, and frames, as there are in ``largest``."""
 
-    def __init__(self, largest: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, steps: int) -> None:
+    def __init__(
+        self, form: NewForm, largest: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, steps: int
+    ) -> None:
         self._joint = joint
         self._steps = steps
         self._projected = joint.encoder_projection(largest)
         self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
         self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
-        self._form = LookAhead(self._projected, predictor, joint, WINDOW)
+        self._form = form(self._projected, predictor, joint, WINDOW)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._replay = Replay(self._advance, self._going)
 
@@ -80,6 +120,6 @@ class _Size:
         return self._state.result(columns=min(replays * self._steps, self._state.capacity)).first(rows)
 
     def _advance(self) -> None:
-        for _ in range(self._steps):
-            self._form.step(self._state)
+        for _ in range(self._steps // 2):
+            self._form.two_steps(self._state)
         self._going.copy_(self._state.active.any())

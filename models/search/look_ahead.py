@@ -76,6 +76,11 @@ class LookAhead:
         state.emit(labels)
         self._advance_predictor(state, labels)
 
+    def two_steps(self, state: TransducerState) -> None:
+        """Step twice."""
+        self.step(state)
+        self.step(state)
+
     def _next_labels(self, state: TransducerState) -> Labels:
         frame = state.time[:, None] + self._offsets
         inside = frame < state.lengths[:, None]

@@ -52,6 +52,14 @@ class TransducerState:
         cell: cell state of the predictor, [layers, batch, width].
         predicted: output of the predictor after the row's last label, projected for the joint, [batch, joint width].
         capacity: the most labels that a row can emit.
+        max_symbols: labels after which a row leaves a frame without a blank.
+        symbols: labels that the row has emitted at the frame of its last one, int64 [batch].
+        last_frame: that frame, int64 [batch]; -1 before the first.
+        counts: labels emitted, int64 [batch].
+        tokens: the labels, int64 [batch, capacity + 1]; the spare column takes what rows without a new label write.
+        frames: the frames at which they were scored, int64, in the same shape.
+        durations: the frames by which they moved the row, int64, in the same shape.
+        confidence: their probabilities, float32, in the same shape.
     """
 
     def __init__(self, lengths: Tensor, frames: int, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
@@ -72,23 +80,22 @@ class TransducerState:
         self.capacity = frames * max_symbols
 
         self._is_tdt = bool(joint.durations)
-        self._max_symbols = max_symbols
-        self._symbols = torch.zeros_like(lengths)
-        self._last_frame = torch.full_like(lengths, -1)
-        self._counts = torch.zeros_like(lengths)
-        # One spare column takes what rows without a new label write.
-        self._tokens = lengths.new_zeros(batch, self.capacity + 1)
-        self._frames = torch.zeros_like(self._tokens)
-        self._durations = torch.zeros_like(self._tokens)
-        self._confidence = self._tokens.new_zeros(self._tokens.shape, dtype=torch.float32)
+        self.max_symbols = max_symbols
+        self.symbols = torch.zeros_like(lengths)
+        self.last_frame = torch.full_like(lengths, -1)
+        self.counts = torch.zeros_like(lengths)
+        self.tokens = lengths.new_zeros(batch, self.capacity + 1)
+        self.frames = torch.zeros_like(self.tokens)
+        self.durations = torch.zeros_like(self.tokens)
+        self.confidence = self.tokens.new_zeros(self.tokens.shape, dtype=torch.float32)
 
     def restart(self) -> None:
         """Begin anew, in place, with what ``lengths`` holds by now; what was emitted before is forgotten."""
         for tensor, start in zip((self.hidden, self.cell, self.predicted), self._start, strict=True):
             tensor.copy_(start)
-        for counter in (self.time, self._symbols, self._counts):
+        for counter in (self.time, self.symbols, self.counts):
             counter.zero_()
-        self._last_frame.fill_(-1)
+        self.last_frame.fill_(-1)
 
     @property
     def active(self) -> Tensor:
@@ -97,27 +104,27 @@ class TransducerState:
 
     def emit(self, labels: Labels) -> None:
         """Append the labels found, and move a row on by one frame when it has had its ``max_symbols`` there."""
-        column = self._counts.where(labels.found, self.capacity)[:, None]
-        self._tokens.scatter_(1, column, labels.token[:, None])
-        self._frames.scatter_(1, column, labels.frame[:, None])
-        self._durations.scatter_(1, column, labels.duration[:, None])
-        self._confidence.scatter_(1, column, labels.confidence[:, None])
-        self._counts += labels.found
+        column = self.counts.where(labels.found, self.capacity)[:, None]
+        self.tokens.scatter_(1, column, labels.token[:, None])
+        self.frames.scatter_(1, column, labels.frame[:, None])
+        self.durations.scatter_(1, column, labels.duration[:, None])
+        self.confidence.scatter_(1, column, labels.confidence[:, None])
+        self.counts += labels.found
 
-        again = labels.found & (labels.frame == self._last_frame)
-        self._symbols.copy_((self._symbols * again + 1).where(labels.found, self._symbols))
-        self._last_frame.copy_(labels.frame.where(labels.found, self._last_frame))
+        again = labels.found & (labels.frame == self.last_frame)
+        self.symbols.copy_((self.symbols * again + 1).where(labels.found, self.symbols))
+        self.last_frame.copy_(labels.frame.where(labels.found, self.last_frame))
         # A label with a duration has left its frame by itself; only those that stayed are counted out.
-        self.time += labels.found & (self._symbols >= self._max_symbols) & (self._last_frame == self.time)
+        self.time += labels.found & (self.symbols >= self.max_symbols) & (self.last_frame == self.time)
 
     def result(self, columns: int) -> SearchResult:
         """Return what was emitted, when no row has more than ``columns`` tokens."""
-        frames, durations = self._frames[:, :columns], self._durations[:, :columns]
+        frames, durations = self.frames[:, :columns], self.durations[:, :columns]
         return SearchResult(
-            tokens=self._tokens[:, :columns],
+            tokens=self.tokens[:, :columns],
             frames=frames,
             ends=frames + (durations if self._is_tdt else 1),
             durations=durations if self._is_tdt else None,
-            confidence=self._confidence[:, :columns],
-            counts=self._counts,
+            confidence=self.confidence[:, :columns],
+            counts=self.counts,
         )

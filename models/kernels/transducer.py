@@ -1,0 +1,469 @@
+"""A step of look-ahead (models/search/look_ahead.py) in a few kernels: about as many as the predictor has layers.
+
+In plain operations a step is some fifty kernels, each over as soon as it was launched. These keep what passes from one
+operation to the next in registers; the logits are never written. All values are summed in float32.
+
+A row is an utterance of the batch. Rows that find no label in a step keep the state of their predictor.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.nn.functional import pad
+
+from models.heads.transducer import Joint, Predictor
+from models.search.state import TransducerState
+
+# Triton's types mean nothing to a type checker.
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
+# ruff: noqa: ANN001, ANN202, N803
+
+_ROWS = 16  # the fewest that tensor cores take
+_LABELS = 64
+_UNITS = 16
+_WIDTH = 64
+
+_ACTIVATIONS = {torch.nn.ReLU: 0, torch.nn.Tanh: 1, torch.nn.Sigmoid: 2}
+
+
+@triton.jit
+def _sigmoid(x):
+    return 1 / (1 + tl.exp(-x))
+
+
+@triton.jit
+def _tanh(x):
+    # Of the magnitude, so that nothing overflows.
+    shrunk = tl.exp(-2 * tl.abs(x))
+    magnitude = (1 - shrunk) / (1 + shrunk)
+    return tl.where(x < 0, -magnitude, magnitude)
+
+
+@triton.jit
+def _score_tile(
+    projected,
+    predicted,
+    time,
+    weight,
+    bias,
+    best,
+    choice,
+    mass,
+    rows,
+    frames,
+    tiles,
+    WINDOW: tl.constexpr,
+    JOINT: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    ROWS: tl.constexpr,
+    LABELS: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
+    """Of a tile of labels, and some (row, frame ahead) pairs: the best score, whose it is, and the tile's mass."""
+    pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    tile = tl.program_id(1)
+    label = tile * LABELS + tl.arange(0, LABELS)
+    row = pair // WINDOW
+    real = row < rows
+    frame = tl.load(time + row, mask=real, other=0) + pair % WINDOW
+    heard = (row * frames + tl.minimum(frame, frames - 1)) * JOINT
+    scores = tl.zeros((ROWS, LABELS), tl.float32)
+    for start in range(0, JOINT, WIDTH):
+        unit = start + tl.arange(0, WIDTH)
+        inside = unit < JOINT
+        wanted = real[:, None] & inside[None, :]
+        encoder = tl.load(projected + heard[:, None] + unit[None, :], mask=wanted, other=0.0)
+        predictor = tl.load(predicted + row[:, None] * JOINT + unit[None, :], mask=wanted, other=0.0)
+        mixed = (encoder + predictor).to(tl.float32)
+        if ACTIVATION == 0:
+            mixed = tl.maximum(mixed, 0.0)
+        elif ACTIVATION == 1:
+            mixed = _tanh(mixed)
+        else:
+            mixed = _sigmoid(mixed)
+        weights = tl.load(weight + label[None, :] * JOINT + unit[:, None], mask=inside[:, None], other=0.0)
+        scores += tl.dot(mixed.to(weights.dtype), weights, input_precision="ieee")
+    scores += tl.load(bias + label)[None, :].to(tl.float32)
+    top = tl.max(scores, axis=1)
+    lowest = tl.min(tl.where(scores == top[:, None], label[None, :], tiles * LABELS - 1), axis=1)
+    place = pair * tiles + tile
+    tl.store(best + place, top, mask=real)
+    tl.store(choice + place, lowest, mask=real)
+    tl.store(mass + place, tl.sum(tl.exp(scores - top[:, None]), axis=1), mask=real)
+
+
+@triton.jit
+def _walk(
+    best,
+    choice,
+    mass,
+    duration_values,
+    lengths,
+    time,
+    symbols,
+    last_frame,
+    counts,
+    tokens,
+    token_frames,
+    token_durations,
+    confidence,
+    found_out,
+    label_out,
+    tiles,
+    columns,
+    max_symbols,
+    BLANK: tl.constexpr,
+    WINDOW: tl.constexpr,
+    LABEL_TILES: tl.constexpr,
+    TILES: tl.constexpr,
+    LABELS: tl.constexpr,
+    DURATIONS: tl.constexpr,
+):
+    """Follow the blanks of a row to its next label, write that down, and move the row on."""
+    row = tl.program_id(0)
+    now = tl.load(time + row)
+    length = tl.load(lengths + row)
+    count = tl.load(counts + row)
+    before = tl.load(symbols + row)
+    last = tl.load(last_frame + row)
+    tile = tl.arange(0, TILES)
+    in_vocabulary = tile < LABEL_TILES
+    offset = now * 0
+    found = offset
+    token = offset
+    duration = offset
+    probability = 0.0
+    for ahead in tl.static_range(WINDOW):
+        place = (row * WINDOW + ahead) * tiles
+        scores = tl.load(best + place + tile, mask=in_vocabulary, other=float("-inf"))
+        top = tl.max(scores, axis=0)
+        labels = tl.load(choice + place + tile, mask=in_vocabulary, other=BLANK)
+        # No label beyond the blank, whatever the scores: it will be an index.
+        label = tl.minimum(tl.min(tl.where(scores == top, labels, BLANK), axis=0), BLANK).to(tl.int64)
+        shares = tl.load(mass + place + tile, mask=in_vocabulary, other=0.0) * tl.exp(scores - top)
+        jump = offset * 0
+        if DURATIONS > 0:
+            index = tl.load(choice + place + LABEL_TILES) - LABEL_TILES * LABELS
+            jump = tl.load(duration_values + tl.minimum(index, DURATIONS - 1))
+        is_here = (offset == ahead) & (now + ahead < length) & (found == 0)
+        takes = is_here & (label != BLANK)
+        waits = is_here & (label == BLANK)
+        token = tl.where(takes, label, token)
+        duration = tl.where(takes, jump, duration)
+        probability = tl.where(takes, 1 / tl.sum(shares, axis=0), probability)
+        found = tl.where(takes, 1, found)
+        offset = tl.where(waits, offset + tl.maximum(jump, 1), offset)
+    is_found = found > 0
+    frame = now + offset
+    later = tl.where(is_found, frame + duration, frame)
+
+    column = row * columns + count
+    tl.store(tokens + column, token, mask=is_found)
+    tl.store(token_frames + column, frame, mask=is_found)
+    tl.store(token_durations + column, duration, mask=is_found)
+    tl.store(confidence + column, probability, mask=is_found)
+    tl.store(counts + row, count + found)
+
+    several = tl.where(last == frame, before + 1, 1)
+    tl.store(symbols + row, tl.where(is_found, several, before))
+    tl.store(last_frame + row, frame, mask=is_found)
+    stuck = is_found & (several >= max_symbols) & (later == frame)
+    tl.store(time + row, tl.where(stuck, later + 1, later))
+    tl.store(found_out + row, found)
+    tl.store(label_out + row, token)
+
+
+@triton.jit
+def _gate(x, weight, unit, k, first, WIDTH: tl.constexpr):
+    """The part of one gate's sum that a slice of its inputs gives."""
+    known = (k < WIDTH)[:, None] & (unit < WIDTH)[None, :]
+    weights = tl.load(weight + (first + unit)[None, :] * WIDTH + k[:, None], mask=known, other=0.0)
+    return tl.dot(x, weights, input_precision="ieee")
+
+
+@triton.jit
+def _lstm_layer(
+    inputs,
+    label_gates,
+    labels,
+    found,
+    hidden,
+    hidden_after,
+    cell,
+    from_input,
+    from_hidden,
+    bias,
+    rows,
+    FIRST: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    UNITS: tl.constexpr,
+    SLICE: tl.constexpr,
+):
+    """Advance some units of a layer by one label, for the rows that found one."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    real = row < rows
+    known = unit < WIDTH
+    wanted = real[:, None] & known[None, :]
+    write = tl.zeros((ROWS, UNITS), tl.float32)
+    keep = tl.zeros((ROWS, UNITS), tl.float32)
+    content = tl.zeros((ROWS, UNITS), tl.float32)
+    show = tl.zeros((ROWS, UNITS), tl.float32)
+    if FIRST:
+        label = tl.load(labels + row, mask=real, other=0)
+        gates = label_gates + label[:, None] * (4 * WIDTH) + unit[None, :]
+        write += tl.load(gates, mask=wanted, other=0.0).to(tl.float32)
+        keep += tl.load(gates + WIDTH, mask=wanted, other=0.0).to(tl.float32)
+        content += tl.load(gates + 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
+        show += tl.load(gates + 3 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
+    else:
+        write += tl.load(bias + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+        keep += tl.load(bias + WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+        content += tl.load(bias + 2 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+        show += tl.load(bias + 3 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+    for start in range(0, WIDTH, SLICE):
+        k = start + tl.arange(0, SLICE)
+        there = real[:, None] & (k < WIDTH)[None, :]
+        before = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
+        write += _gate(before, from_hidden, unit, k, 0, WIDTH)
+        keep += _gate(before, from_hidden, unit, k, WIDTH, WIDTH)
+        content += _gate(before, from_hidden, unit, k, 2 * WIDTH, WIDTH)
+        show += _gate(before, from_hidden, unit, k, 3 * WIDTH, WIDTH)
+        if not FIRST:
+            read = tl.load(inputs + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
+            write += _gate(read, from_input, unit, k, 0, WIDTH)
+            keep += _gate(read, from_input, unit, k, WIDTH, WIDTH)
+            content += _gate(read, from_input, unit, k, 2 * WIDTH, WIDTH)
+            show += _gate(read, from_input, unit, k, 3 * WIDTH, WIDTH)
+    place = row[:, None] * WIDTH + unit[None, :]
+    old_cell = tl.load(cell + place, mask=wanted, other=0.0)
+    old_hidden = tl.load(hidden + place, mask=wanted, other=0.0)
+    advanced = _sigmoid(keep) * old_cell.to(tl.float32) + _sigmoid(write) * _tanh(content)
+    shown = _sigmoid(show) * _tanh(advanced)
+    is_found = (tl.load(found + row, mask=real, other=0) > 0)[:, None]
+    tl.store(cell + place, advanced.to(old_cell.dtype), mask=wanted & is_found)
+    tl.store(hidden_after + place, tl.where(is_found, shown.to(old_hidden.dtype), old_hidden), mask=wanted)
+
+
+@triton.jit
+def _project(
+    hidden,
+    weight,
+    bias,
+    found,
+    predicted,
+    rows,
+    WIDTH: tl.constexpr,
+    JOINT: tl.constexpr,
+    ROWS: tl.constexpr,
+    UNITS: tl.constexpr,
+    SLICE: tl.constexpr,
+):
+    """Project what the predictor says for the joint, for the rows that found a label."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    real = row < rows
+    known = unit < JOINT
+    total = tl.zeros((ROWS, UNITS), tl.float32)
+    for start in range(0, WIDTH, SLICE):
+        k = start + tl.arange(0, SLICE)
+        inside = k < WIDTH
+        said = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=real[:, None] & inside[None, :], other=0.0)
+        weights = tl.load(weight + unit[None, :] * WIDTH + k[:, None], mask=inside[:, None] & known[None, :], other=0.0)
+        total += tl.dot(said, weights, input_precision="ieee")
+    shift = tl.load(bias + unit, mask=known, other=0.0)
+    is_found = (tl.load(found + row, mask=real, other=0) > 0)[:, None]
+    place = predicted + row[:, None] * JOINT + unit[None, :]
+    tl.store(place, (total + shift[None, :].to(tl.float32)).to(shift.dtype), mask=is_found & known[None, :])
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What the joint says of every row and frame ahead, by tiles of labels; all are [rows, window, tiles].
+
+    Attributes:
+        best: highest score of the tile, float32; the last tile of a TDT is that of its durations.
+        choice: whose it is, the lowest of several; int32, counted through all tiles.
+        mass: sum of the exponentials of the tile's scores, over that of the best.
+    """
+
+    best: Tensor
+    choice: Tensor
+    mass: Tensor
+
+
+class JointKernel:
+    """Scores the frames ahead of every row, and keeps what a choice needs to know."""
+
+    def __init__(self, joint: Joint, rows: int, window: int) -> None:
+        """Lay the weights out in whole tiles, and take memory for the scores of ``rows`` rows."""
+        labels, device = joint.blank + 1, joint.output.weight.device
+        self.window = window
+        self.label_tiles = triton.cdiv(labels, _LABELS)
+        self.tiles = self.label_tiles + bool(joint.durations)
+        parts = [(0, labels), (labels, labels + len(joint.durations))][: 1 + bool(joint.durations)]
+        weights, biases = joint.output.weight.detach(), joint.output.bias.detach().float()
+        self._weight = torch.cat([pad(weights[low:high], (0, 0, 0, -(high - low) % _LABELS)) for low, high in parts])
+        self._bias = torch.cat([_padded_bias(biases[low:high]) for low, high in parts])
+        self._activation = _ACTIVATIONS[type(joint.activation)]
+        place = rows, window, self.tiles
+        self.scores = Scores(
+            best=torch.empty(place, dtype=torch.float32, device=device),
+            choice=torch.empty(place, dtype=torch.int32, device=device),
+            mass=torch.empty(place, dtype=torch.float32, device=device),
+        )
+
+    def __call__(self, projected: Tensor, predicted: Tensor, time: Tensor) -> Scores:
+        """Score.
+
+        Args:
+            projected: encoder frames, projected for the joint, [rows, frames, joint width].
+            predicted: predictor outputs, projected for the joint, [rows, joint width].
+            time: the frame that each row scores first, int64 [rows]; frames beyond the last are the last.
+
+        Returns:
+            Scores in memory that the next call writes to.
+        """
+        rows, frames, width = projected.shape
+        _score_tile[(triton.cdiv(rows * self.window, _ROWS), self.tiles)](
+            projected,
+            predicted,
+            time,
+            self._weight,
+            self._bias,
+            self.scores.best,
+            self.scores.choice,
+            self.scores.mass,
+            rows,
+            frames,
+            self.tiles,
+            WINDOW=self.window,
+            JOINT=width,
+            ACTIVATION=self._activation,
+            ROWS=_ROWS,
+            LABELS=_LABELS,
+            WIDTH=_WIDTH,
+        )
+        return self.scores
+
+
+class WalkKernel:
+    """Takes from the scores of every row its next label, writes it down and moves the row on."""
+
+    def __init__(self, joint: Joint, scoring: JointKernel) -> None:
+        self._blank = joint.blank
+        self._scoring = scoring
+        self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=joint.output.weight.device)
+
+    def __call__(self, scores: Scores, state: TransducerState, found: Tensor, labels: Tensor) -> None:
+        """Walk.
+
+        Args:
+            scores: of the frames that the rows are at.
+            state: is changed, but for what its predictor says.
+            found: whether each row has a new label, int64 [rows]; written.
+            labels: the new labels, int64 [rows]; written.
+        """
+        _walk[(len(labels),)](
+            scores.best,
+            scores.choice,
+            scores.mass,
+            self._durations,
+            state.lengths,
+            state.time,
+            state.symbols,
+            state.last_frame,
+            state.counts,
+            state.tokens,
+            state.frames,
+            state.durations,
+            state.confidence,
+            found,
+            labels,
+            self._scoring.tiles,
+            state.tokens.size(1),
+            state.max_symbols,
+            BLANK=self._blank,
+            WINDOW=self._scoring.window,
+            LABEL_TILES=self._scoring.label_tiles,
+            TILES=triton.next_power_of_2(self._scoring.label_tiles),
+            LABELS=_LABELS,
+            DURATIONS=len(self._durations),
+            num_warps=1,
+        )
+
+
+class PredictorKernels:
+    """Let the predictor read the new labels, and project what it says for the joint.
+
+    A layer reads the hidden units of all rows and writes them elsewhere, since other programs still read; two memories
+    take turns.
+    """
+
+    def __init__(self, predictor: Predictor, joint: Joint) -> None:
+        """Take the weights of a folded predictor."""
+        assert predictor.label_gates is not None, "the predictor is folded"
+        self._label_gates = predictor.label_gates
+        self._layers = [
+            (from_input.detach(), from_hidden.detach(), (bias.float() + other.float()).detach())
+            for from_input, from_hidden, bias, other in predictor.lstm.all_weights
+        ]
+        self._projection = joint.predictor_projection
+
+    def __call__(
+        self, labels: Tensor, found: Tensor, hidden: Tensor, after: Tensor, cell: Tensor, predicted: Tensor
+    ) -> None:
+        """Advance the rows that found a label.
+
+        Args:
+            labels: the new labels, int64 [rows].
+            found: whether each row has one, int64 [rows].
+            hidden: hidden state of the predictor, [layers, rows, width].
+            after: the same after this; written.
+            cell: cell state of the predictor, in the same shape; changed.
+            predicted: output of the predictor, projected for the joint, [rows, joint width]; changed.
+        """
+        rows, width = hidden.shape[1:]
+        grid = triton.cdiv(rows, _ROWS), triton.cdiv(width, _UNITS)
+        for layer, (from_input, from_hidden, bias) in enumerate(self._layers):
+            _lstm_layer[grid](
+                after[max(0, layer - 1)],
+                self._label_gates,
+                labels,
+                found,
+                hidden[layer],
+                after[layer],
+                cell[layer],
+                from_input,
+                from_hidden,
+                bias,
+                rows,
+                FIRST=layer == 0,
+                WIDTH=width,
+                ROWS=_ROWS,
+                UNITS=_UNITS,
+                SLICE=_WIDTH,
+            )
+        weight, bias = self._projection.weight, self._projection.bias
+        _project[(grid[0], triton.cdiv(weight.size(0), _UNITS))](
+            after[-1],
+            weight,
+            bias,
+            found,
+            predicted,
+            rows,
+            WIDTH=width,
+            JOINT=weight.size(0),
+            ROWS=_ROWS,
+            UNITS=_UNITS,
+            SLICE=_WIDTH,
+        )
+
+
+def _padded_bias(bias: Tensor) -> Tensor:
+    """Return a bias in whole tiles; labels that there are not score less than any other."""
+    return pad(bias, (0, -len(bias) % _LABELS), value=torch.finfo(bias.dtype).min)

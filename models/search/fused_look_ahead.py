@@ -1,0 +1,33 @@
+"""Look-ahead whose steps are a few kernels of our own (models/kernels/transducer.py), for a GPU."""
+
+import torch
+from torch import Tensor
+
+from models.heads.transducer import Joint, Predictor
+from models.kernels.transducer import JointKernel, PredictorKernels, WalkKernel
+from models.search.state import TransducerState
+
+
+class FusedLookAhead:
+    """The form: steps two at a time, which do what those of ``LookAhead`` do.
+
+    Attributes:
+        projected: encoder frames, projected for the joint, [batch, frames, joint width].
+    """
+
+    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, window: int) -> None:
+        self.projected = projected
+        rows = projected.size(0)
+        self._score = JointKernel(joint, rows, window)
+        self._walk = WalkKernel(joint, self._score)
+        self._advance = PredictorKernels(predictor, joint)
+        self._spare = predictor.initial_state(rows)[0]
+        self._found = torch.zeros(rows, dtype=torch.int64, device=projected.device)
+        self._labels = torch.zeros_like(self._found)
+
+    def two_steps(self, state: TransducerState) -> None:
+        """Move every row to its next label or past the window, twice: what the predictor says is in place again."""
+        for before, after in ((state.hidden, self._spare), (self._spare, state.hidden)):
+            scores = self._score(self.projected, state.predicted, state.time)
+            self._walk(scores, state, self._found, self._labels)
+            self._advance(self._labels, self._found, before, after, state.cell, state.predicted)

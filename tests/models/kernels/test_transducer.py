@@ -1,0 +1,191 @@
+"""The kernels of a look-ahead step give what their plain twins give: on a GPU, and in Triton's interpreter on a CPU."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from models.heads.transducer import Joint, Predictor
+from models.search.drivers.eager import repeat
+from models.search.graphed_look_ahead import GraphedLookAhead
+from models.search.look_ahead import look_ahead
+from models.search.state import TransducerState
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.kernels.transducer import JointKernel, PredictorKernels
+from models.search.fused_look_ahead import FusedLookAhead
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+TDT = (0, 1, 2, 3, 4)
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+# The interpreter takes seconds an example: whatever fails is shown as it was found.
+few_examples = settings(deadline=None, max_examples=12, phases=(Phase.reuse, Phase.generate))
+dtypes = st.sampled_from(sorted(TOLERANCE, key=str))
+
+
+def random_joint(draw, labels, durations, width, activation="relu"):
+    torch.manual_seed(draw)
+    return Joint(6, 5, width, labels, durations, activation).requires_grad_(requires_grad=False)
+
+
+@few_examples
+@given(
+    seed=st.integers(0, 1000),
+    dtype=dtypes,
+    rows=st.integers(1, 4),
+    frames=st.integers(1, 9),
+    window=st.sampled_from([1, 3, 8]),
+    labels=st.integers(1, 140),
+    width=st.integers(1, 80),
+    durations=st.sampled_from([(), TDT]),
+    activation=st.sampled_from(["relu", "tanh", "sigmoid"]),
+)
+def test_scores_are_those_of_the_joint(device, seed, dtype, rows, frames, window, labels, width, durations, activation):
+    joint = random_joint(seed, labels, durations, width, activation).to(device, dtype)
+    projected, predicted = torch.randn(rows, frames, width), torch.randn(rows, width)
+    projected, predicted = projected.to(device, dtype), predicted.to(device, dtype)
+    time = torch.randint(0, frames + 3, (rows,), device=device)
+
+    kernel = JointKernel(joint, rows, window)
+    scores = kernel(projected, predicted, time)
+
+    frame = (time[:, None] + torch.arange(window, device=device)).clamp(max=frames - 1)
+    heard = projected[torch.arange(rows, device=device)[:, None], frame].float()
+    logits = joint.float()(heard, predicted[:, None].float())
+    parts = [part for part in joint.split(logits) if part.size(2)]
+    for part, first in zip(parts, (0, kernel.label_tiles), strict=False):
+        for tile, wanted in enumerate(part.split(64, dim=2), start=first):
+            best, mass = scores.best[:, :, tile], scores.mass[:, :, tile]
+            chosen = (scores.choice[:, :, tile] - 64 * tile).long()
+            assert torch.allclose(best, wanted.amax(2), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+            assert torch.allclose(best + mass.log(), wanted.logsumexp(2), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+            assert (wanted.gather(2, chosen[:, :, None]).squeeze(2) >= wanted.amax(2) - 2 * TOLERANCE[dtype]).all()
+
+
+def test_the_lowest_of_equal_labels_is_chosen(device):
+    joint = random_joint(0, labels=100, durations=TDT, width=4).to(device)
+    joint.output.weight.zero_()
+    joint.output.bias.zero_()
+
+    scores = JointKernel(joint, 2, 8)(torch.ones(2, 5, 4, device=device), torch.ones(2, 4, device=device),
+                                      torch.zeros(2, dtype=torch.int64, device=device))  # fmt: skip
+
+    assert scores.choice.unique(dim=1).tolist() == [[[0, 64, 128]]] * 2
+    assert scores.mass.unique(dim=1).tolist() == [[[64, 37, 5]]] * 2
+
+
+@few_examples
+@given(
+    seed=st.integers(0, 1000),
+    dtype=dtypes,
+    rows=st.integers(1, 20),
+    width=st.integers(1, 70),
+    layers=st.integers(1, 3),
+    joint_width=st.integers(1, 40),
+)
+def test_labels_are_read_as_the_predictor_reads_them(device, seed, dtype, rows, width, layers, joint_width):
+    torch.manual_seed(seed)
+    predictor = Predictor(5, width, layers).requires_grad_(requires_grad=False)
+    joint = Joint(6, width, joint_width, 5).requires_grad_(requires_grad=False).to(device, dtype)
+    predictor.fold()
+    predictor.to(device, dtype)
+    hidden, cell = (torch.randn(layers, rows, width).to(device, dtype) for _ in range(2))
+    predicted = torch.randn(rows, joint_width).to(device, dtype)
+    labels, found = torch.randint(0, 6, (rows,), device=device), torch.randint(0, 2, (rows,), device=device)
+    output, (wanted_hidden, wanted_cell) = predictor.float()(labels, (hidden.float(), cell.float()))
+    wanted = joint.float().predictor_projection(output)
+    wanted = [new.where(found[:, None] > 0, old) for new, old in
+              ((wanted_hidden, hidden.float()), (wanted_cell, cell.float()), (wanted, predicted.float()))]  # fmt: skip
+    predictor.to(dtype)
+    joint.to(dtype)
+
+    after = torch.full_like(hidden, float("nan"))
+    PredictorKernels(predictor, joint)(labels, found, hidden, after, cell, predicted)
+
+    for got, expected in zip((after, cell, predicted), wanted, strict=True):
+        assert torch.allclose(got.float(), expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+def small_transducer(seed, durations, layers, blank_bias, device):
+    torch.manual_seed(seed)
+    predictor = Predictor(4, 5, layers).requires_grad_(requires_grad=False)
+    joint = random_joint(seed, 4, durations, 7)
+    for weight in (predictor.lstm.weight_ih_l0, joint.predictor_projection.weight, joint.output.weight):
+        weight.mul_(4)
+    joint.output.bias[joint.blank] += blank_bias
+    predictor.fold()
+    return predictor.to(device), joint.to(device)
+
+
+def assert_same(found, wanted):
+    for one, other in zip(found.rows(), wanted.rows(), strict=True):
+        assert (one.tokens, one.frames, one.ends, one.durations) == (
+            other.tokens,
+            other.frames,
+            other.ends,
+            other.durations,
+        )
+        assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
+
+
+@few_examples
+@given(
+    seed=st.integers(0, 1000),
+    rows=st.integers(1, 3),
+    frames=st.integers(1, 7),
+    window=st.sampled_from([1, 2, 4]),
+    durations=st.sampled_from([(), TDT, (1, 2), (0, 9)]),
+    layers=st.integers(1, 2),
+    max_symbols=st.integers(1, 3),
+    blank_bias=st.sampled_from([0.0, 1.0]),
+)
+def test_steps_find_what_plain_operations_find(
+    device, seed, rows, frames, window, durations, layers, max_symbols, blank_bias
+):
+    predictor, joint = small_transducer(seed, durations, layers, blank_bias, device)
+    encoded = 3 * torch.randn(rows, frames, 6).to(device)
+    lengths = torch.randint(0, frames + 1, (rows,)).to(device)
+
+    form = FusedLookAhead(joint.encoder_projection(encoded), predictor, joint, window)
+    state = TransducerState(lengths, frames, predictor, joint, max_symbols)
+    repeat(form.two_steps, state)
+
+    assert_same(state.result(columns=state.capacity), look_ahead(encoded, lengths, predictor, joint, max_symbols))
+
+
+@pytest.mark.parametrize("durations", [(), TDT], ids=["rnnt", "tdt"])
+def test_replays_find_what_plain_operations_find(device, durations):
+    predictor, joint = small_transducer(3, durations, layers=1, blank_bias=0.5, device=device)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=2, steps=2, fused=True)
+
+    for rows, frames in ((4, 6), (2, 4), (1, 6)):
+        encoded = 3 * torch.randn(rows, frames, 6).to(device)
+        lengths = torch.arange(frames, frames - rows, -1).to(device)
+        wanted = look_ahead(encoded, lengths, predictor, joint, max_symbols=2)
+        assert sum(len(row.tokens) for row in wanted.rows()) > 0
+        assert_same(driver.search(encoded, lengths), wanted)
+    assert driver.fused
+    assert len(driver.sizes) == 2
+
+
+def test_without_kernels_plain_operations_do_the_steps(device, monkeypatch, caplog):
+    def refuse(*_):
+        raise ValueError("this GPU has no such instruction")
+
+    monkeypatch.setattr("models.search.fused_look_ahead.JointKernel", refuse)
+    predictor, joint = Predictor(4, 5, 1).to(device), random_joint(1, 4, TDT, 7).to(device)
+    predictor.fold()
+    driver = GraphedLookAhead(predictor, joint, max_symbols=3, fused=True)
+    encoded, lengths = torch.randn(3, 9, 6, device=device), torch.tensor([9, 0, 4], device=device)
+
+    for _ in range(2):
+        found = driver.search(encoded, lengths).rows()
+        assert [row.tokens for row in found] == [
+            row.tokens for row in look_ahead(encoded, lengths, predictor, joint, 3).rows()
+        ]
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernels of the transducer's search"]
