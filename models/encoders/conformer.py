@@ -19,6 +19,7 @@ from models.encoders.attention import (
 )
 from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.subsampling import Stacking, Subsampling
+from models.kernels import gated_convolution_on
 from models.masking import valid_positions
 
 
@@ -134,13 +135,22 @@ class ConvolutionModule(nn.Module):
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
         """Apply to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
-        gated = glu(self.gate(self.norm(frames)), dim=-1) * valid[:, :, None]
-        convolved = self._convolved(gated)
+        halves = self.gate(self.norm(frames))
+        is_final = self.batch_norm is None and not torch.is_grad_enabled()
+        kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None
+        if kernel is not None:
+            weight, bias, swish = self.depthwise.weight, self.depthwise.bias, self.layer_norm is None
+            convolved = kernel(halves, valid, weight, bias, swish=swish)
+            return self._projected(convolved if self.layer_norm is None else silu(self.layer_norm(convolved)))
+        convolved = self._convolved(glu(halves, dim=-1) * valid[:, :, None])
         if self.batch_norm is not None:
             convolved = self.batch_norm(convolved.transpose(1, 2), valid).transpose(1, 2)
         if self.layer_norm is not None:
             convolved = self.layer_norm(convolved)
-        projected: Tensor = self.projection(silu(convolved))
+        return self._projected(silu(convolved))
+
+    def _projected(self, frames: Tensor) -> Tensor:
+        projected: Tensor = self.projection(frames)
         return projected
 
     def fold(self) -> None:

@@ -6,41 +6,40 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from models.kernels import transducer
+from models.kernels.convolution import _convolve
+from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 
-INTS = ("rows", "frames", "tiles", "columns", "max_symbols")
-LONG = ("time", "lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
-        "duration_values", "found", "found_out", "label_out", "labels")  # fmt: skip
-FLOATS = ("best", "mass", "confidence")
-TILE = {"ROWS": 16, "UNITS": 16, "SLICE": 64, "WIDTH": 640}
-KERNELS = {
-    "_score_tile": {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0, "ROWS": 16, "LABELS": 64, "WIDTH": 64},
-    "_walk": {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5},
-    "_lstm_layer": {"FIRST": True} | TILE,
-    "_lstm_layer again": {"FIRST": False} | TILE,
-    "_project": {"JOINT": 640} | TILE,
-}
-
-
-def kind(name, dtype):
-    if name in INTS:
-        return "i32"
-    if name in LONG:
-        return "*i64"
-    if name in FLOATS or (name == "bias" and dtype == "fp32"):
-        return "*fp32"
-    return "*i32" if name == "choice" else f"*{dtype}"
-
+# Types of arguments, by kernel or for all; every other one points to values in the model's precision.
+INTEGERS = dict.fromkeys(("rows", "frames", "tiles", "columns", "max_symbols"), "i32")
+COUNTERS = ("lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
+            "duration_values", "found", "found_out", "label_out", "labels")  # fmt: skip
+SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp32", "time": "*i64"}
+TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
+WIDTHS = {"ROWS": 16, "UNITS": 16, "SLICE": 64, "WIDTH": 640}
+TILES = {"ROWS": 16, "LABELS": 64, "WIDTH": 64}
+KERNELS = [
+    (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
+    (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
+    (_lstm_layer, {"bias": "*fp32"}, {"FIRST": True} | WIDTHS),
+    (_lstm_layer, {"bias": "*fp32"}, {"FIRST": False} | WIDTHS),
+    (_project, {}, {"JOINT": 640} | WIDTHS),
+    (
+        _convolve,
+        {"time": "i32", "valid": "*i1"},
+        {"WIDTH": 1024, "KERNEL": 9, "BIASED": True, "SWISH": True, "FRAMES": 32, "CHANNELS": 64},
+    ),
+]  # fmt: skip
 
 for dtype in ("bf16", "fp32"):
-    for name, constants in KERNELS.items():
-        kernel = getattr(transducer, name.split()[0])
-        signature = {name: "constexpr" if name in constants else kind(name, dtype) for name in kernel.arg_names}
-        source = ASTSource(
-            kernel, signature, {(kernel.arg_names.index(key),): value for key, value in constants.items()}
+    for kernel, types, constants in KERNELS:
+        known = TYPES | types | dict.fromkeys(constants, "constexpr")
+        signature = {argument: known.get(argument, f"*{dtype}") for argument in kernel.arg_names}
+        places = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
+        options = {"num_warps": 1} if kernel is _walk else {}
+        compiled = triton.compile(
+            ASTSource(kernel, signature, places), target=GPUTarget("cuda", 90, 32), options=options
         )
-        options = {"num_warps": 1} if name == "_walk" else {}
-        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-        spilled = compiled.asm["ptx"].count("st.local")
-        result = {"kernel": name, "dtype": dtype, "shared": compiled.metadata.shared, "spilled": spilled}
-        print(json.dumps(result | {"mma": compiled.asm["ptx"].count("mma")}))  # noqa: T201  # what it is for
+        assembly = compiled.asm["ptx"]
+        result = {"kernel": kernel.__name__, "dtype": dtype, "shared": compiled.metadata.shared}
+        result |= {"spilled": assembly.count("st.local"), "mma": assembly.count("mma")}
+        print(json.dumps(result))  # noqa: T201  # what it is for

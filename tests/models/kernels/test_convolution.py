@@ -1,0 +1,102 @@
+"""The kernel of the convolution module gives what the module's operations give."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import conv1d, glu, silu
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.config import ConformerConfig
+from models.encoders.conformer import ConvolutionModule
+from models.kernels import gated_convolution_on
+from models.kernels.convolution import gated_convolution
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+CONFIG = ConformerConfig(
+    mels=8,
+    layers=1,
+    width=12,
+    heads=2,
+    feed_forward_width=16,
+    kernel_size=5,
+    subsampling="dw_striding",
+    subsampling_factor=4,
+    subsampling_channels=2,
+    bias=True,
+    scale_input=False,
+)
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
+@given(
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    batch=st.integers(1, 3),
+    time=st.integers(1, 70),
+    width=st.integers(1, 80),
+    kernel=st.sampled_from([1, 3, 9, 31]),
+    biased=st.booleans(),
+    swish=st.booleans(),
+)
+def test_it_gives_what_the_operations_give(device, seed, dtype, batch, time, width, kernel, biased, swish):
+    torch.manual_seed(seed)
+    halves = torch.randn(batch, time, 2 * width).to(device, dtype)
+    lengths = torch.randint(0, time + 1, (batch,))
+    valid = (torch.arange(time) < lengths[:, None]).to(device)
+    weight = (torch.randn(width, 1, kernel) / kernel).to(device, dtype)
+    bias = torch.randn(width).to(device, dtype) if biased else None
+    halves[~valid] = float("nan")
+
+    convolved = gated_convolution(halves, valid, weight, bias, swish=swish)
+
+    gated = glu(halves.float(), dim=2).masked_fill(~valid[:, :, None], 0.0)
+    wanted = conv1d(
+        gated.transpose(1, 2), weight.float(), None if bias is None else bias.float(), padding=kernel // 2, groups=width
+    ).transpose(1, 2)
+    wanted = silu(wanted) if swish else wanted
+    assert convolved.dtype == dtype
+    assert torch.allclose(convolved.float(), wanted, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm"])
+def test_the_module_uses_it_once_it_is_folded_and_nobody_wants_gradients(device, norm, monkeypatch):
+    torch.manual_seed(1)
+    module = ConvolutionModule(replace(CONFIG, convolution_norm=norm)).eval().to(device)
+    frames, valid = torch.randn(2, 20, CONFIG.width).to(device), torch.ones(2, 20, dtype=torch.bool, device=device)
+    valid[1, 7:] = False
+    calls = []
+
+    def counted(*arguments, **options):
+        calls.append(options)
+        return gated_convolution(*arguments, **options)
+
+    monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: None)
+    with torch.no_grad():
+        wanted = module(frames, valid)
+    monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: counted)
+    module(frames, valid)  # with gradients
+    assert not calls
+    module.fold()
+    with torch.no_grad():
+        found = module(frames, valid)
+
+    assert calls == [{"swish": norm == "batch_norm"}]
+    assert torch.allclose(found[valid], wanted[valid], atol=1e-5)
+
+
+def test_a_cpu_has_no_kernel():
+    assert gated_convolution_on(torch.device("cpu"), torch.float32) is None
+
+
+def test_a_device_that_does_not_run_it_goes_without_and_says_so(caplog):
+    # This machine may have no such device, and no driver for one.
+    assert gated_convolution_on(torch.device("cuda:99"), torch.float32) is None
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of the convolution module"]
