@@ -1,6 +1,6 @@
 """A model, ready to transcribe: the public face of this package."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -195,7 +195,6 @@ class Model:
             row[: len(utterance)] = utterance
         return waveforms, torch.tensor(sizes, pin_memory=pinned)
 
-    @torch.no_grad()
     def transcribe_batch(
         self,
         waveforms: Tensor,
@@ -204,13 +203,29 @@ class Model:
         decoder: str | None = None,
         prompts: Sequence[Prompt] | None = None,
     ) -> list[Hypothesis]:
-        """Transcribe one batch exactly as given.
+        """Transcribe one batch exactly as given; see ``recognize_batch``."""
+        return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)()
+
+    @torch.no_grad()
+    def recognize_batch(
+        self,
+        waveforms: Tensor,
+        lengths: Tensor,
+        *,
+        decoder: str | None = None,
+        prompts: Sequence[Prompt] | None = None,
+    ) -> Callable[[], list[Hypothesis]]:
+        """Find the tokens of one batch, exactly as given, and leave their spelling for later.
 
         Args:
             waveforms: [batch, samples], float32; anything may stand in the padding.
             lengths: samples of each row, [batch], int64.
             decoder: one of ``decoders``; None takes the first.
             prompts: what is asked for in each row; None asks nothing in particular.
+
+        Returns:
+            What makes the hypotheses. It does not use the device, and any thread may call it, while the next batch is
+            recognised.
 
         Raises:
             ValueError: if ``decoder`` is not one of ``decoders``, or there is not a prompt for every row.
@@ -223,11 +238,12 @@ class Model:
         for prompt in prompts:
             self._check_prompt(prompt)
         if waveforms.size(0) == 0:
-            return []
+            return list
         encoded = self._encoding(waveforms, lengths)
         if self._writer:
             return self._writer.write(encoded.frames, encoded.lengths, encoded.features, lengths, prompts)
-        return [self._hypothesis(row) for row in self._search(encoded.frames, encoded.lengths, decoder).rows()]
+        rows = self._search(encoded.frames, encoded.lengths, decoder).rows()
+        return lambda: [self._hypothesis(row) for row in rows]
 
     @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """Transcripts that an attention decoder writes: prompts in, hypotheses out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -44,8 +44,8 @@ class Writer:
 
     def write(
         self, encoded: Tensor, encoder_frames: Tensor, frames: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
-    ) -> list[Hypothesis]:
-        """Write the transcripts of a batch.
+    ) -> Callable[[], list[Hypothesis]]:
+        """Write the transcripts of a batch; what is returned spells them, without the device.
 
         Args:
             encoded: [batch, encoder frames, width], from waveforms that were ``lengthened``.
@@ -60,8 +60,8 @@ class Writer:
             graphed = encoded.device.type != "cpu"
             self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
-        silence = silence_before(lengths, self._least).tolist()
-        return [self._hypothesis(row, before) for row, before in zip(found.rows(), silence, strict=True)]
+        silence, rows = silence_before(lengths, self._least).tolist(), found.rows()
+        return lambda: [self._hypothesis(row, before) for row, before in zip(rows, silence, strict=True)]
 
     def _hypothesis(self, row: Row, silence: int) -> Hypothesis:
         """Return what was written of an utterance that had so many samples of silence put before it."""

@@ -1,7 +1,8 @@
 """The life of an engine process: load models, warm them up, answer batches until told to stop.
 
-A thread loads, so that batches for the models that are there already go on; a model's warm-up runs between them, bucket
-by bucket. The device itself is used by one thread only.
+The device is used by one thread only, and should never wait for another: while it has a batch, a thread that listens to
+the front lays the next one out for it, and a third spells the transcripts of the one before. A fourth loads models, so
+that batches for those that are there go on; a model's warm-up runs between them, bucket by bucket.
 
 What recognises speech is behind `Recognizer`, so this loop runs without torch, and the stub engine of the tests is
 the real process with another recogniser in it.
@@ -18,6 +19,7 @@ import time
 from argparse import ArgumentParser
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,6 +47,17 @@ HEARTBEAT_SECONDS = 1.0
 log = logging.getLogger("steno.engine")
 
 
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A batch as its recogniser wants it, and its padded audio-seconds."""
+
+    batch: Any
+    padded_seconds: float
+
+
+WriteTranscripts = Callable[[], list[Transcript]]
+
+
 class Recognizer(Protocol):
     """A loaded model on its device."""
 
@@ -58,10 +71,14 @@ class Recognizer(Protocol):
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Run a bucket a step, the largest first; yields its audio-seconds and its seconds."""
 
-    def transcribe(
-        self, utterances: Sequence[Samples], prompts: Sequence[Prompt], decoder: str | None
-    ) -> tuple[list[Transcript], float]:
-        """Return the transcripts of one batch, each as its prompt asks for it, and its padded audio-seconds."""
+    def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
+        """Copy the utterances of a batch to where the device reads them; any thread may call this."""
+
+    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> WriteTranscripts:
+        """Recognise one batch, each utterance as its prompt asks for it.
+
+        What is returned writes the transcripts, without the device, in any thread.
+        """
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Say whether the device can be trusted after this error."""
@@ -122,6 +139,15 @@ class _Arrival:
     busy_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """A batch that the device can begin with; what lays it out raises if that failed. No recogniser: no such model."""
+
+    batch: Batch
+    recognizer: Recognizer | None
+    laid_out: Callable[[], LaidOut]
+
+
 class _DeviceLostError(Exception):
     """The device can no longer be trusted."""
 
@@ -141,7 +167,8 @@ class Loop:
         self._staging = staging
         self._loader = loader
         self._started: float | None = started
-        self._inbox: queue.SimpleQueue[ToEngine | _Arrival | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
+        self._unanswered: queue.SimpleQueue[Callable[[], Result | Failure] | None] = queue.SimpleQueue()
         self._recognizers: dict[str, Recognizer] = {}
         self._to_load: deque[_Arrival] = deque()
         self._is_loading = False
@@ -150,21 +177,46 @@ class Loop:
     def run(self) -> int:
         """Return the exit status."""
         threading.Thread(target=self._listen, daemon=True).start()
+        answering = threading.Thread(target=self._answer_all)
+        answering.start()
         try:
             while (event := self._next_event()) is not None and not isinstance(event, Stop):
                 self._handle(event)
         except _DeviceLostError:
             return 1
+        finally:
+            self._unanswered.put(None)
+            answering.join()
         return 0
 
     def _listen(self) -> None:
         try:
             for message in self._channel.messages():
-                self._inbox.put(message)
+                self._inbox.put(self._laid(message) if isinstance(message, Batch) else message)
         finally:
             self._inbox.put(None)
 
-    def _next_event(self) -> ToEngine | _Arrival | None:
+    def _laid(self, batch: Batch) -> _Laid:
+        """Lay a batch out for the device, which may have another one meanwhile."""
+        recognizer = self._recognizers.get(batch.model)
+        laying_out: Future[LaidOut] = Future()
+        if recognizer is not None:
+            try:
+                utterances = [self._staging.read(item) for item in batch.items]
+                laying_out.set_result(recognizer.lay_out(utterances))
+            except Exception as error:  # noqa: BLE001  # the device's thread answers for it
+                laying_out.set_exception(error)
+        return _Laid(batch, recognizer, laying_out.result)
+
+    def _answer_all(self) -> None:
+        """Send the answers in their order, until there are no more."""
+        while (answer := self._unanswered.get()) is not None:
+            try:
+                self._channel.send(answer())
+            except OSError:
+                return  # the front is gone, which the listener hears too
+
+    def _next_event(self) -> "_Event | None":
         """Wait for what comes next; while nothing does, warm up what is loaded."""
         while self._warming:
             try:
@@ -173,7 +225,7 @@ class Loop:
                 self._warm_up(self._warming[0])
         return self._inbox.get()
 
-    def _handle(self, event: ToEngine | _Arrival) -> None:
+    def _handle(self, event: "_Event") -> None:
         match event:
             case Load():
                 self._to_load.append(_Arrival(event, self._started or time.monotonic()))
@@ -186,11 +238,8 @@ class Loop:
             case Unload():
                 if recognizer := self._recognizers.pop(event.model, None):
                     recognizer.release()
-            case Batch():
-                answer = self._transcribe(event)
-                self._channel.send(answer)
-                if isinstance(answer, Failure) and answer.kind is FailureKind.DEVICE:
-                    raise _DeviceLostError
+            case _Laid():
+                self._recognize(event)
 
     def _load_next(self) -> None:
         if self._to_load and not self._is_loading:
@@ -255,16 +304,37 @@ class Loop:
         message = str(error) or type(error).__name__
         self._channel.send(Failure(None, FailureKind.LOAD, message, arrival.load.model))
 
-    def _transcribe(self, batch: Batch) -> Result | Failure:
+    def _recognize(self, laid: _Laid) -> None:
+        """Run a batch, and leave the answer to the thread that sends it."""
         began = time.monotonic()
-        recognizer = self._recognizers.get(batch.model)
-        if recognizer is None:  # whoever asked has left, and the model went while the batch was on its way
-            return Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
+        batch, recognizer, laid_out = laid.batch, laid.recognizer, laid.laid_out
+        # Whoever asked has left, and the model went while the batch was on its way.
+        if recognizer is None or recognizer is not self._recognizers.get(batch.model):
+            gone = Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
+            self._unanswered.put(lambda: gone)
+            return
         try:
-            utterances = [self._staging.read(item) for item in batch.items]
-            transcripts, padded_seconds = recognizer.transcribe(utterances, batch.prompts, batch.decoder)
-            return Result(batch.number, transcripts, time.monotonic() - began, padded_seconds)
+            write = recognizer.recognize(laid_out(), batch.prompts, batch.decoder)
         except Exception as error:  # one batch must not end the loop; the recogniser says if the device survived
-            kind = recognizer.kind_of(error)
-            log.exception("batch %d of %d utterances failed (%s)", batch.number, len(batch.items), kind)
-            return Failure(batch.number, kind, f"{type(error).__name__}: {error}")
+            failure = _failure(batch, recognizer.kind_of(error), error)
+            self._unanswered.put(lambda: failure)
+            if failure.kind is FailureKind.DEVICE:
+                raise _DeviceLostError from error
+            return
+        seconds, padded_seconds = time.monotonic() - began, laid_out().padded_seconds
+
+        def answer() -> Result | Failure:
+            try:
+                return Result(batch.number, write(), seconds, padded_seconds)
+            except Exception as error:  # noqa: BLE001  # one batch must not end the thread
+                return _failure(batch, FailureKind.BATCH, error)
+
+        self._unanswered.put(answer)
+
+
+def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:
+    log.error("batch %d of %d utterances failed (%s)", batch.number, len(batch.items), kind, exc_info=error)
+    return Failure(batch.number, kind, f"{type(error).__name__}: {error}")
+
+
+_Event = ToEngine | _Arrival | _Laid

@@ -13,6 +13,7 @@ import models
 from models import Hypothesis, Model, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
+from service.engine.loop import LaidOut, WriteTranscripts
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
@@ -63,18 +64,20 @@ class SpeechRecognizer:
             for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
                 for rows in sizes:
                     began = time.monotonic()
-                    self.transcribe(list(samples[:rows]), [NOTHING_ASKED] * rows, decoder)
+                    self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder)()
                     yield rows * edge, time.monotonic() - began
 
-    def transcribe(
-        self, utterances: Sequence[Samples], prompts: Sequence[Prompt], decoder: str | None
-    ) -> tuple[list[Transcript], float]:
-        """Transcribe one batch; returns the transcripts and the padded audio-seconds."""
+    def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
+        """Copy utterances, side by side, to where the device reads them."""
         width = self._padded_samples(max(len(samples) for samples in utterances))
-        waveforms, lengths = self._model.batch(utterances, width)
+        return LaidOut(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
+
+    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> WriteTranscripts:
+        """Find the tokens of a batch; what is returned spells them."""
+        waveforms, lengths = laid_out.batch
         asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
-        hypotheses = self._model.transcribe_batch(waveforms, lengths, decoder=decoder, prompts=asked)
-        return [_transcript(hypothesis) for hypothesis in hypotheses], len(utterances) * width / self.sample_rate
+        spell = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked)
+        return lambda: [_transcript(hypothesis) for hypothesis in spell()]
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Ask the device whether it survived: a poisoned CUDA context fails every later call."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from service.engine import loop
 from service.engine.download import OnDownload
+from service.engine.loop import LaidOut, WriteTranscripts
 from service.engine.protocol import FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
@@ -71,21 +72,26 @@ class StubRecognizer:
         """Pretend; there is nothing to warm."""
         yield RTFX, 1.0
 
-    def transcribe(
+    def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
+        """Keep what will be heard."""
+        lengths = [len(samples) for samples in utterances]
+        return LaidOut([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
+
+    def recognize(
         self,
-        utterances: Sequence[Samples],
+        laid_out: LaidOut,
         prompts: Sequence[Prompt],  # noqa: ARG002  # it hears numbers in any language
         decoder: str | None,
-    ) -> tuple[list[Transcript], float]:
+    ) -> WriteTranscripts:
         """Answer, or obey the lengths that are orders."""
-        lengths = [len(samples) for samples in utterances]
+        lengths = [len(samples) for samples in laid_out.batch]
         if CRASH_SAMPLES in lengths:
             os.abort()
         if FAIL_SAMPLES in lengths:
             raise ArithmeticError("an utterance that fails its batch")
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
-        return [transcript(samples, decoder or "") for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE
+        return lambda: [transcript(samples, decoder or "") for samples in laid_out.batch]
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all but one error."""

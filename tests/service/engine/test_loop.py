@@ -1,0 +1,156 @@
+"""The device waits for nobody: the next batch is laid out while it works, the last one is spelled while it works on."""
+
+import os
+import socket
+import threading
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from service.engine.channel import EngineChannel
+from service.engine.loop import LaidOut, Loop
+from service.engine.protocol import (
+    NOTHING_ASKED,
+    Batch,
+    Failure,
+    FailureKind,
+    FromEngine,
+    Item,
+    Load,
+    Ready,
+    Result,
+    Stop,
+)
+from service.engine.staging import StagingView, unnamed_file
+from service.engine.stub import StubRecognizer, transcript
+
+PATIENCE = 30.0
+SAMPLES = np.arange(10, dtype=np.float32)
+
+
+class Gates:
+    """Events by name: a step says that it began, and goes on when it may."""
+
+    def __init__(self):
+        self.began = {name: threading.Event() for name in ("laid out 2", "recognized 1", "recognized 2", "wrote 1")}
+        self.may_go_on = {name: threading.Event() for name in ("recognized 1", "wrote 1")}
+
+    def reach(self, name):
+        self.began[name].set() if name in self.began else None
+        if name in self.may_go_on:
+            assert self.may_go_on[name].wait(PATIENCE)
+
+
+class Slow(StubRecognizer):
+    """Counts its batches, and stops where a gate is shut."""
+
+    def __init__(self, load, on_download):
+        super().__init__(load, on_download)
+        self.gates, self.laid, self.recognized = Gates(), 0, 0
+        self.fails_to_lay_out = False
+
+    def lay_out(self, utterances):
+        self.laid += 1
+        if self.fails_to_lay_out:
+            raise MemoryError("no room to lay it out")
+        self.gates.reach(f"laid out {self.laid}")
+        return LaidOut((self.laid, [samples.copy() for samples in utterances]), 1.0)
+
+    def recognize(self, laid_out, prompts, decoder):
+        number, utterances = laid_out.batch
+        self.gates.reach(f"recognized {number}")
+
+        def write():
+            self.gates.reach(f"wrote {number}")
+            return [transcript(samples) for samples in utterances]
+
+        return write
+
+
+class Engine:
+    """A loop in a thread of this process, with a real socket and real memory between it and the test."""
+
+    def __init__(self):
+        self.descriptor = unnamed_file()
+        os.write(self.descriptor, SAMPLES.tobytes())
+        front, engine = socket.socketpair()
+        self.front = EngineChannel(front)
+        self.recognizer = None
+        loop = Loop(EngineChannel(engine), StagingView(self.descriptor), self._load, time.monotonic())
+        self.thread = threading.Thread(target=lambda: self._run(loop, engine))
+        self.status = None
+        self.thread.start()
+        self.front.send(Load("m", "m", "cpu", "auto", [1.0], None, None))
+        assert isinstance(self.next(), Ready)
+
+    def _load(self, load, on_download):
+        self.recognizer = Slow(load, on_download)
+        return self.recognizer
+
+    def _run(self, loop, engine):
+        self.status = loop.run()
+        engine.close()
+
+    def next(self):
+        header = self.front._stream.read(4)
+        return msgspec.msgpack.decode(self.front._stream.read(int.from_bytes(header, "big")), type=FromEngine)
+
+    def ask(self, number):
+        self.front.send(Batch(number, "m", None, [Item(0, number)], [NOTHING_ASKED]))
+
+    def stop(self):
+        self.front.send(Stop())
+        self.thread.join(PATIENCE)
+        return self.status
+
+
+@pytest.fixture
+def engine():
+    engine = Engine()
+    yield engine
+    for gate in engine.recognizer.gates.may_go_on.values():
+        gate.set()
+    assert engine.stop() == 0
+    os.close(engine.descriptor)
+
+
+def test_a_batch_is_laid_out_while_another_is_recognized_and_a_third_is_spelled(engine):
+    gates = engine.recognizer.gates
+    engine.ask(1)
+    engine.ask(2)
+
+    assert gates.began["recognized 1"].wait(PATIENCE)
+    assert gates.began["laid out 2"].wait(PATIENCE)  # while 1 is on the device
+    gates.may_go_on["recognized 1"].set()
+    assert gates.began["wrote 1"].wait(PATIENCE)
+    assert gates.began["recognized 2"].wait(PATIENCE)  # while 1 is spelled
+    gates.may_go_on["wrote 1"].set()
+
+    answers = [engine.next(), engine.next()]
+    assert [answer.number for answer in answers] == [1, 2]
+    assert [answer.transcripts for answer in answers] == [[transcript(SAMPLES[:1])], [transcript(SAMPLES[:2])]]
+
+
+def test_a_batch_that_cannot_be_laid_out_fails_alone(engine):
+    for gate in engine.recognizer.gates.may_go_on.values():
+        gate.set()
+    engine.recognizer.fails_to_lay_out = True
+    engine.ask(1)
+    failure = engine.next()
+    engine.recognizer.fails_to_lay_out = False
+    engine.ask(2)
+
+    assert failure == Failure(1, FailureKind.BATCH, "MemoryError: no room to lay it out")
+    assert isinstance(engine.next(), Result)
+
+
+def test_what_was_asked_for_before_the_stop_is_answered_before_the_end(engine):
+    for gate in engine.recognizer.gates.may_go_on.values():
+        gate.set()
+    for number in (1, 2, 3):
+        engine.ask(number)
+
+    assert engine.stop() == 0
+    assert [engine.next().number for _ in range(3)] == [1, 2, 3]
