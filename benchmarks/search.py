@@ -1,4 +1,4 @@
-"""The transducer's search over the same encoded frames: published label looping, look-ahead, and look-ahead replayed.
+"""The transducer's search over the same encoded frames: published label looping, flat, look-ahead, look-ahead replayed.
 
 Replayed: 16 steps at a time, on a GPU as one CUDA graph; there, in plain operations and in our kernels ("fused"). The
 encoder is left out: its frames are computed once. Weights are random, four labels a second (random_model).
@@ -14,13 +14,14 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.environment import describe
+from benchmarks.label_looping import label_looping
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.timing import times_of
 from models.features import LogMelFeatures
 from models.network import Network
+from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
-from models.search.label_looping import label_looping
 from models.search.look_ahead import look_ahead
 from models.search.result import SearchResult
 
@@ -56,6 +57,7 @@ def main() -> None:
             network_parts = (network.predictor, network.joint, checkpoint.config.transducer.max_symbols)
             forms: dict[str, Callable[[], SearchResult]] = {
                 "label looping": partial(label_looping, encoded, frames, *network_parts),
+                "flat": partial(flat, encoded, frames, *network_parts),
                 "look-ahead": partial(look_ahead, encoded, frames, *network_parts),
                 "replayed": partial(GraphedLookAhead(*network_parts, fused=False).search, encoded, frames),
             }

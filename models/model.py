@@ -22,9 +22,8 @@ from models.hypothesis import Hypothesis
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
+from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
-from models.search.label_looping import label_looping
-from models.search.look_ahead import look_ahead
 from models.search.result import Row, SearchResult
 from models.timestamps import words
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
@@ -346,11 +345,9 @@ class Model:
         if decoder == "ctc" and network.ctc:
             return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
         if transducer and network.predictor and network.joint:
-            # All find the same: a GPU waits for its longest chain of steps, a CPU for their sum, which is smaller with
-            # label looping where durations skip most frames (docs/performance.md).
+            # Both find the same. A GPU waits for launches, and scores frames ahead to save some; a CPU for products.
             if self.device.type == "cpu":
-                search = label_looping if transducer.durations else look_ahead
-                return search(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+                return flat(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
             if self._graphed is None:
                 self._graphed = GraphedLookAhead(network.predictor, network.joint, transducer.max_symbols)
             return self._graphed.search(encoded, lengths)

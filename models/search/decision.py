@@ -50,5 +50,4 @@ def confidence(logits: Tensor, token: Tensor) -> Tensor:
         logits: of labels and blank, [rows, labels + 1].
         token: what was chosen, [rows].
     """
-    chosen = logits.gather(1, token[:, None]).squeeze(1)
-    return (chosen - logits.logsumexp(dim=1)).exp()
+    return logits.softmax(dim=1).gather(1, token[:, None]).squeeze(1)

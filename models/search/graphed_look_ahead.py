@@ -49,7 +49,12 @@ class GraphedLookAhead:
             max_symbols: labels after which a frame is left without a blank.
             steps: of a graph, an even number.
             fused: whether steps are our own kernels; None takes them where there is a GPU.
+
+        Raises:
+            ValueError: if ``steps`` is odd.
         """
+        if steps % 2:
+            raise ValueError(f"a graph has an even number of steps, not {steps}")
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols

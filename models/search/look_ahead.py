@@ -2,8 +2,8 @@
 
 Between two labels the predictor says the same, so the frames ahead of a row can be scored all at once. A step scores
 the next few frames of every row, follows the row's blanks among them to its next label, and lets the predictor read
-that label. A batch so takes as many steps as its busiest row, where label looping takes, for every label, as many as
-the row that waits longest for its own. Choices are those of label looping, which is the faster one for a TDT on a CPU.
+that label. A batch so takes as many steps as its busiest row has labels and windows without one. Flat search (flat.py)
+chooses the same, and takes a step for every frame as well, but does less: a CPU is faster with that.
 
 A step has no branch on data and allocates no shape that depends on data, so it can be captured in a CUDA graph.
 """
@@ -25,7 +25,7 @@ WINDOW = 8
 def look_ahead(
     encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, window: int = WINDOW
 ) -> SearchResult:
-    """Search a batch; every row gives what it gives alone, and what label looping gives.
+    """Search a batch; every row gives what it gives alone, and what flat search gives.
 
     Args:
         encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
@@ -36,7 +36,7 @@ def look_ahead(
         window: frames that a step scores.
 
     Returns:
-        Tokens with the frame at which each was scored, as ``label_looping`` returns them.
+        Tokens with the frame at which each was scored, as ``flat`` returns them.
 
     Raises:
         ValueError: if ``max_symbols`` or ``window`` is not positive.

@@ -1,5 +1,7 @@
 """Label looping: greedy transducer search that steps from label to label (Bataev et al., 2024, arXiv 2406.06220).
 
+The published form, which others are measured against; Steno searches by look-ahead on a GPU and flat on a CPU.
+
 One step walks every row over its blanks to its next label, then runs the predictor once for all of them. An RNN-T is
 searched as the TDT whose labels all have duration 0: both leave a frame by a blank, which moves on by at least 1.
 """
