@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from models.config import ConformerConfig, EncoderConfig, ModelConfig
+from models.encoders.attention import SelfAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.heads.attention_decoder import AttentionDecoder
@@ -41,9 +42,9 @@ class Network(nn.Module):
             return cls(config)
 
     def fold(self) -> None:
-        """For inference, compute what depends on weights alone: batch norms, and what labels add to a predictor."""
-        for module in self.modules():
-            if isinstance(module, ConvolutionModule | SubBlock | Shortcut | Predictor):
+        """For inference, compute what depends on weights alone: batch norms, merged products, a predictor's labels."""
+        for module in list(self.modules()):
+            if isinstance(module, ConvolutionModule | SelfAttention | SubBlock | Shortcut | Predictor):
                 module.fold()
 
 

@@ -56,6 +56,19 @@ class SelfAttention(nn.Module):
         self.key = nn.Linear(config.width, config.width, bias=config.bias)
         self.value = nn.Linear(config.width, config.width, bias=config.bias)
         self.output = nn.Linear(config.width, config.width, bias=config.bias)
+        # Query, key and value in one product, once they are folded.
+        self.merged: nn.Linear | None = None
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """For inference, make one product of three, which reads the frames once and is launched once."""
+        parts = [self.query, self.key, self.value]
+        with torch.device("meta"):  # its weights come at once
+            self.merged = nn.Linear(1, 1)
+        self.merged.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
+        biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
+        self.merged.bias = nn.Parameter(torch.cat(biases)) if biases else None  # type: ignore[assignment]  # may be None
+        del self.query, self.key, self.value
 
     def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Attend.
@@ -70,9 +83,8 @@ class SelfAttention(nn.Module):
             [batch, time, width]. Frames that are not valid attend too, and what they give means nothing.
         """
         normed = self.norm(frames)
-        query = torch.unflatten(self.query(normed), 2, (self.heads, -1))
-        key = self._by_head(self.key(normed))
-        value = self._by_head(self.value(normed))
+        query, key, value = self._projected(normed)
+        query, key, value = torch.unflatten(query, 2, (self.heads, -1)), self._by_head(key), self._by_head(value)
         with_content = self._with_content(query).transpose(1, 2)
         position_scores = self._position_scores(query, positions)
         attended = []
@@ -85,6 +97,13 @@ class SelfAttention(nn.Module):
             attended.append(scaled_dot_product_attention(queries, keys, values, attn_mask=bias))
         projected: Tensor = self.output(torch.cat(attended, dim=2).transpose(1, 2).flatten(2))
         return projected
+
+    def _projected(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value, each [batch, time, width]."""
+        if self.merged is None:
+            return self.query(normed), self.key(normed), self.value(normed)
+        query, key, value = self.merged(normed).chunk(3, dim=2)
+        return query, key, value
 
     def _with_content(self, query: Tensor) -> Tensor:
         """Return what meets the keys, for ``query`` [batch, time, heads, width / heads]."""

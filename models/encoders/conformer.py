@@ -83,10 +83,10 @@ class ConformerLayer(nn.Module):
 
     def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Apply the layer to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
-        frames = frames + 0.5 * self.dropout(self.first_feed_forward(frames))
+        frames = torch.add(frames, self.dropout(self.first_feed_forward(frames)), alpha=0.5)
         frames = frames + self.dropout(self.attention(frames, positions, valid))
         frames = frames + self.dropout(self.convolution(frames, valid))
-        frames = frames + 0.5 * self.dropout(self.second_feed_forward(frames))
+        frames = torch.add(frames, self.dropout(self.second_feed_forward(frames)), alpha=0.5)
         normed: Tensor = self.norm(frames)
         return normed
 

@@ -134,3 +134,16 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
 
     assert computed[1] < 2.1 * computed[0]
     assert positions(module, 10**6, 8).size(0) < 100
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_one_product_gives_what_three_give(bias):
+    module = attention(2, 8, bias=bias)
+    frames, valid = torch.randn(2, 9, 8, dtype=torch.float64), torch.ones(2, 9, dtype=torch.bool)
+    with torch.no_grad():
+        wanted = module(frames, positions(module, 9, 8), valid)
+        module.fold()
+        found = module(frames, positions(module, 9, 8), valid)
+
+    assert not [name for name, _ in module.named_parameters() if name.startswith(("query", "key", "value"))]
+    assert torch.allclose(found, wanted)
