@@ -46,10 +46,10 @@ def run(script: str, environment: dict) -> str:
 
 @pytest.fixture(scope="module")
 def server(environment):
-    """`make serve MODEL=...`, with the environment these tests run in instead of a new one."""
-    assert "\nmake serve MODEL=" in README
+    """`make serve`, with the environment these tests run in instead of a new one."""
+    assert "\nmake serve\n" in README
     process = subprocess.Popen(
-        ["make", "serve", f"MODEL={environment['MODEL']}", *this_environment()],
+        ["make", "serve", *this_environment()],
         cwd=ROOT,
         env=environment_without_model(environment),
         stderr=subprocess.DEVNULL,
@@ -86,8 +86,9 @@ def wait_until_ready(process: subprocess.Popen, port: str) -> None:
 
 @pytest.mark.parametrize("script", blocks("command"))
 def test_commands_do_what_they_say(script, environment):
-    *facts, last = run(script, environment).splitlines()
+    transcript, *facts, last = run(script, environment).splitlines()
 
+    assert transcript == in_the_readme("text")
     assert any("FastConformer" in fact or "tdt" in fact for fact in facts)
     assert len(last.split()) > 3
 
@@ -104,26 +105,29 @@ def test_the_sample_says_what_the_readme_shows():
     assert in_the_readme("text") == re.sub(r"[^a-z' ]", "", said.lower())
 
 
-@pytest.mark.teacher
-def test_the_model_that_the_readme_names_hears_the_sample_as_it_shows(environment, teacher):
-    heard = run(f'.venv/bin/steno transcribe {SAMPLE} --model "{teacher}"', environment).strip()
-
-    assert heard == in_the_readme("text")
-
-
 @pytest.mark.program("curl")
 @pytest.mark.program("make")
 @pytest.mark.parametrize("script", blocks("request"))
 def test_requests_are_answered_with_the_words(script, environment, server):
     file = SAMPLE if SAMPLE in script else environment["FILE"]
-    offline = run(f'.venv/bin/steno transcribe "{file}" --model "$MODEL"', environment).strip()
+    offline = run(f'.venv/bin/steno transcribe "{file}"', environment).strip()
 
     output = run(script, environment)
 
     assert f'"text":"{offline}"' in output
     assert ('"words":[{' in output) == ("granularities" in script)
     if file == SAMPLE:
-        assert json.loads(output)["usage"] == in_the_readme("usage")
+        assert json.loads(output) == {"text": in_the_readme("text"), "usage": in_the_readme("usage")}
+
+
+@pytest.mark.program("curl")
+@pytest.mark.program("make")
+def test_the_model_that_ships_has_one_name_everywhere(environment, server):
+    models = json.loads(run("curl -sS localhost:8000/v1/models", environment))
+    metrics = run("curl -sS localhost:8000/metrics", environment)
+
+    assert [model["id"] for model in models["data"]] == ["steno-bundled"]
+    assert re.search(r'^steno_model_info\{[^}]*model="steno-bundled"', metrics, re.MULTILINE)
 
 
 @pytest.mark.program("make")

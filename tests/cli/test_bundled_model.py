@@ -9,7 +9,6 @@ import pytest
 import cli
 from models import load_model
 from models.bundled import CHECKPOINT
-from tests.bundled_weights import needs_weights
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "river.flac"
@@ -38,21 +37,18 @@ def test_the_sample_is_small_and_said_to_be_synthetic():
         assert "synthetic" in page.read_text(encoding="utf-8")
 
 
-@needs_weights
 def test_transcribe_gives_the_words_of_the_sample(capsys):
     assert cli.main(["transcribe", str(SAMPLE), "--device", "cpu"]) == 0
 
     assert capsys.readouterr().out == sentences() + "\n"
 
 
-@needs_weights
 def test_info_describes_it(capsys):
     assert cli.main(["info", "--json"]) == 0
 
     assert json.loads(capsys.readouterr().out) == load_model("bundled").info()
 
 
-@needs_weights
 @pytest.mark.speech
 def test_eval_prints_the_word_error_rates_of_its_card(speech_dir, capsys):
     stated = {source: float(wer) for source, _, _, wer in WER_ROW.findall(CARD)}
