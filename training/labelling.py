@@ -95,8 +95,7 @@ def labelled(
 
 
 def _is_heard(take: Take, teacher: Teacher) -> bool:
-    of_source = teacher.sources is None or take.clip.source in teacher.sources
-    return of_source and (teacher.speeds is None or take.speed in teacher.speeds)
+    return teacher.sources is None or take.clip.source in teacher.sources
 
 
 def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> None:

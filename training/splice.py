@@ -1,14 +1,16 @@
-"""New sentences out of recorded ones: phrases that a voice said in several clips, one after the other.
+"""New sentences out of recorded ones: phrases of several clips, of one voice or of many, one after the other.
 
 A few hours of speech hold a few thousand sentences, which a model learns by heart. Cut into phrases and put together
 anew, they are other sentences every time they are heard (compare Lam et al., 2021). A clip is cut where its teacher
-hears the end of a word, the voice is quiet, and what the teacher understood is what the transcript says.
+hears the end of a word and the voice is quiet, and used where what the teacher understood is what the transcript says.
 """
 
+import difflib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,49 +56,64 @@ class Phrase:
     words: tuple[str, ...]
 
 
+class _Voice(NamedTuple):
+    source: str
+    speaker: str
+
+
 class Splicer:
-    """Puts clips of a voice together anew. Threads may share it."""
+    """Puts clips together anew. Threads may share it."""
 
     def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice, decoded: DecodedTakes) -> None:
-        """Prepare to splice; only clips that the teacher heard at their own speed are cut."""
+        """Prepare to splice; only takes that the teacher heard are cut."""
         self._takes = takes
         self._labels = labels
         self._config = config
         self._decoded = decoded
         self._found: dict[Take, list[Phrase]] = {}
-        self._of_voice: dict[tuple[str, str, float], list[Take]] = defaultdict(list)
+        self._of_voice: dict[_Voice, list[Take]] = defaultdict(list)
         for take in takes:
-            if labels.of(_own_speed(take)) is not None:
+            if labels.of(take) is not None:
                 self._of_voice[_voice(take)].append(take)
+        self._voices: dict[str, list[_Voice]] = defaultdict(list)
+        for voice in self._of_voice:
+            self._voices[voice.source].append(voice)
 
     def spoken(self, take: Take, random: np.random.Generator) -> Spoken | None:
         """Return what is said instead of a take, no longer than it, or None if it is to be heard as it is."""
-        others = self._of_voice.get(_voice(take), [])
-        if len(others) < self._config.clips or random.random() >= self._config.share:
+        config = self._config
+        if config.sources is not None and take.clip.source not in config.sources:
             return None
-        room = int(take.seconds * take.speed * FRONT_END.sample_rate) // self._labels.frame_samples
-        parts = list(self._parts(others, room, random))
+        if random.random() >= config.share:
+            return None
+        voices = [_voice(take)]
+        if random.random() < config.strangers:
+            voices = self._voices.get(take.clip.source, [])
+        if sum(len(self._of_voice.get(voice, [])) for voice in voices) < config.clips:
+            return None
+        room = int(take.seconds * FRONT_END.sample_rate) // self._labels.frame_samples
+        parts = list(self._parts(voices, room, random))
         if sum(len(part.samples) for part in parts) < take.seconds * FRONT_END.sample_rate / 2:
             return None
-        heard = [part.frames for part in parts if part.frames is not None]
         return Spoken(
             np.concatenate([part.samples for part in parts]),
             " ".join(part.text for part in parts),
-            np.concatenate(heard) if len(heard) == len(parts) else None,
+            np.concatenate([part.frames for part in parts if part.frames is not None]),
         )
 
-    def _parts(self, others: Sequence[Take], room: int, random: np.random.Generator) -> Iterator[Spoken]:
-        """Yield phrases of random clips that together have ``room`` frames of the teacher at most."""
+    def _parts(self, voices: Sequence[_Voice], room: int, random: np.random.Generator) -> Iterator[Spoken]:
+        """Yield phrases of random clips of random voices that together have ``room`` frames of the teacher at most."""
         low, high = (seconds * FRONT_END.sample_rate / self._labels.frame_samples for seconds in self._config.seconds)
         for _ in range(_TRIES):
-            take = others[int(random.integers(len(others)))]
+            clips = self._of_voice[voices[int(random.integers(len(voices)))]]
+            take = clips[int(random.integers(len(clips)))]
             samples = self._decoded.samples(take)
             found = self._phrases(take, samples)
             if not found:
                 continue
             first = last = int(random.integers(len(found)))
             wanted = random.uniform(low, high)
-            while last + 1 < len(found) and found[last].end - found[first].start < wanted:
+            while found[last].end - found[first].start < wanted and _follow(found, last):
                 last += 1
             start, end = found[first].start, found[last].end
             if end - start <= room:
@@ -111,43 +128,58 @@ class Splicer:
 
     def _cut(self, take: Take, samples: Samples, start: int, end: int, said: Sequence[Phrase]) -> Spoken:
         frames = self._labels.of(take)
-        part = samples[_sample(start, take, self._labels) : _sample(end, take, self._labels)].copy()
+        assert frames is not None, "phrases are cut where the teacher heard words end"
+        part = samples[start * self._labels.frame_samples : end * self._labels.frame_samples].copy()
         fade = np.linspace(0, 1, min(_FADE, len(part)), dtype=np.float32)
         part[: len(fade)] *= fade
         part[len(part) - len(fade) :] *= fade[::-1]
         text = " ".join(word for phrase in said for word in phrase.words)
-        return Spoken(part, text, None if frames is None else frames[start:end])
+        return Spoken(part, text, frames[start:end])
 
 
 def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]:
-    """Return the phrases of a take that can be cut out; none if the teacher understood other words than it has.
+    """Return the phrases of a take that can be cut out: those of which the teacher understood each word.
 
     Args:
         samples: of the take, float32 [n].
         take: the take, of a clip that the teacher heard.
         labels: the teacher's.
     """
-    frames = labels.of(_own_speed(take))
+    frames = labels.of(take)
     if frames is None:
         return []
     words = _words(frames, labels.pieces)
-    spoken = [word for word, _, _ in words]
-    if not words or (take.clip.text is not None and take.clip.text.split() != spoken):
+    if not words:
         return []
     quiet = _QUIET * float(np.sqrt(np.mean(np.square(samples))))
     cuts, firsts = [0], [0]
     for number, ((_, _, before), (_, after, _)) in enumerate(itertools.pairwise(words), start=1):
-        levels = [_level(samples, _sample(frame, take, labels)) for frame in range(before + 1, after + 1)]
+        levels = [_level(samples, frame * labels.frame_samples) for frame in range(before + 1, after + 1)]
         if min(levels) <= quiet:
             cuts.append(before + 1 + int(np.argmin(levels)))
             firsts.append(number)
-    cuts.append(min(len(frames), int(len(samples) * take.speed) // labels.frame_samples))
+    cuts.append(min(len(frames), len(samples) // labels.frame_samples))
     firsts.append(len(words))
+    spoken = [word for word, _, _ in words]
+    understood = _understood(spoken, take.clip.text)
     return [
         Phrase(start, end, tuple(spoken[first:last]))
         for (start, end), (first, last) in zip(itertools.pairwise(cuts), itertools.pairwise(firsts), strict=True)
-        if end > start
+        if end > start and understood(first, last)
     ]
+
+
+def _understood(spoken: Sequence[str], text: str | None) -> Callable[[int, int], bool]:
+    """Return what says of words from one number up to another whether they are what was said there."""
+    said = spoken if text is None else text.split()
+    wrong, missed = set[int](), set[int]()
+    for kind, first, last, *_ in difflib.SequenceMatcher(None, spoken, said, autojunk=False).get_opcodes():
+        if kind == "insert":
+            missed.add(first)
+        elif kind != "equal":
+            wrong.update(range(first, last))
+    # A word that the teacher missed may be on either side of a cut.
+    return lambda first, last: wrong.isdisjoint(range(first, last)) and missed.isdisjoint(range(first, last + 1))
 
 
 def _words(frames: Frames, pieces: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -168,14 +200,10 @@ def _level(samples: Samples, place: int) -> float:
     return float(np.sqrt(np.mean(np.square(around)))) if len(around) else 0.0
 
 
-def _sample(frame: int, take: Take, labels: TeacherLabels) -> int:
-    """Return where a frame of the teacher, who heard the clip at its own speed, begins in a take of it."""
-    return round(frame * labels.frame_samples / take.speed)
+def _follow(found: Sequence[Phrase], number: int) -> bool:
+    """Return whether the phrase after this one begins where it ends."""
+    return number + 1 < len(found) and found[number + 1].start == found[number].end
 
 
-def _own_speed(take: Take) -> Take:
-    return replace(take, speed=1.0)
-
-
-def _voice(take: Take) -> tuple[str, str, float]:
-    return take.clip.source, take.clip.speaker, take.speed
+def _voice(take: Take) -> _Voice:
+    return _Voice(take.clip.source, take.clip.speaker)

@@ -103,15 +103,15 @@ def test_a_clip_that_stands_twice_is_heard_once(tmp_path, monkeypatch):
     assert len(heard) == len(TEXTS)
 
 
-def test_only_the_sources_and_speeds_that_a_recipe_names_are_heard(tmp_path):
+def test_only_the_sources_that_a_recipe_names_are_heard_at_all_of_their_speeds(tmp_path):
     some = [replace(take, clip=replace(take.clip, source=take.clip.name)) for take in takes(tmp_path, (0.9, 1.0))]
     source = some[0].clip.source
-    teacher = Teacher(checkpoint=CHECKPOINT, cache=tmp_path / "cache", sources=(source,), speeds=(1.0,))
+    teacher = Teacher(checkpoint=CHECKPOINT, cache=tmp_path / "cache", sources=(source,))
 
     labels = labelled(some, teacher, 16, CPU, "float32")
 
     heard = [take for take in some if labels.of(take) is not None]
-    assert [(take.clip.source, take.speed) for take in heard] == [(source, 1.0)]
+    assert [(take.clip.source, take.speed) for take in heard] == [(source, 0.9), (source, 1.0)]
     assert labels.transcript(some[0].clip)
     assert labels.transcript(some[-1].clip) is None
 
