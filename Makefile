@@ -23,14 +23,14 @@ DATA  := runs/data
 NEMO  := runs/nemo-venv
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu lint format bench clean
+.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu lint format bench plots clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,eval,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,eval,plots,dev]'
 	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION) || \
 	  echo 'No Triton for this machine: the tests of the kernels for GPUs will be skipped.'
@@ -107,6 +107,10 @@ format: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The pictures of the documentation, from what was measured for them.
+plots: setup
+	$(BIN)/python -m benchmarks plots docs/img/peers-cpu.svg docs/measured/peers-cpu.json
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,7 @@
-"""Pictures of what was measured: `python -m benchmarks plots OUT.svg FILE...`, files with JSON lines of `latency`.
+"""Pictures of what was measured: `python -m benchmarks plots OUT.svg FILE...`, files with JSON lines of one benchmark.
 
-Needs matplotlib (the `plots` extra).
+`latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
+as NeMo each engine is, a panel for each batch. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -12,6 +13,15 @@ import matplotlib as mpl
 
 mpl.use("agg")
 from matplotlib import pyplot as plt  # after the backend is chosen: there is no screen
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Text stays text, and a picture that is drawn again is the same file.
+mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "steno"})
+
+Document = dict[str, Any]
+
+_OURS, _OTHERS = "#1b6e5c", "#b9c0c4"
 
 
 def main() -> None:
@@ -20,13 +30,22 @@ def main() -> None:
     parser.add_argument("out", type=Path, help=".svg or .png")
     parser.add_argument("files", type=Path, nargs="+")
     args = parser.parse_args()
-
     documents = [json.loads(path.read_text(encoding="utf-8").splitlines()[-1]) for path in args.files]
+    benchmarks = {document["benchmark"] for document in documents}
+    if len(benchmarks) > 1 or not benchmarks <= set(_PICTURES):
+        parser.error(f"there are pictures of {' or '.join(_PICTURES)}, and not of {' with '.join(sorted(benchmarks))}")
+    figure = _PICTURES[benchmarks.pop()](documents)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(args.out, metadata={"Date": None} if args.out.suffix == ".svg" else None)
+
+
+def _latency(documents: list[Document]) -> Figure:
     figure, (latency, speed) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for document in documents:
         for dtype, seconds in sorted({(row["dtype"], row["seconds"]) for row in document["rows"]}):
             rows = [row for row in document["rows"] if (row["dtype"], row["seconds"]) == (dtype, seconds)]
-            name = f"{_name(document)} {dtype}, {seconds:g} s"
+            model = Path(document["model"]).name.removesuffix(".nemo")
+            name = f"{model} {document['decoder']} {dtype}, {seconds:g} s"
             batches = [row["batch"] for row in rows]
             latency.plot(batches, [1000 * row["p95"] for row in rows], marker="o", label=name)
             speed.plot(batches, [row["rtfx"] for row in rows], marker="o", label=name)
@@ -39,12 +58,55 @@ def main() -> None:
         axes.grid(visible=True, alpha=0.3)
     speed.legend(fontsize="x-small")
     figure.suptitle(f"{documents[0]['device']}, {documents[0]['threads']} threads", fontsize="medium")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(args.out)
+    return figure
 
 
-def _name(document: dict[str, Any]) -> str:
-    return f"{Path(document['model']).name.removesuffix('.nemo')} {document['decoder']}"
+def _peers(documents: list[Document]) -> Figure:
+    document = documents[0]
+    rows = [row for row in document["rows"] if row["engine"].endswith(" float32")]
+    batches = list(dict.fromkeys(row["batch"] for row in rows))
+    figure, panels = plt.subplots(
+        1, len(batches), figsize=(9, 3.2), layout="constrained", sharex=True, sharey=True, squeeze=False
+    )
+    bars = list(dict.fromkeys((row["head"], row["engine"]) for row in rows))
+    # Of each head the slowest first; a gap between heads.
+    bars.sort(key=lambda bar: (bar[0], max(row["ratio"] for row in rows if (row["head"], row["engine"]) == bar)))
+    places = {
+        bar: place + list(dict.fromkeys(head for head, _ in bars)).index(bar[0]) for place, bar in enumerate(bars)
+    }
+    for axes, batch in zip(panels[0], batches, strict=True):
+        _draw_ratios(axes, [row for row in rows if row["batch"] == batch], places)
+        axes.set_title(f"batch {batch}", fontsize="medium")
+        axes.set_yticks(list(places.values()), [f"{head.upper()}, {_engine(engine)}" for head, engine in places])
+    figure.supxlabel(
+        f"times as fast as NeMo: shape {document['shape']}, clips of {document['seconds']:g} s, float32, "
+        f"{document['threads']} threads; median and range of {document['rounds']} rounds in turns",
+        fontsize="small",
+    )
+    return figure
+
+
+def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str], int]) -> None:
+    for row in rows:
+        place, ratio = places[row["head"], row["engine"]], row["ratio"]
+        is_ours = row["engine"].startswith("steno")
+        axes.barh(place, ratio, color=_OURS if is_ours else _OTHERS)
+        if not row["engine"].startswith("nemo"):
+            reach = [[ratio - row["ratio_low"]], [row["ratio_high"] - ratio]]
+            axes.errorbar(ratio, place, xerr=reach, color="black", linewidth=0.8, capsize=2)
+        axes.text(0.03, place, f"{ratio:.2f}", va="center", fontsize="small", color="white" if is_ours else "black")
+    axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _engine(engine: str) -> str:
+    names = {"nemo": "NeMo", "steno": "Steno"}
+    name = engine.removesuffix(" float32")
+    return names.get(name, name)
+
+
+_PICTURES = {"latency": _latency, "peers": _peers}
 
 
 if __name__ == "__main__":
