@@ -66,6 +66,8 @@ train-bundled: setup
 	$(BIN)/steno collect $(CHECKOUTS) --beside $(SPEECH) --out $(DATA)/more
 	$(BIN)/steno train training/recipes/english.yaml --out runs/english --resume \
 	  --export models/bundled/steno-bundled.nemo $(ARGS)
+	$(BIN)/steno language-model $(TEXT) --vocabulary models/bundled/steno-bundled.nemo \
+	  --out models/bundled/steno-bundled.ngrams
 
 # The same tokens here and in NeMo, frame by frame (docs/checkpoints.md).
 nemo-check: $(NEMO)/.ready

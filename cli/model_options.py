@@ -57,6 +57,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="texts that the search of an attention decoder keeps (Canary; default: what the checkpoint says)",
     )
     parser.add_argument(
+        "--language-model",
+        metavar="FILE",
+        help="of a CTC decoder, made by `steno language-model`; none: greedy (default: that of the model that ships)",
+    )
+    parser.add_argument(
         "--max-seconds",
         type=positive,
         default=AudioLimits().max_seconds,
@@ -123,13 +128,14 @@ def open_model(args: argparse.Namespace) -> "Model":
             getattr(torch, dtype),
             attention_context=args.local_attention,
             beam=args.beam,
+            language_model=args.language_model,
         )
     except ValueError as error:  # a CheckpointError, or an option that is not for this model
         raise CommandError(str(error)) from error
     if args.decoder not in (None, *model.decoders):
         raise CommandError(f"{args.model} has no {args.decoder} decoder; it has {', '.join(model.decoders)}")
     if args.beam is not None and (args.decoder or model.decoders[0]) != "aed":
-        raise CommandError("--beam is for models with an attention decoder (Canary); others are searched greedily")
+        raise CommandError("--beam is for models with an attention decoder (Canary)")
     try:
         model.transcribe([], **prompt_options(args))
     except PromptError as error:

@@ -19,9 +19,11 @@ from models.features import LogMelFeatures
 from models.graphs.encoding import MOST_SECONDS, Encoded, GraphedEncoding
 from models.graphs.sizes import row_sizes
 from models.hypothesis import Hypothesis
+from models.language_model import read_language_model
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.search.ctc import ctc_greedy
+from models.search.ctc_beam import ctc_beam
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.result import Row, SearchResult
@@ -43,6 +45,7 @@ def load_model(
     attention_context: int | None = None,
     beam: int | None = None,
     on_download: OnDownload | None = None,
+    language_model: str | Path | None = None,
 ) -> "Model":
     """Load a checkpoint for transcription.
 
@@ -55,12 +58,15 @@ def load_model(
             frames on each side only. Memory then grows with the length of a recording and not with its square, and
             transcripts are others (Rekesh et al., 2023; NeMo's ``change_attention_model``).
         beam: texts that the search of an attention decoder keeps of each utterance, 1 to 32; None takes what the
-            checkpoint says. Its steps have as many rows more. Other decoders are searched greedily.
+            checkpoint says. Its steps have as many rows more.
         on_download: told how a download goes; None draws a bar where standard error is a terminal.
+        language_model: a file that `steno language-model` made with this model's vocabulary; its CTC decoder is then
+            searched for the likeliest texts. None takes the one that ships with the bundled model, and for others none;
+            "none" searches that one greedily too.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one, ``attention_context`` is not for this model, or
+        ValueError: if ``dtype`` is another one, ``attention_context`` or ``language_model`` is not for this model, or
             ``beam`` is out of bounds.
     """
     if dtype not in _DTYPES:
@@ -71,7 +77,11 @@ def load_model(
         checkpoint = _with_local_attention(checkpoint, attention_context)
     if beam is not None:
         checkpoint = _with_beam(checkpoint, beam)
-    return Model(checkpoint, torch.device(device), dtype, languages)
+    if language_model is None and path == bundled.NAME:
+        language_model = bundled.LANGUAGE_MODEL
+    return Model(
+        checkpoint, torch.device(device), dtype, languages, None if language_model == "none" else language_model
+    )
 
 
 def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
@@ -111,9 +121,12 @@ class Model:
         device: torch.device,
         dtype: torch.dtype,
         languages: Sequence[str] | None = None,
+        language_model: str | Path | None = None,
     ) -> None:
         self._languages = languages
         self._config = checkpoint.config
+        if language_model is not None and not self._config.ctc:
+            raise ValueError("a language model is for CTC decoders, and this model has none")
         self._vocabulary = Vocabulary(checkpoint.tokenizer)
         self._front_end = LogMelFeatures(self._config.features, checkpoint.window, checkpoint.mel_bank).to(device)
         self._network = Network.without_weights(self._config)
@@ -123,6 +136,9 @@ class Model:
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
         self._encoding = GraphedEncoding(self._encoded, device, int(MOST_SECONDS * self._config.features.sample_rate))
         self._graphed: GraphedLookAhead | None = None
+        self._language_model = None
+        if language_model is not None:
+            self._language_model = read_language_model(Path(language_model), self._vocabulary.pieces, device)
         self._writer: Writer | None = None
         if self._config.prompts and self._network.attention_decoder:
             assert isinstance(checkpoint.tokenizer, PromptTokenizer)
@@ -309,6 +325,7 @@ class Model:
             "durations": list(transducer.durations) if transducer and transducer.durations else None,
             "max_symbols": transducer.max_symbols if transducer else None,
             "beam": config.attention.beam if config.attention else None,
+            "language_model": self._language_model.ngrams if self._language_model else None,
             "languages": None if self._languages is None else list(self._languages),
             "capabilities": {
                 "transcription": True,
@@ -343,6 +360,8 @@ class Model:
     def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> SearchResult:
         network, transducer = self._network, self._config.transducer
         if decoder == "ctc" and network.ctc:
+            if self._language_model:
+                return ctc_beam(network.ctc(encoded), lengths, network.ctc.blank, self._language_model)
             return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
         if transducer and network.predictor and network.joint:
             # Both find the same. A GPU waits for launches, and scores frames ahead to save some; a CPU for products.

@@ -69,6 +69,7 @@ class Server:
             threads=settings.threads,
             attention_context=settings.local_attention,
             beam=settings.beam,
+            language_model=settings.language_model,
         )
         self.supervisor = Supervisor(
             [

@@ -102,7 +102,12 @@ class Settings(BaseSettings):
     beam: Annotated[int, Field(ge=1, le=32)] | None = Field(
         default=None,
         description="Texts that the search of an attention decoder (Canary) keeps of each utterance; unset: what the "
-        "checkpoint says. Other decoders are greedy.",
+        "checkpoint says.",
+    )
+    language_model: str | None = Field(
+        default=None,
+        description="Language model of a CTC decoder, a file that `steno language-model` made; none: greedy; unset: "
+        "that of the model that ships, and greedy for others.",
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cli
-from models.bundled import CHECKPOINT
+from models.bundled import CHECKPOINT, LANGUAGE_MODEL
 from training.recipe_file import read_recipe
 from training.synthesis.voices import cast
 
@@ -33,13 +33,15 @@ def steps():
 
 @pytest.mark.program("make")
 def test_the_bundled_model_is_made_by_commands_that_steno_has(steps):
-    assert [step.command for step in steps] == ["synthesize"] * 2 + ["collect", "train"]
+    *data, training, counting = steps
+    assert [step.command for step in steps] == ["synthesize"] * 2 + ["collect", "train", "language-model"]
     assert {step.text for step in steps if "text" in step} == {"text.xz"}
-    made = {(ROOT / step.out / "manifest.jsonl").resolve() for step in steps[:-1]}
-    recipe = read_recipe(ROOT / steps[-1].recipe)
+    made = {(ROOT / step.out / "manifest.jsonl").resolve() for step in data}
+    recipe = read_recipe(ROOT / training.recipe)
     assert made <= {manifest.resolve() for manifest in recipe.data.manifests}
-    assert steps[-1].resume
-    assert ROOT / steps[-1].export == CHECKPOINT
+    assert training.resume
+    assert ROOT / training.export == ROOT / counting.vocabulary == CHECKPOINT
+    assert ROOT / counting.out == LANGUAGE_MODEL
 
 
 @pytest.mark.program("make")

@@ -24,8 +24,7 @@ class TrainingData:
         split: only clips of this split, or None for all.
         min_seconds: shorter clips are left out.
         max_seconds: longer clips are left out.
-        speeds: factors at which a clip is heard, each once an epoch; 1 is the clip itself.
-        speeds_of: sources whose clips are heard at these speeds, or None for all; the others are heard as they are.
+        speeds: factors at which every clip is heard, each once an epoch; 1 is the clip itself.
         source_balance: power of a source's audio that its share in an epoch is proportional to: 1 takes what there
             is, 0 gives every source the same.
         speaker_balance: the same for the speakers of a source.
@@ -36,7 +35,6 @@ class TrainingData:
     min_seconds: float = _within(0.1, 60, default=0.5)
     max_seconds: float = _within(0.1, 60, default=20.0)
     speeds: tuple[float, ...] = _within(0.5, 2, default=(1.0,))
-    speeds_of: tuple[str, ...] | None = None
     source_balance: float = _within(0, 1, default=1.0)
     speaker_balance: float = _within(0, 1, default=1.0)
 
@@ -245,21 +243,17 @@ class Codec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splice:
-    """Clips put together anew out of phrases of a source, where a teacher says when its words end.
+    """Clips put together anew out of phrases of the same voice, where a teacher says when its words end.
 
     Attributes:
         share: share of the clips.
-        strangers: share of these whose phrases are of any voices of the source; the others' are of the clip's voice.
         seconds: shortest and longest part that is taken of a clip at a time; parts end with a phrase.
-        clips: only where there are at least so many clips to choose from.
-        sources: sources whose clips are spliced, or None for all.
+        clips: only voices with at least so many clips.
     """
 
     share: float = _within(0, 1)
-    strangers: float = _within(0, 1, default=0.0)
     seconds: tuple[float, float] = _within(0.1, 20, default=(0.6, 3.0))
     clips: int = _within(2, 1000, default=5)
-    sources: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

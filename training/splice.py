@@ -1,4 +1,4 @@
-"""New sentences out of recorded ones: phrases of several clips, of one voice or of many, one after the other.
+"""New sentences out of recorded ones: phrases that a voice said in several clips, one after the other.
 
 A few hours of speech hold a few thousand sentences, which a model learns by heart. Cut into phrases and put together
 anew, they are other sentences every time they are heard (compare Lam et al., 2021). A clip is cut where its teacher
@@ -10,7 +10,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -56,13 +55,8 @@ class Phrase:
     words: tuple[str, ...]
 
 
-class _Voice(NamedTuple):
-    source: str
-    speaker: str
-
-
 class Splicer:
-    """Puts clips together anew. Threads may share it."""
+    """Puts clips of a voice together anew. Threads may share it."""
 
     def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice, decoded: DecodedTakes) -> None:
         """Prepare to splice; only takes that the teacher heard are cut."""
@@ -71,28 +65,18 @@ class Splicer:
         self._config = config
         self._decoded = decoded
         self._found: dict[Take, list[Phrase]] = {}
-        self._of_voice: dict[_Voice, list[Take]] = defaultdict(list)
+        self._of_voice: dict[tuple[str, str], list[Take]] = defaultdict(list)
         for take in takes:
             if labels.of(take) is not None:
                 self._of_voice[_voice(take)].append(take)
-        self._voices: dict[str, list[_Voice]] = defaultdict(list)
-        for voice in self._of_voice:
-            self._voices[voice.source].append(voice)
 
     def spoken(self, take: Take, random: np.random.Generator) -> Spoken | None:
         """Return what is said instead of a take, no longer than it, or None if it is to be heard as it is."""
-        config = self._config
-        if config.sources is not None and take.clip.source not in config.sources:
-            return None
-        if random.random() >= config.share:
-            return None
-        voices = [_voice(take)]
-        if random.random() < config.strangers:
-            voices = self._voices.get(take.clip.source, [])
-        if sum(len(self._of_voice.get(voice, [])) for voice in voices) < config.clips:
+        others = self._of_voice.get(_voice(take), [])
+        if len(others) < self._config.clips or random.random() >= self._config.share:
             return None
         room = int(take.seconds * FRONT_END.sample_rate) // self._labels.frame_samples
-        parts = list(self._parts(voices, room, random))
+        parts = list(self._parts(others, room, random))
         if sum(len(part.samples) for part in parts) < take.seconds * FRONT_END.sample_rate / 2:
             return None
         return Spoken(
@@ -101,12 +85,11 @@ class Splicer:
             np.concatenate([part.frames for part in parts if part.frames is not None]),
         )
 
-    def _parts(self, voices: Sequence[_Voice], room: int, random: np.random.Generator) -> Iterator[Spoken]:
-        """Yield phrases of random clips of random voices that together have ``room`` frames of the teacher at most."""
+    def _parts(self, others: Sequence[Take], room: int, random: np.random.Generator) -> Iterator[Spoken]:
+        """Yield phrases of random clips that together have ``room`` frames of the teacher at most."""
         low, high = (seconds * FRONT_END.sample_rate / self._labels.frame_samples for seconds in self._config.seconds)
         for _ in range(_TRIES):
-            clips = self._of_voice[voices[int(random.integers(len(voices)))]]
-            take = clips[int(random.integers(len(clips)))]
+            take = others[int(random.integers(len(others)))]
             samples = self._decoded.samples(take)
             found = self._phrases(take, samples)
             if not found:
@@ -205,5 +188,5 @@ def _follow(found: Sequence[Phrase], number: int) -> bool:
     return number + 1 < len(found) and found[number + 1].start == found[number].end
 
 
-def _voice(take: Take) -> _Voice:
-    return _Voice(take.clip.source, take.clip.speaker)
+def _voice(take: Take) -> tuple[str, str]:
+    return take.clip.source, take.clip.speaker

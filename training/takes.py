@@ -56,7 +56,7 @@ class Take:
 
 
 def read_takes(data: TrainingData) -> list[Take]:
-    """Return what a recipe trains on: every clip that is neither too short nor too long, at every speed of its source.
+    """Return what a recipe trains on: every clip that is neither too short nor too long, at every speed.
 
     Raises:
         ManifestError: if a manifest cannot be read.
@@ -71,8 +71,7 @@ def read_takes(data: TrainingData) -> list[Take]:
 
 def _fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:
     for clip in clips:
-        is_varied = data.speeds_of is None or clip.source in data.speeds_of
-        for speed in data.speeds if is_varied else (1.0,):
+        for speed in data.speeds:
             take = Take(clip, speed)
             if data.min_seconds <= take.seconds <= data.max_seconds:
                 yield take

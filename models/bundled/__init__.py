@@ -5,3 +5,4 @@ from pathlib import Path
 NAME = "bundled"
 LANGUAGES = ("en",)  # ISO 639-1; NeMo's checkpoints do not name theirs
 CHECKPOINT = Path(__file__).with_name("steno-bundled.nemo")
+LANGUAGE_MODEL = Path(__file__).with_name("steno-bundled.ngrams")

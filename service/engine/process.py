@@ -34,7 +34,13 @@ class SpeechRecognizer:
         self._threads = load.threads
         self._use_threads()
         self._model: Model = load_model(
-            load.checkpoint, device, _dtype(load.dtype, device), load.attention_context, load.beam, on_download
+            load.checkpoint,
+            device,
+            _dtype(load.dtype, device),
+            load.attention_context,
+            load.beam,
+            on_download,
+            load.language_model,
         )
         self._device = device
         self._bucket_seconds = load.bucket_seconds

@@ -30,6 +30,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         threads: CPU threads that one batch may use; None leaves it to torch.
         attention_context: Encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
         beam: Texts that the search of an attention decoder keeps; None takes what the checkpoint says.
+        language_model: Of a CTC decoder: a path, "none", or None for that of the bundled model.
     """
 
     model: str
@@ -41,6 +42,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     threads: int | None
     attention_context: int | None = None
     beam: int | None = None
+    language_model: str | None = None
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):

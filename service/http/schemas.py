@@ -41,7 +41,7 @@ class TranscriptionForm(BaseModel):
     include: Annotated[
         list[Inclusion], Field(description="With json: the log-probability of each token, streamed or not.")
     ] = []
-    temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; decoding is greedy.")] = 0.0
+    temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; nothing is drawn at random.")] = 0.0
     language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
         Field(description="What is spoken, in ISO 639-1 (`en`, `en-US`); what the model does not speak is refused."),

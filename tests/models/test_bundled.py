@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from models import CheckpointError, checkpoint_path, load_model
-from models.bundled import CHECKPOINT
+from models.bundled import CHECKPOINT, LANGUAGE_MODEL
 from tests.models import golden_data as golden
 from tests.models.companions import CUTS, GARBAGE, MARGIN, alone, cut, padded, told
 
@@ -19,6 +19,11 @@ SECONDS = 10
 @cache
 def bundled():
     return load_model("bundled")
+
+
+@cache
+def greedy():
+    return load_model("bundled", language_model="none")
 
 
 def test_its_name_stands_for_the_file_in_the_package_and_other_names_for_themselves(tmp_path):
@@ -39,12 +44,30 @@ def test_it_speaks_english_and_a_checkpoint_does_not_say(monkeypatch):
     checkpoint = golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
     monkeypatch.setattr("models.bundled.CHECKPOINT", checkpoint)
 
-    assert load_model("bundled").info()["languages"] == ["en"]
+    assert load_model("bundled", language_model="none").info()["languages"] == ["en"]
     assert load_model(checkpoint).info()["languages"] is None
 
 
 def test_it_is_small_enough_for_a_repository():
-    assert CHECKPOINT.stat().st_size < 30e6
+    assert CHECKPOINT.stat().st_size + LANGUAGE_MODEL.stat().st_size < 30e6
+
+
+def test_its_language_model_can_be_left_out():
+    clips = [golden.clip(name) for name in golden.CLIPS]
+
+    assert bundled().info()["language_model"] > 100_000
+    assert greedy().info()["language_model"] is None
+    searched, plain = ([hypothesis.text for hypothesis in model.transcribe(clips)] for model in (bundled(), greedy()))
+    assert searched != plain
+
+
+def test_a_language_model_is_for_a_ctc_decoder_with_its_vocabulary():
+    with pytest.raises(ValueError, match="for CTC decoders"):
+        load_model(golden.GOLDEN / "fastconformer-tdt-bpe" / "model.nemo", language_model=LANGUAGE_MODEL)
+    with pytest.raises(CheckpointError, match="this model's vocabulary"):
+        load_model(golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo", language_model=LANGUAGE_MODEL)
+    with pytest.raises(CheckpointError, match=r"no\.ngrams"):
+        load_model("bundled", language_model="no.ngrams")
 
 
 def test_it_says_what_its_card_says():
@@ -109,7 +132,7 @@ def test_it_says_next_to_nothing_where_nobody_speaks(sound):
 @given(cuts=st.lists(CUTS, min_size=1, max_size=4), extra=st.integers(0, 5000), garbage=GARBAGE)
 @settings(max_examples=10, deadline=None)
 def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):
-    model = bundled()
+    model = greedy()
     utterances = [cut(*one) for one in cuts]
 
     together = model.transcribe_batch(*padded(utterances, extra, garbage))
@@ -124,6 +147,6 @@ def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):
 
 def test_few_of_its_decisions_are_draws():
     """The test above would hold of nothing if every clip were under the margin."""
-    leads = [alone(bundled(), "ctc", golden.clip(name))[1] for name in golden.CLIPS]
+    leads = [alone(greedy(), "ctc", golden.clip(name))[1] for name in golden.CLIPS]
 
     assert sum(lead < MARGIN for lead in leads) <= 2, leads

@@ -39,6 +39,17 @@ def test_float32_transcripts_are_nemos_alone_and_in_a_batch(name, decoder, devic
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_language_model_finds_the_same_texts_alone_and_in_a_batch(device):
+    clips = golden.clips()
+
+    model = load_model("bundled", device=device)
+    batch = model.transcribe(clips)
+
+    assert [hypothesis.tokens for hypothesis in batch] == [model.transcribe([clip])[0].tokens for clip in clips]
+    assert [hypothesis.text for hypothesis in batch] == [one.text for one in load_model("bundled").transcribe(clips)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", canary.PROMPTS)
 def test_float32_writes_what_nemo_writes(name, device):
     model = load_model(golden.GOLDEN / canary.NAME / "model.nemo", device=device)

@@ -108,7 +108,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
 
-    model, nemo = load_model(args.model), NeMo(checkpoint_path(args.model))
+    model, nemo = load_model(args.model, language_model="none"), NeMo(checkpoint_path(args.model))
     found = [compare(model, nemo, *recording) for recording in recordings(args.manifest, args.split)]
     whole = summary(found)
     print("source", *whole)

@@ -57,23 +57,17 @@ class Voice:
 
     ratio, frame_samples, pieces = 2, FRAME, PIECES
 
-    def __init__(self, sentences, gap=3, texts=True, name="voice"):
+    def __init__(self, sentences, gap=3, texts=True):
         self.takes, self._frames = [], {}
         for number, words in enumerate(sentences):
             frames, samples = recording(words, gap)
             text = " ".join(words) if texts else None
-            clip = Clip(f"{name}{number}.wav", f"{number}.wav", len(samples) / 16_000, text, "set", name)
+            clip = Clip(f"{number}.wav", f"{number}.wav", len(samples) / 16_000, text, "set", "voice")
             self._frames[clip.audio] = frames
             self.takes.append(RecordedTake(clip, 1.0, tuple(samples.tolist())))
 
     def of(self, take):
         return self._frames[take.clip.audio]
-
-    def __or__(self, other):
-        """Return both voices."""
-        both = Voice([])
-        both.takes, both._frames = self.takes + other.takes, self._frames | other._frames
-        return both
 
 
 def heard(samples):
@@ -180,40 +174,3 @@ def test_a_share_of_the_clips_of_a_voice_with_enough_of_them_is_spliced(config):
     voice = Voice([["one", "two"], ["three", "four"]])
 
     assert Splicer(voice.takes, voice, config, DecodedTakes()).spoken(voice.takes[0], np.random.default_rng(0)) is None
-
-
-def test_a_voice_with_one_clip_is_mixed_with_strangers_of_its_source_and_only_with_them():
-    lonely = Voice([["one", "two"]], name="lonely")
-    voices = lonely | Voice([["three", "four"], ["four", "three"]], name="other")
-    mixed = Splice(share=1.0, strangers=1.0, seconds=(0.1, 0.6), clips=2)
-    apart = Splice(share=1.0, seconds=(0.1, 0.6), clips=2)
-
-    def words(config, number, takes=voices.takes):
-        splicer = Splicer(takes, voices, config, DecodedTakes())
-        spoken = [splicer.spoken(takes[number], np.random.default_rng(seed)) for seed in range(40)]
-        assert all(heard(part.samples) == part.text.split() for part in spoken if part)
-        return {word for part in spoken if part for word in part.text.split()}
-
-    foreign = [
-        RecordedTake(replace(take.clip, source="elsewhere"), 1.0, take.sound) if take.clip.speaker == "other" else take
-        for take in voices.takes
-    ]
-    assert words(mixed, 0) == {"one", "two", "three", "four"}
-    assert words(mixed, 1) == {"one", "two", "three", "four"}
-    assert words(apart, 0) == set()
-    assert words(apart, 1) == {"three", "four"}
-    assert words(mixed, 0, foreign) == set()
-
-
-def test_only_the_sources_that_are_named_are_spliced():
-    voice = Voice([["one", "two"], ["three", "four"]])
-    take = voice.takes[0]
-
-    def spoken(*sources):
-        config = replace(ALWAYS, sources=sources)
-        return [
-            Splicer(voice.takes, voice, config, DecodedTakes()).spoken(take, np.random.default_rng(n)) for n in range(9)
-        ]
-
-    assert any(spoken("set", "other"))
-    assert not any(spoken("other"))

@@ -65,16 +65,6 @@ def test_every_clip_is_taken_at_every_speed_at_which_it_fits(tmp_path):
     assert [take.name for take in takes] == ["short@0.9", "long@1.1", "fits@0.9", "fits@1.1"]
 
 
-def test_only_the_sources_that_are_named_are_heard_at_other_speeds(tmp_path):
-    manifest = tmp_path / "set.jsonl"
-    rows = [{"audio": name, "duration": 5, "source": name} for name in ("said", "made")]
-    manifest.write_text("\n".join(map(json.dumps, rows)))
-
-    takes = read_takes(TrainingData(manifests=(manifest,), speeds=(0.9, 1.1), speeds_of=("said",)))
-
-    assert [take.name for take in takes] == ["said@0.9", "said@1.1", "made@1"]
-
-
 def test_no_clip_that_fits_is_an_error(tmp_path):
     manifest = tmp_path / "set.jsonl"
     manifest.write_text(json.dumps({"audio": "short", "duration": 0.2}))

@@ -1,0 +1,60 @@
+"""`steno language-model`: what a CTC search knows of a language beside what it hears."""
+
+import argparse
+from pathlib import Path
+
+from cli.errors import CommandError
+from cli.model_options import Subparsers, positive
+from cli.synthesize import count
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "language-model",
+        help="make the language model of a CTC decoder",
+        description="Count the n-grams of sentences in the tokens of a model (docs/training.md).",
+    )
+    parser.add_argument("text", metavar="TEXT", help="file of sentences, one a line; may be compressed (.xz)")
+    parser.add_argument(
+        "--vocabulary", required=True, metavar="FILE", help="the model's .nemo checkpoint, or its SentencePiece model"
+    )
+    parser.add_argument("--out", required=True, metavar="FILE", help="where the language model goes")
+    parser.add_argument(
+        "--least",
+        type=count,
+        nargs="+",
+        default=[2, 3, 4],
+        metavar="N",
+        help="how often n-grams of 2, 3 and more tokens must stand in the text to be kept (default: 2 3 4)",
+    )
+    parser.add_argument(
+        "--weight", type=positive, default=0.4, metavar="X", help="weight in the search (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--bonus", type=positive, default=1.5, metavar="X", help="what the search gives a token (default: %(default)g)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the language model."""
+    from training.errors import TrainingError
+    from training.language_model import write_language_model
+    from training.synthesis.sentences import read_sentences
+    from training.vocabulary import read_vocabulary
+
+    try:
+        vocabulary = read_vocabulary(Path(args.vocabulary))
+        ngrams = write_language_model(
+            map(vocabulary.encode, read_sentences(Path(args.text))),
+            vocabulary.tokenizer.pieces,
+            Path(args.out),
+            least=args.least,
+            weight=args.weight,
+            bonus=args.bonus,
+        )
+    except (TrainingError, OSError) as error:
+        raise CommandError(str(error)) from error
+    print(f"{ngrams:,} n-grams")
+    return 0

@@ -1,0 +1,215 @@
+"""An n-gram language model of a vocabulary's tokens, as tensors that answer for many contexts at once.
+
+The probabilities are those of back-off models (Katz, 1987): of an n-gram that was kept its own, of another the one
+after a shorter context, times what the longer context leaves for all that it does not know. `steno language-model`
+makes such a file of sentences (training/language_model.py).
+
+The file is in the format of safetensors. Of every order there are ``tokens.N`` and ``log_probabilities.N``, n-grams by
+their context and then by their last token; of all but the highest ``backoffs.N`` and ``children.N``, how many n-grams
+of the next order begin with each.
+"""
+
+import hashlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from models.checkpoint.errors import MissingCheckpointError, UnreadableCheckpointError, UnsupportedValueError
+
+KIND = "steno n-grams 1"
+_MAX_ORDER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ngrams:
+    """The n-grams of one order, sorted by context and then by token.
+
+    Attributes:
+        tokens: the last token of each, int64.
+        log_probabilities: natural logarithm of its probability after its context, float32.
+        backoffs: logarithm of what it leaves, as a context, for tokens that do not follow it here, float32; None for
+            the highest order.
+        children: n-grams of the next order that begin with it, int64; None for the highest order.
+    """
+
+    tokens: Tensor
+    log_probabilities: Tensor
+    backoffs: Tensor | None
+    children: Tensor | None
+
+
+class LanguageModel:
+    """Log probabilities of tokens by what came before.
+
+    A state is a number that stands for a context. Beside the labels there are two tokens, the start and the end of an
+    utterance.
+
+    Attributes:
+        labels: how many labels its vocabulary has.
+        weight: factor of its log probabilities beside those of an acoustic model.
+        bonus: what every token is given, so that a search is not paid for saying less.
+        start: the state at the start of an utterance.
+        ngrams: how many n-grams it has.
+    """
+
+    def __init__(
+        self, orders: Sequence[Ngrams], labels: int, weight: float, bonus: float, device: torch.device
+    ) -> None:
+        """Link the contexts.
+
+        Raises:
+            ValueError: if the n-grams are not sorted, or one has no suffix among the shorter ones.
+        """
+        self.labels = labels
+        self.weight = weight
+        self.bonus = bonus
+        self._width = labels + 2
+        self.ngrams = sum(len(ngrams.tokens) for ngrams in orders)
+        self._order = len(orders)
+        parents = _parents(orders)
+        # The root, which is the empty context, has number 0; n-grams follow, order by order.
+        tokens = torch.cat([ngrams.tokens for ngrams in orders])
+        self._keys = parents * self._width + tokens
+        if not bool((self._keys[1:] > self._keys[:-1]).all()):
+            raise ValueError("n-grams that are not sorted")
+        if not torch.equal(orders[0].tokens, torch.arange(self._width)) or bool((tokens >= self._width).any()):
+            raise ValueError(f"unigrams that are not those of {labels} labels")
+        zero = torch.zeros(1)
+        self._log_probabilities = torch.cat([zero, *(ngrams.log_probabilities for ngrams in orders)])
+        self._backoffs = torch.cat(
+            [
+                zero,
+                *(torch.zeros(len(ngrams.tokens)) if ngrams.backoffs is None else ngrams.backoffs for ngrams in orders),
+            ]
+        )
+        self._suffixes = self._suffix_links(orders, parents, tokens)
+        # The context after an n-gram of the highest order is what follows its first token.
+        self._next = torch.arange(len(self._suffixes))
+        highest = len(self._next) - len(orders[-1].tokens)
+        self._next[highest:] = self._suffixes[highest:]
+        self.start = int(self._next[labels + 1])
+        self._end = labels + 1
+        for name in ("_keys", "_log_probabilities", "_backoffs", "_suffixes", "_next"):
+            setattr(self, name, getattr(self, name).to(device))
+
+    def score(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log probability of each token after its context, and the context after it.
+
+        Args:
+            states: int64, any shape.
+            tokens: labels, int64, in the same shape.
+
+        Returns:
+            float32 and int64, in that shape.
+        """
+        penalty = torch.zeros(states.shape, device=states.device)
+        score, following = torch.zeros_like(penalty), torch.zeros_like(states)
+        is_open = torch.ones_like(states, dtype=torch.bool)
+        for _ in range(self._order):
+            found, at = self._find(states, tokens)
+            found &= is_open
+            score = torch.where(found, penalty + self._log_probabilities[at], score)
+            following = torch.where(found, self._next[at], following)
+            is_open &= ~found
+            penalty = penalty + self._backoffs[states]
+            states = self._suffixes[states]
+        return score, following
+
+    def score_end(self, states: Tensor) -> Tensor:
+        """Return the log probability that nothing more is said, in the shape of ``states``."""
+        return self.score(states, torch.full_like(states, self._end))[0]
+
+    def _find(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return whether a token follows a context here, and the number of that n-gram."""
+        keys = states * self._width + tokens
+        at = torch.searchsorted(self._keys, keys).clamp_(max=len(self._keys) - 1)
+        return self._keys[at] == keys, at + 1
+
+    def _suffix_links(self, orders: Sequence[Ngrams], parents: Tensor, tokens: Tensor) -> Tensor:
+        """Return the number of each n-gram without its first token."""
+        suffixes = torch.zeros(len(tokens) + 1, dtype=torch.int64)
+        begin = len(orders[0].tokens)
+        for ngrams in orders[1:]:
+            end = begin + len(ngrams.tokens)
+            found, at = self._find(suffixes[parents[begin:end]], tokens[begin:end])
+            if not bool(found.all()):
+                raise ValueError("an n-gram whose last tokens are none")
+            suffixes[begin + 1 : end + 1] = at
+            begin = end
+        return suffixes
+
+
+def _parents(orders: Sequence[Ngrams]) -> Tensor:
+    """Return the number of each n-gram without its last token."""
+    parents = [torch.zeros(len(orders[0].tokens), dtype=torch.int64)]
+    begin = 1
+    for ngrams, longer in itertools.pairwise(orders):
+        assert ngrams.children is not None, "the highest order has none"
+        end = begin + len(ngrams.tokens)
+        if bool((ngrams.children < 0).any()) or int(ngrams.children.sum()) != len(longer.tokens):
+            raise ValueError("n-grams without a context")
+        parents.append(torch.arange(begin, end).repeat_interleave(ngrams.children))
+        begin = end
+    return torch.cat(parents)
+
+
+def vocabulary_digest(pieces: Sequence[str]) -> str:
+    """Return what tells a vocabulary from others."""
+    return hashlib.sha256("\n".join(pieces).encode()).hexdigest()
+
+
+def read_language_model(path: Path, pieces: Sequence[str], device: torch.device) -> LanguageModel:
+    """Read a language model of the vocabulary that has these pieces.
+
+    Raises:
+        CheckpointError: if there is none, it is damaged, or it is of another vocabulary.
+    """
+    if not path.is_file():
+        raise MissingCheckpointError(f"{path}: no such file")
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+    except (SafetensorError, OSError) as error:
+        raise UnreadableCheckpointError(f"{path}: {error}") from error
+    if metadata.get("kind") != KIND:
+        raise UnreadableCheckpointError(f"{path} is not a language model that `steno language-model` wrote")
+    if metadata.get("vocabulary") != vocabulary_digest(pieces):
+        raise UnsupportedValueError("language_model", str(path), "one that was made with this model's vocabulary")
+    try:
+        weight, bonus = (_finite(metadata[name]) for name in ("weight", "bonus"))
+        return LanguageModel(_orders(tensors), len(pieces), weight, bonus, device)
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise UnreadableCheckpointError(f"{path} is damaged: {error}") from error
+
+
+def _orders(tensors: Mapping[str, Tensor]) -> list[Ngrams]:
+    highest = sum(name.startswith("tokens.") for name in tensors)
+    if not 1 <= highest <= _MAX_ORDER or len(tensors) != 4 * highest - 2:
+        raise ValueError(f"{len(tensors)} tensors for n-grams of {highest} orders")
+    orders = []
+    for order in range(1, highest + 1):
+        tokens = tensors[f"tokens.{order}"].long()
+        names = ("log_probabilities", "backoffs", "children") if order < highest else ("log_probabilities",)
+        fields = {name: tensors[f"{name}.{order}"] for name in names}
+        if any(field.shape != tokens.shape or tokens.dim() != 1 for field in fields.values()):
+            raise ValueError(f"n-grams of order {order} that differ in number")
+        floats = {name: field.float() for name, field in fields.items() if name != "children"}
+        if not all(bool(field.isfinite().all()) and bool((field <= 0).all()) for field in floats.values()):
+            raise ValueError(f"log probabilities of order {order} that are none")
+        children = fields["children"].long() if order < highest else None
+        orders.append(Ngrams(tokens, floats["log_probabilities"], floats.get("backoffs"), children))
+    return orders
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number

@@ -1,0 +1,140 @@
+"""Beam search finds the likeliest text of all, and the alignment its likeliest way through the frames."""
+
+import itertools
+import math
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from models.language_model import read_language_model
+from models.search.ctc import ctc_greedy
+from models.search.ctc_alignment import ctc_alignment
+from models.search.ctc_beam import ctc_beam
+from training.language_model import write_language_model
+
+PIECES = ("a", "b", "c")
+BLANK = 3
+SENTENCES = [[0, 1, 2], [0, 1], [1, 1, 0], [2, 0, 1, 1], [2], [0, 2, 2]]
+# Every text of so few frames has room in it.
+WHOLE = 200
+SEEDS = st.integers(0, 2**31)
+
+
+@cache
+def language_model(weight=0.7, bonus=0.4):
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "some.ngrams"
+        write_language_model(SENTENCES, PIECES, path, least=(1, 1), weight=weight, bonus=bonus)
+        return read_language_model(path, PIECES, torch.device("cpu"))
+
+
+def random_logits(seed, *shape):
+    return 3 * torch.randn(*shape, BLANK + 1, generator=torch.Generator().manual_seed(seed))
+
+
+def texts(logits):
+    """Return the log probability of every text of a row, and the likeliest path of each, path by path."""
+    scores = logits.log_softmax(-1).tolist()
+    found, ways = {}, {}
+    for path in itertools.product(range(BLANK + 1), repeat=len(scores)):
+        text = tuple(label for label, _ in groupby(path) if label != BLANK)
+        score = sum(row[label] for row, label in zip(scores, path, strict=True))
+        found[text] = math.log(math.exp(found[text]) + math.exp(score)) if text in found else score
+        if text not in ways or score > ways[text][0]:
+            ways[text] = score, path
+    return found, ways
+
+
+def spans(path):
+    runs = [(label, [frame for frame, _ in run]) for label, run in groupby(enumerate(path), key=lambda x: x[1])]
+    return [(label, run[0], run[-1] + 1) for label, run in runs if label != BLANK]
+
+
+def spoken_by(model, text):
+    state, total = torch.tensor([model.start]), 0.0
+    for token in text:
+        score, state = model.score(state, torch.tensor([token]))
+        total += model.weight * float(score) + model.bonus
+    return total + model.weight * float(model.score_end(state))
+
+
+@given(SEEDS, st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_it_finds_the_likeliest_of_all_texts(seed, frames):
+    logits, model = random_logits(seed, 1, frames), language_model()
+    heard, ways = texts(logits[0])
+    ranks = {text: score + spoken_by(model, text) for text, score in heard.items()}
+    best, second = sorted(ranks, key=ranks.get, reverse=True)[:2]
+    assume(ranks[best] - ranks[second] > 1e-3)
+
+    (row,) = ctc_beam(logits, torch.tensor([frames]), BLANK, model, beam=WHOLE).rows()
+
+    assert tuple(row.tokens) == best
+    assert list(zip(row.tokens, row.frames, row.ends, strict=True)) == spans(ways[best][1])
+
+
+@given(SEEDS, st.lists(st.integers(0, 9), min_size=1, max_size=4), st.sampled_from([1, 2, 5]))
+@settings(max_examples=40, deadline=None)
+def test_every_row_gives_what_it_gives_alone(seed, lengths, beam):
+    logits, model = random_logits(seed, len(lengths), 9), language_model()
+
+    together = ctc_beam(logits, torch.tensor(lengths), BLANK, model, beam).rows()
+
+    for row, scores, length in zip(together, logits, lengths, strict=True):
+        (alone,) = ctc_beam(scores[None, :length], torch.tensor([length]), BLANK, model, beam).rows()
+        assert (row.tokens, row.frames, row.ends) == (alone.tokens, alone.frames, alone.ends)
+        assert row.confidence == pytest.approx(alone.confidence)
+
+
+@given(SEEDS, st.integers(1, 6))
+@settings(max_examples=40, deadline=None)
+def test_tokens_are_aligned_with_the_likeliest_path_that_says_them(seed, frames):
+    logits = random_logits(seed, 1, frames)
+    _, ways = texts(logits[0])
+    scores = logits.log_softmax(-1)
+    chosen = sorted(ways)[:: max(1, len(ways) // 10)]
+
+    for text in chosen:
+        tokens = torch.tensor([[*text, *[0] * (frames - len(text))]])
+        (row,) = ctc_alignment(scores, torch.tensor([frames]), BLANK, tokens, torch.tensor([len(text)])).rows()
+        assert row.tokens == list(text)
+        assert list(zip(row.tokens, row.frames, row.ends, strict=True)) == spans(ways[text][1])
+        assert row.confidence == pytest.approx(
+            [float(scores[0, begin, label].exp()) for label, begin, _ in spans(ways[text][1])]
+        )
+
+
+def test_a_model_that_counts_for_nothing_changes_nothing_that_is_clear():
+    logits = 20 * torch.eye(BLANK + 1)[torch.tensor([[0, 0, BLANK, 0, 1, BLANK, 2, 2, BLANK], [BLANK] * 9])]
+    lengths = torch.tensor([9, 9])
+
+    found = ctc_beam(logits, lengths, BLANK, language_model(0.0, 0.0)).rows()
+
+    assert [row.tokens for row in found] == [[0, 0, 1, 2], []]
+    for row, greedy in zip(found, ctc_greedy(logits, lengths, BLANK).rows(), strict=True):
+        assert (row.tokens, row.frames, row.ends) == (greedy.tokens, greedy.frames, greedy.ends)
+
+
+def test_a_model_turns_what_is_unclear_into_what_is_said():
+    """After c and a, SENTENCES have b; the sound is of c a little more."""
+    logits = torch.log(torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.45, 0.55, 0.0]]) + 1e-4)[None]
+
+    (row,) = ctc_beam(logits, torch.tensor([3]), BLANK, language_model()).rows()
+
+    assert [PIECES[token] for token in row.tokens] == ["c", "a", "b"]
+    assert ctc_greedy(logits, torch.tensor([3]), BLANK).rows()[0].tokens == [2, 0, 2]
+
+
+@pytest.mark.parametrize(("rows", "frames"), [(0, 5), (2, 0)])
+def test_where_there_is_nothing_nothing_is_said(rows, frames):
+    found = ctc_beam(
+        torch.zeros(rows, frames, BLANK + 1), torch.zeros(rows, dtype=torch.int64), BLANK, language_model()
+    )
+
+    assert [row.tokens for row in found.rows()] == [[]] * rows
