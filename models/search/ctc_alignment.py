@@ -46,7 +46,7 @@ def ctc_alignment(
         inside = (frame < lengths)[:, None]
         reached = torch.where(inside, best + heard, reached)
         if step is not None:
-            steps.append(step.where(inside, 0))
+            steps.append(step.where(inside, 0).to(torch.uint8))
     # A way ends with the last token or with the blank after it.
     last = torch.stack([2 * counts, (2 * counts - 1).clamp(min=0)], dim=1)
     state = last.gather(1, reached.gather(1, last).argmax(dim=1, keepdim=True))

@@ -2,7 +2,7 @@
 
 A text's score is the probability that CTC gives it (Graves and Jaitly, 2014; Hannun et al., 2014), times that of the
 language model to the power of its weight, and a bonus for every token. A step advances all texts of all rows by one
-frame, with tensors of fixed shapes and nothing read back, so that a batch is searched at once.
+frame, so that a batch is searched at once.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,9 @@ def ctc_beam(
     ended = texts.rank + language_model.weight * language_model.score_end(texts.context)
     best = ended.argmax(dim=1, keepdim=True)
     found, counts = _traced(best, parents, tokens, blank)
-    return ctc_alignment(log_probabilities, lengths, blank, found, counts)
+    # The one wait for the device: an alignment takes memory by tokens and frames, and few frames have a token.
+    most = max(counts.tolist(), default=0)
+    return ctc_alignment(log_probabilities, lengths, blank, found[:, :most], counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The model that ships: small, quiet where nobody speaks, and the same in every company."""
 
+import json
 from functools import cache
 
 import numpy as np
@@ -143,6 +144,21 @@ def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):
             event("a decision under the margin")
         else:
             assert told(hypothesis) == told(reference)
+
+
+@pytest.mark.speech
+def test_with_its_language_model_recordings_say_the_same_alone_and_together(speech_dir):
+    import soundfile  # a GPU machine may have none, and collects this file
+
+    lines = (speech_dir / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    dev = [clip["audio"] for clip in map(json.loads, lines) if clip["split"] == "dev"][::3]
+    pcm = [soundfile.read(speech_dir / audio, dtype="float32")[0] for audio in dev]
+
+    together = bundled().transcribe(pcm)
+
+    alone = [bundled().transcribe([samples])[0] for samples in pcm]
+    # None differs where this was written; a search of so many texts may meet a draw.
+    assert sum(told(one) != told(other) for one, other in zip(alone, together, strict=True)) <= 1
 
 
 def test_few_of_its_decisions_are_draws():
