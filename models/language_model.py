@@ -152,7 +152,9 @@ def _parents(orders: Sequence[Ngrams]) -> Tensor:
     for ngrams, longer in itertools.pairwise(orders):
         assert ngrams.children is not None, "the highest order has none"
         end = begin + len(ngrams.tokens)
-        if bool((ngrams.children < 0).any()) or int(ngrams.children.sum()) != len(longer.tokens):
+        # Each for itself too: a sum may overflow to the right one.
+        possible = (ngrams.children >= 0) & (ngrams.children <= len(longer.tokens))
+        if not bool(possible.all()) or int(ngrams.children.sum()) != len(longer.tokens):
             raise ValueError("n-grams without a context")
         parents.append(torch.arange(begin, end).repeat_interleave(ngrams.children))
         begin = end

@@ -119,6 +119,13 @@ def damaged(name, change):
     return damage
 
 
+def overflowing(counts):
+    """Return counts with the same sum, in 64 bits."""
+    counts = counts.long()
+    counts[:4] += 2**62
+    return counts
+
+
 def save(tensors, path, **metadata):
     known = {"kind": KIND, "vocabulary": vocabulary_digest(PIECES), "weight": "0.5", "bonus": "1"}
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
@@ -140,6 +147,7 @@ def save(tensors, path, **metadata):
         damaged("tokens.1", lambda tokens: tokens.int() + 7),
         damaged("tokens.3", lambda tokens: None),
         damaged("children.1", lambda counts: counts * 0),
+        damaged("children.1", overflowing),
         damaged("children.2", lambda counts: counts.roll(1)),
         damaged("backoffs.1", lambda values: values * torch.nan),
         damaged("backoffs.1", lambda values: values[:2]),
