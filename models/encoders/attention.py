@@ -70,11 +70,11 @@ class SelfAttention(nn.Module):
         self.merged.bias = nn.Parameter(torch.cat(biases)) if biases else None  # type: ignore[assignment]  # may be None
         del self.query, self.key, self.value
 
-    def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Attend.
 
         Args:
-            frames: [batch, time, width].
+            normed: frames after ``norm``, [batch, time, width].
             positions: sinusoids of the distances r - 1 down to 1 - r, [2 * r - 1, width], with r of
                 ``frames_within_reach``; scores that depend on content alone do not look at them.
             valid: which frames may be attended to, bool [batch, time].
@@ -82,13 +82,12 @@ class SelfAttention(nn.Module):
         Returns:
             [batch, time, width]. Frames that are not valid attend too, and what they give means nothing.
         """
-        normed = self.norm(frames)
         query, key, value = self._projected(normed)
         query, key, value = torch.unflatten(query, 2, (self.heads, -1)), self._by_head(key), self._by_head(value)
         with_content = self._with_content(query).transpose(1, 2)
         position_scores = self._position_scores(query, positions)
         attended = []
-        for block in _blocks(frames.size(1), frames.size(0) * self.heads, frames.device, self.context):
+        for block in _blocks(normed.size(1), normed.size(0) * self.heads, normed.device, self.context):
             first, last, low, high = block
             scores = position_scores(block)
             # Finite, so that a row without any valid frame gives numbers; its weight is 0 where a valid key is left.

@@ -19,7 +19,7 @@ from models.encoders.attention import (
 )
 from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.subsampling import Stacking, Subsampling
-from models.kernels import gated_convolution_on
+from models.kernels import gated_convolution_on, residual_norm_on
 from models.masking import valid_positions
 
 
@@ -70,7 +70,10 @@ class ConformerEncoder(nn.Module):
 
 
 class ConformerLayer(nn.Module):
-    """Half a feed-forward step, attention, convolution, the other half, and a norm."""
+    """Half a feed-forward step, attention, convolution, the other half, and a norm.
+
+    Each module is given normed frames; the norms are its own, but are applied here, where what came before is added.
+    """
 
     def __init__(self, config: ConformerConfig, dropout: float) -> None:
         super().__init__()
@@ -83,16 +86,27 @@ class ConformerLayer(nn.Module):
 
     def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Apply the layer to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
-        frames = torch.add(frames, self.dropout(self.first_feed_forward(frames)), alpha=0.5)
-        frames = frames + self.dropout(self.attention(frames, positions, valid))
-        frames = frames + self.dropout(self.convolution(frames, valid))
-        frames = torch.add(frames, self.dropout(self.second_feed_forward(frames)), alpha=0.5)
-        normed: Tensor = self.norm(frames)
-        return normed
+        change = self.dropout(self.first_feed_forward(self.first_feed_forward.norm(frames)))
+        frames, normed = _added(frames, change, 0.5, self.attention.norm)
+        change = self.dropout(self.attention(normed, positions, valid))
+        frames, normed = _added(frames, change, 1.0, self.convolution.norm)
+        change = self.dropout(self.convolution(normed, valid))
+        frames, normed = _added(frames, change, 1.0, self.second_feed_forward.norm)
+        change = self.dropout(self.second_feed_forward(normed))
+        return _added(frames, change, 0.5, self.norm)[1]
+
+
+def _added(frames: Tensor, change: Tensor, share: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+    """Return frames with a share of a module's change, and the same after the next norm."""
+    kernel = None if torch.is_grad_enabled() else residual_norm_on(frames.device, frames.dtype)
+    if kernel is not None:
+        return kernel(frames, change, share, norm.weight, norm.bias, norm.eps)
+    frames = torch.add(frames, change, alpha=share)
+    return frames, norm(frames)
 
 
 class FeedForward(nn.Module):
-    """Norm, expansion, Swish, contraction."""
+    """Norm (by its owner), expansion, Swish, contraction."""
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
@@ -100,14 +114,14 @@ class FeedForward(nn.Module):
         self.expand = nn.Linear(config.width, config.feed_forward_width, bias=config.bias)
         self.contract = nn.Linear(config.feed_forward_width, config.width, bias=config.bias)
 
-    def forward(self, frames: Tensor) -> Tensor:
-        """Apply to ``frames`` [..., width]."""
-        contracted: Tensor = self.contract(silu(self.expand(self.norm(frames))))
+    def forward(self, normed: Tensor) -> Tensor:
+        """Apply to frames after ``norm``, [..., width]."""
+        contracted: Tensor = self.contract(silu(self.expand(normed)))
         return contracted
 
 
 class ConvolutionModule(nn.Module):
-    """Norm, gated linear unit, depthwise convolution over time, batch or layer norm, Swish, projection.
+    """Norm (by its owner), gated linear unit, depthwise convolution over time, batch or layer norm, Swish, projection.
 
     Padding is silenced before the convolution; everything else works frame by frame, but for the statistics of the
     batch norm in training, which leave padding out.
@@ -133,9 +147,9 @@ class ConvolutionModule(nn.Module):
             self.layer_norm = nn.LayerNorm(config.width)
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
 
-    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
-        """Apply to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
-        halves = self.gate(self.norm(frames))
+    def forward(self, normed: Tensor, valid: Tensor) -> Tensor:
+        """Apply to frames after ``norm``, [batch, time, width], of which ``valid`` [batch, time] are real."""
+        halves = self.gate(normed)
         is_final = self.batch_norm is None and not torch.is_grad_enabled()
         kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None
         if kernel is not None:

@@ -3,28 +3,54 @@
 import logging
 from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+Kernel = TypeVar("Kernel")
+
 log = logging.getLogger("steno.models")
 
 GatedConvolution = Callable[..., Tensor]
+ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
 @cache
 def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvolution | None:
     """Return the kernel of the convolution module (convolution.py), once it has run; None where it cannot."""
-    if device.type != "cuda":
-        return None
-    try:
+
+    def tried() -> GatedConvolution:
         from models.kernels.convolution import gated_convolution  # only a GPU has Triton
 
         frames = torch.zeros(1, 8, 128, dtype=dtype, device=device)
         valid = torch.ones(1, 8, dtype=torch.bool, device=device)
         gated_convolution(frames, valid, frames[0, :3, :64].reshape(64, 1, 3), frames[0, 0, :64], swish=True)
+        return gated_convolution
+
+    return _if_it_runs(tried, device, "the convolution module")
+
+
+@cache
+def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm | None:
+    """Return the kernel of sums and norms (residual_norm.py), once it has run; None where it cannot."""
+
+    def tried() -> ResidualNorm:
+        from models.kernels.residual_norm import residual_norm  # only a GPU has Triton
+
+        frames = torch.zeros(2, 64, dtype=dtype, device=device)
+        residual_norm(frames, frames, 0.5, frames[0], frames[0], 1e-5)
+        return residual_norm
+
+    return _if_it_runs(tried, device, "sums and norms")
+
+
+def _if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:
+    if device.type != "cuda":
+        return None
+    try:
+        return tried()
     except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
         # Another GPU, or another Triton: slower, and never wrong.
-        log.warning("no kernel of the convolution module, plain operations do its work: %s", error)
+        log.warning("no kernel of %s, plain operations do its work: %s", what, error)
         return None
-    return gated_convolution

@@ -30,12 +30,12 @@ def positions(module, time, width):
 
 def pair_by_pair(module, frames, length):
     """Attention of one row, score by score; frames [time, width]."""
-    normed, width = module.norm(frames), frames.size(1)
+    width = frames.size(1)
     share = width // module.heads
     heads = []
     for head in range(module.heads):
         part = slice(head * share, (head + 1) * share)
-        query, key, value = (layer(normed)[:, part] for layer in (module.query, module.key, module.value))
+        query, key, value = (layer(frames)[:, part] for layer in (module.query, module.key, module.value))
         scores = torch.empty(len(frames), length, dtype=frames.dtype)
         for i in range(len(frames)):
             for j in range(length):

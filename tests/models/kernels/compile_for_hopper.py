@@ -7,6 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from models.kernels.convolution import _convolve
+from models.kernels.residual_norm import _add_and_norm
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
@@ -28,6 +29,7 @@ KERNELS = [
         {"time": "i32", "valid": "*i1"},
         {"WIDTH": 1024, "KERNEL": 9, "BIASED": True, "SWISH": True, "FRAMES": 32, "CHANNELS": 64},
     ),
+    (_add_and_norm, {"share": "fp32", "epsilon": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}),
 ]  # fmt: skip
 
 for dtype in ("bf16", "fp32"):

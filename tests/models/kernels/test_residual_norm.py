@@ -1,0 +1,79 @@
+"""The kernel of sums and norms gives what the two operations give."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import layer_norm
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.encoders.conformer import ConformerLayer
+from models.kernels import residual_norm_on
+from models.kernels.residual_norm import residual_norm
+from tests.models.kernels.test_convolution import CONFIG
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None, max_examples=20, phases=(Phase.reuse, Phase.generate))
+@given(
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    shape=st.tuples(st.integers(0, 3), st.integers(0, 9)),
+    width=st.integers(1, 150),
+    share=st.sampled_from([0.5, 1.0]),
+)
+def test_it_gives_what_the_operations_give(device, seed, dtype, shape, width, share):
+    torch.manual_seed(seed)
+    frames, change = (torch.randn(*shape, width).to(device, dtype) for _ in range(2))
+    weight, bias = (torch.randn(width).to(device, dtype) for _ in range(2))
+
+    total, normed = residual_norm(frames, change, share, weight, bias, 1e-5)
+
+    wanted = torch.add(frames, change, alpha=share)
+    tolerance = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
+    assert total.dtype == normed.dtype == dtype
+    assert torch.allclose(total.float(), wanted.float(), **tolerance)
+    wanted = layer_norm(total.float(), (width,), weight.float(), bias.float(), 1e-5)
+    assert torch.allclose(normed.float(), wanted, **tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_layer_uses_it_where_nobody_wants_gradients(device, monkeypatch):
+    torch.manual_seed(1)
+    layer = ConformerLayer(CONFIG, 0.0).eval().to(device)
+    frames, valid = torch.randn(2, 20, CONFIG.width).to(device), torch.ones(2, 20, dtype=torch.bool, device=device)
+    positions = torch.randn(39, CONFIG.width).to(device)
+    shares = []
+
+    def counted(frames, change, share, *norm):
+        shares.append(share)
+        return residual_norm(frames, change, share, *norm)
+
+    monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: None)
+    monkeypatch.setattr("models.encoders.conformer.residual_norm_on", lambda *_: None)
+    with torch.no_grad():
+        wanted = layer(frames, positions, valid)
+    monkeypatch.setattr("models.encoders.conformer.residual_norm_on", lambda *_: counted)
+    layer(frames, positions, valid)  # with gradients
+    assert not shares
+    with torch.no_grad():
+        found = layer(frames, positions, valid)
+
+    assert shares == [0.5, 1.0, 1.0, 0.5]
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_a_cpu_has_no_kernel():
+    assert residual_norm_on(torch.device("cpu"), torch.float32) is None
+
+
+def test_a_device_that_does_not_run_it_goes_without_and_says_so(caplog):
+    # This machine may have no such device, and no driver for one.
+    assert residual_norm_on(torch.device("cuda:99"), torch.float32) is None
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of sums and norms"]
