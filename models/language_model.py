@@ -56,6 +56,7 @@ class LanguageModel:
         bonus: what every token is given, so that a search is not paid for saying less.
         start: the state at the start of an utterance.
         ngrams: how many n-grams it has.
+        nbytes: what they take of the device's memory.
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class LanguageModel:
         self._next[highest:] = self._suffixes[highest:]
         self.start = int(self._next[labels + 1])
         self._end = labels + 1
+        self.nbytes = 0
         for name in ("_keys", "_log_probabilities", "_backoffs", "_suffixes", "_next"):
             setattr(self, name, getattr(self, name).to(device))
+            self.nbytes += getattr(self, name).nbytes
 
     def score(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log probability of each token after its context, and the context after it.

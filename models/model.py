@@ -110,7 +110,7 @@ class Model:
         device: where it computes.
         dtype: of its weights and activations.
         sample_rate: of the audio it takes, in Hz.
-        weight_bytes: what its weights take of the device's memory.
+        weight_bytes: what its weights, and those of its language model, take of the device's memory.
         seconds_per_frame: from one encoder frame to the next.
         decoders: the ways to decode, the default first.
     """
@@ -147,6 +147,8 @@ class Model:
             self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
             self._languages = self._config.prompts.languages
         self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
+        if self._language_model:
+            self.weight_bytes += self._language_model.nbytes
         self.device = device
         self.dtype = dtype
         self.sample_rate = self._config.features.sample_rate

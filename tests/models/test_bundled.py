@@ -58,6 +58,7 @@ def test_its_language_model_can_be_left_out():
 
     assert bundled().info()["language_model"] > 100_000
     assert greedy().info()["language_model"] is None
+    assert bundled().weight_bytes > greedy().weight_bytes + LANGUAGE_MODEL.stat().st_size
     searched, plain = ([hypothesis.text for hypothesis in model.transcribe(clips)] for model in (bundled(), greedy()))
     assert searched != plain
 
