@@ -59,10 +59,8 @@ class LanguageModel:
         nbytes: what they take of the device's memory.
     """
 
-    def __init__(
-        self, orders: Sequence[Ngrams], labels: int, weight: float, bonus: float, device: torch.device
-    ) -> None:
-        """Link the contexts.
+    def __init__(self, orders: Sequence[Ngrams], labels: int, weight: float, bonus: float) -> None:
+        """Link the contexts, on the device of the n-grams.
 
         Raises:
             ValueError: if the n-grams are not sorted, or one has no suffix among the shorter ones.
@@ -74,32 +72,34 @@ class LanguageModel:
         self.ngrams = sum(len(ngrams.tokens) for ngrams in orders)
         self._order = len(orders)
         parents = _parents(orders)
+        device = parents.device
         # The root, which is the empty context, has number 0; n-grams follow, order by order.
         tokens = torch.cat([ngrams.tokens for ngrams in orders])
         self._keys = parents * self._width + tokens
         if not bool((self._keys[1:] > self._keys[:-1]).all()):
             raise ValueError("n-grams that are not sorted")
-        if not torch.equal(orders[0].tokens, torch.arange(self._width)) or bool((tokens >= self._width).any()):
+        if not torch.equal(orders[0].tokens, torch.arange(self._width, device=device)) or bool(
+            (tokens >= self._width).any()
+        ):
             raise ValueError(f"unigrams that are not those of {labels} labels")
-        zero = torch.zeros(1)
+        zero = torch.zeros(1, device=device)
         self._log_probabilities = torch.cat([zero, *(ngrams.log_probabilities for ngrams in orders)])
         self._backoffs = torch.cat(
             [
                 zero,
-                *(torch.zeros(len(ngrams.tokens)) if ngrams.backoffs is None else ngrams.backoffs for ngrams in orders),
+                *(ngrams.backoffs for ngrams in orders if ngrams.backoffs is not None),
+                torch.zeros_like(orders[-1].log_probabilities),
             ]
         )
         self._suffixes = self._suffix_links(orders, parents, tokens)
         # The context after an n-gram of the highest order is what follows its first token.
-        self._next = torch.arange(len(self._suffixes))
+        self._next = torch.arange(len(self._suffixes), device=device)
         highest = len(self._next) - len(orders[-1].tokens)
         self._next[highest:] = self._suffixes[highest:]
         self.start = int(self._next[labels + 1])
         self._end = labels + 1
-        self.nbytes = 0
-        for name in ("_keys", "_log_probabilities", "_backoffs", "_suffixes", "_next"):
-            setattr(self, name, getattr(self, name).to(device))
-            self.nbytes += getattr(self, name).nbytes
+        tensors = (self._keys, self._log_probabilities, self._backoffs, self._suffixes, self._next)
+        self.nbytes = sum(tensor.nbytes for tensor in tensors)
 
     def score(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log probability of each token after its context, and the context after it.
@@ -136,7 +136,7 @@ class LanguageModel:
 
     def _suffix_links(self, orders: Sequence[Ngrams], parents: Tensor, tokens: Tensor) -> Tensor:
         """Return the number of each n-gram without its first token."""
-        suffixes = torch.zeros(len(tokens) + 1, dtype=torch.int64)
+        suffixes = tokens.new_zeros(len(tokens) + 1)
         begin = len(orders[0].tokens)
         for ngrams in orders[1:]:
             end = begin + len(ngrams.tokens)
@@ -150,7 +150,7 @@ class LanguageModel:
 
 def _parents(orders: Sequence[Ngrams]) -> Tensor:
     """Return the number of each n-gram without its last token."""
-    parents = [torch.zeros(len(orders[0].tokens), dtype=torch.int64)]
+    parents = [torch.zeros_like(orders[0].tokens)]
     begin = 1
     for ngrams, longer in itertools.pairwise(orders):
         assert ngrams.children is not None, "the highest order has none"
@@ -159,7 +159,8 @@ def _parents(orders: Sequence[Ngrams]) -> Tensor:
         possible = (ngrams.children >= 0) & (ngrams.children <= len(longer.tokens))
         if not bool(possible.all()) or int(ngrams.children.sum()) != len(longer.tokens):
             raise ValueError("n-grams without a context")
-        parents.append(torch.arange(begin, end).repeat_interleave(ngrams.children))
+        contexts = torch.arange(begin, end, device=ngrams.tokens.device)
+        parents.append(contexts.repeat_interleave(ngrams.children))
         begin = end
     return torch.cat(parents)
 
@@ -189,26 +190,26 @@ def read_language_model(path: Path, pieces: Sequence[str], device: torch.device)
         raise UnsupportedValueError("language_model", str(path), "one that was made with this model's vocabulary")
     try:
         weight, bonus = (_finite(metadata[name]) for name in ("weight", "bonus"))
-        return LanguageModel(_orders(tensors), len(pieces), weight, bonus, device)
+        return LanguageModel(_orders(tensors, device), len(pieces), weight, bonus)
     except (KeyError, ValueError, RuntimeError) as error:
         raise UnreadableCheckpointError(f"{path} is damaged: {error}") from error
 
 
-def _orders(tensors: Mapping[str, Tensor]) -> list[Ngrams]:
+def _orders(tensors: Mapping[str, Tensor], device: torch.device) -> list[Ngrams]:
     highest = sum(name.startswith("tokens.") for name in tensors)
     if not 1 <= highest <= _MAX_ORDER or len(tensors) != 4 * highest - 2:
         raise ValueError(f"{len(tensors)} tensors for n-grams of {highest} orders")
     orders = []
     for order in range(1, highest + 1):
-        tokens = tensors[f"tokens.{order}"].long()
+        tokens = tensors[f"tokens.{order}"].long().to(device)
         names = ("log_probabilities", "backoffs", "children") if order < highest else ("log_probabilities",)
         fields = {name: tensors[f"{name}.{order}"] for name in names}
         if any(field.shape != tokens.shape or tokens.dim() != 1 for field in fields.values()):
             raise ValueError(f"n-grams of order {order} that differ in number")
-        floats = {name: field.float() for name, field in fields.items() if name != "children"}
+        floats = {name: field.float().to(device) for name, field in fields.items() if name != "children"}
         if not all(bool(field.isfinite().all()) and bool((field <= 0).all()) for field in floats.values()):
             raise ValueError(f"log probabilities of order {order} that are none")
-        children = fields["children"].long() if order < highest else None
+        children = fields["children"].long().to(device) if order < highest else None
         orders.append(Ngrams(tokens, floats["log_probabilities"], floats.get("backoffs"), children))
     return orders
 

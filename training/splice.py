@@ -60,7 +60,6 @@ class Splicer:
 
     def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice, decoded: DecodedTakes) -> None:
         """Prepare to splice; only takes that the teacher heard are cut."""
-        self._takes = takes
         self._labels = labels
         self._config = config
         self._decoded = decoded

@@ -31,7 +31,6 @@ def ctc_alignment(
     is_token = said != blank
     # From one token to the next without a blank between them, if they differ.
     may_skip = is_token & (said != pad(said, (2, 0), value=blank)[:, :-2])
-    may_skip[:, :2] = False
     reached = torch.full(said.shape, -torch.inf, device=tokens.device)
     steps = []
     for frame in range(frames):
@@ -53,9 +52,7 @@ def ctc_alignment(
     states = [state]
     for step in reversed(steps):
         states.append(states[-1] - step.gather(1, states[-1]))
-    if not frames:
-        states = []
-    path = torch.cat([*states[::-1], state.new_zeros(batch, 0)], dim=1)
+    path = torch.cat(states[::-1], dim=1)[:, :frames]
     return _spans(path, lengths, log_probabilities, tokens, counts)
 
 
@@ -66,7 +63,7 @@ def _spans(path: Tensor, lengths: Tensor, log_probabilities: Tensor, tokens: Ten
     token = torch.where((path % 2 == 1) & (frame < lengths[:, None]), path // 2, columns)
     first = tokens.new_full((tokens.size(0), columns + 1), frames)
     first = first.scatter_reduce(1, token, frame, "amin")[:, :columns]
-    end = torch.zeros_like(tokens).new_zeros(tokens.size(0), columns + 1)
+    end = tokens.new_zeros(tokens.size(0), columns + 1)
     end = end.scatter_reduce(1, token, frame + 1, "amax")[:, :columns]
     is_said = torch.arange(columns, device=tokens.device) < counts[:, None]
     rows = torch.arange(tokens.size(0), device=tokens.device)[:, None]
