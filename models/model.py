@@ -134,6 +134,8 @@ class Model:
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
         self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
+        if device.type == "cpu":
+            self._network.pack()
         self._encoding = GraphedEncoding(self._encoded, device, int(MOST_SECONDS * self._config.features.sample_rate))
         self._graphed: GraphedLookAhead | None = None
         self._language_model = None

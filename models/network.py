@@ -5,11 +5,12 @@ from torch import nn
 
 from models.config import ConformerConfig, EncoderConfig, ModelConfig
 from models.encoders.attention import SelfAttention
-from models.encoders.conformer import ConformerEncoder, ConvolutionModule
+from models.encoders.conformer import ConformerEncoder, ConvolutionModule, FeedForward
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.heads.attention_decoder import AttentionDecoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
+from models.packed_linear import pack
 
 
 class Network(nn.Module):
@@ -46,6 +47,16 @@ class Network(nn.Module):
         for module in list(self.modules()):
             if isinstance(module, ConvolutionModule | SelfAttention | SubBlock | Shortcut | Predictor):
                 module.fold()
+
+    def pack(self) -> None:
+        """For inference on a CPU, once all else is done: lay out the encoder's weights for its products.
+
+        Those of the heads are not: a step of a search has too few rows to gain from it.
+        """
+        for module in list(self.encoder.modules()):
+            if isinstance(module, FeedForward):
+                module.pack()
+        pack(self.encoder)
 
 
 def _encoder(config: EncoderConfig, dropout: float) -> ConformerEncoder | JasperEncoder:

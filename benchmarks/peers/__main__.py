@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from tqdm import tqdm
 from benchmarks.environment import describe
 from benchmarks.peers import nemo, onnx, steno, transformers
 from benchmarks.peers.engine import Engine
+from benchmarks.peers.peak import encoder_operations, peaks
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from models.checkpoint import Checkpoint
 
@@ -43,18 +45,26 @@ def main() -> None:
         lengths = torch.full((batch,), waveforms.size(1))
         engines = _engines(checkpoint, [_DTYPES[name] for name in args.dtypes], waveforms, lengths)
         rows += _compare(engines, waveforms, lengths, args.seconds * batch, args.rounds)
+    fastest = peaks(checkpoint.config)
+    needed = encoder_operations(checkpoint.config, args.seconds) / args.seconds
+    for name, peak in fastest.items():
+        print(f"products of 1000 frames, float32, {name}: {peak / 1e9:.0f} GFLOP/s at best")
+    print(f"an encoder of nothing but its products: RTFx {max(fastest.values()) / needed:.0f}")
     print(
-        f"{'batch':>5} {'head':>5} {'engine':24} {'RTFx':>8} {'to NeMo':>8} {'range':>13} {'search':>8} {'tokens':>7}"
+        f"{'batch':>5} {'head':>5} {'engine':24} {'RTFx':>8} {'to NeMo':>8} {'range':>13} {'search':>8} {'of peak':>7}"
+        f" {'tokens':>7}"
     )
     for row in rows:
         ratios = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
         search = f"{row['search_ratio']:.2f}" if row["search_ratio"] else ""
+        row["peak_share"] = row["rtfx"] * needed / max(fastest.values())
         print(
             f"{row['batch']:5d} {row['head']:>5} {row['engine']:24} {row['rtfx']:8.1f} {row['ratio']:8.2f} {ratios:>13}"
-            f" {search:>8} {row['tokens_equal']:7.1%}"
+            f" {search:>8} {row['peak_share']:7.0%} {row['tokens_equal']:7.1%}"
         )
     about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
-    print(json.dumps({"benchmark": "peers", **about, **describe(torch.device("cpu")), "rows": rows}))
+    limits = {"peak_flops": fastest, "encoder_flops_a_second": needed}
+    print(json.dumps({"benchmark": "peers", **about, **describe(torch.device("cpu")), **limits, "rows": rows}))
 
 
 def _engines(checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], waveforms: Tensor, lengths: Tensor) -> list[Engine]:
@@ -70,7 +80,7 @@ def _engines(checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], waveforms: T
 
 def _compare(
     engines: Sequence[Engine], waveforms: Tensor, lengths: Tensor, audio_seconds: float, rounds: int
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """Measure every engine once a round, after an unmeasured round; ratios are within a round."""
     said = {id(engine): engine.transcribe(waveforms, lengths) for engine in engines}
     whole: dict[int, list[float]] = {id(engine): [] for engine in engines}

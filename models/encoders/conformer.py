@@ -21,6 +21,7 @@ from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.subsampling import Stacking, Subsampling
 from models.kernels import gated_convolution_on, residual_norm_on
 from models.masking import valid_positions
+from models.packed_linear import PackedLinear, can_pack
 
 
 class ConformerEncoder(nn.Module):
@@ -112,12 +113,18 @@ class FeedForward(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
         self.expand = nn.Linear(config.width, config.feed_forward_width, bias=config.bias)
+        self.activation: nn.Module = nn.SiLU()
         self.contract = nn.Linear(config.feed_forward_width, config.width, bias=config.bias)
 
     def forward(self, normed: Tensor) -> Tensor:
         """Apply to frames after ``norm``, [..., width]."""
-        contracted: Tensor = self.contract(silu(self.expand(normed)))
+        contracted: Tensor = self.contract(self.activation(self.expand(normed)))
         return contracted
+
+    def pack(self) -> None:
+        """For inference on a CPU, let the first product apply the activation."""
+        if can_pack(self.expand):
+            self.expand, self.activation = PackedLinear(self.expand, swish=True), nn.Identity()  # type: ignore[assignment]
 
 
 class ConvolutionModule(nn.Module):

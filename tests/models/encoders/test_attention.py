@@ -147,3 +147,23 @@ def test_one_product_gives_what_three_give(bias):
 
     assert not [name for name, _ in module.named_parameters() if name.startswith(("query", "key", "value"))]
     assert torch.allclose(found, wanted)
+
+
+@pytest.mark.parametrize("context", [None, 3])
+@pytest.mark.parametrize("time", [1, 7, 8, 9, 20])
+@torch.no_grad()
+def test_distances_projected_once_give_what_those_of_a_batch_give(time, context, monkeypatch):
+    monkeypatch.setattr("models.encoders.attention._FRAMES_IN_TABLE", 8)
+    monkeypatch.setattr("models.encoders.attention._LEAST_BLOCK", 4)
+    module = attention(2, 8, context=context)
+    frames = torch.randn(3, time, 8, dtype=torch.float64)
+    valid = torch.arange(time) < torch.tensor([[time], [time // 2], [0]])
+    wanted = module(frames, positions(module, time, 8), valid)
+
+    module.fold()
+
+    assert module.table.shape == (2, 15, 4)
+    torch.testing.assert_close(module(frames, positions(module, time, 8), valid), wanted)
+    if positions(module, time, 8).size(0) <= 15:  # longer clips have distances that are not in the table
+        module.position = None
+        module(frames, positions(module, time, 8), valid)

@@ -1,0 +1,51 @@
+"""Products whose weights lie as oneDNN reads them fastest, for inference on a CPU.
+
+An ordinary product lays its weights out anew at every call. For a clip or two that takes a sixth of its time, and where
+MKL does not know the processor, oneDNN has the faster kernels besides.
+"""
+
+import torch
+from torch import Tensor, nn
+
+# Weights from which on it is worth the call, which takes some 15 microseconds longer than an ordinary one.
+_LEAST_WEIGHTS = 2**18
+
+
+class PackedLinear(nn.Module):
+    """Gives what an ``nn.Linear`` gives, or SiLU of it."""
+
+    def __init__(self, linear: nn.Linear, *, swish: bool = False) -> None:
+        """Take over the weights of ``linear``, on a CPU; ``swish`` applies SiLU."""
+        super().__init__()
+        # Neither public nor in every build (see `can_pack`): torch's compiler makes its own products with these two.
+        packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())  # noqa: SLF001
+        self.weight: Tensor
+        self.bias: Tensor | None
+        self.register_buffer("weight", packed, persistent=False)
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach(), persistent=False)
+        self._activation = "swish" if swish else "none"
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the product [..., outputs] for ``inputs`` [..., inputs]."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise.default(  # noqa: SLF001
+            inputs, self.weight, self.bias, self._activation, [], ""
+        )
+        return product
+
+
+def can_pack(linear: nn.Module) -> bool:
+    """Return whether it is worth packing, and this build of torch, on this processor, can."""
+    if type(linear) is not nn.Linear or linear.weight.numel() < _LEAST_WEIGHTS or linear.weight.device.type != "cpu":
+        return False
+    has_kernels: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_kernels and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def pack(module: nn.Module) -> None:
+    """Replace the products in a module that are worth it, one after the other; each gives its weights back at once."""
+    for name, child in module.named_children():
+        if can_pack(child):
+            assert isinstance(child, nn.Linear)
+            setattr(module, name, PackedLinear(child))
+        else:
+            pack(child)

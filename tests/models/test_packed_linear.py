@@ -1,0 +1,84 @@
+"""Products whose weights oneDNN has laid out: what ordinary ones give."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import silu
+
+from models import load_model
+from models.packed_linear import PackedLinear, can_pack, pack
+from tests.models import golden_data as golden
+
+WIDE = 512
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(0, 3),
+    frames=st.integers(0, 40),
+    widths=st.tuples(st.integers(1, 70), st.integers(1, 70)),
+    bias=st.booleans(),
+    swish=st.booleans(),
+    whole=st.booleans(),
+)
+@torch.no_grad()
+def test_they_give_what_ordinary_products_give(rows, frames, widths, bias, swish, whole):
+    torch.manual_seed(0)
+    linear = nn.Linear(*widths, bias=bias)
+    inputs = torch.randn(rows, frames, widths[0] + 5)
+    inputs = inputs[..., : widths[0]].contiguous() if whole else inputs[..., : widths[0]]
+
+    found = PackedLinear(linear, swish=swish)(inputs)
+
+    wanted = silu(linear(inputs)) if swish else linear(inputs)
+    assert found.shape == wanted.shape
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_in_bfloat16_too():
+    linear = nn.Linear(WIDE, WIDE).bfloat16()
+    inputs = torch.randn(9, WIDE).bfloat16()
+
+    torch.testing.assert_close(PackedLinear(linear)(inputs), linear(inputs), rtol=1e-2, atol=1e-2)
+
+
+def test_only_what_is_worth_it_is_packed():
+    class Other(nn.Linear):
+        pass
+
+    module = nn.Sequential(
+        nn.Linear(WIDE, WIDE), nn.ReLU(), nn.Sequential(nn.Linear(WIDE, WIDE - 1)), Other(WIDE, WIDE)
+    )
+    taken = sum(tensor.nbytes for tensor in module.parameters())
+
+    pack(module)
+
+    assert [type(part) for part in module] == [PackedLinear, nn.ReLU, nn.Sequential, Other]
+    assert type(module[2][0]) is nn.Linear
+    assert sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())) == taken
+
+
+def test_a_build_without_the_kernels_keeps_its_products(monkeypatch):
+    assert can_pack(nn.Linear(WIDE, WIDE))
+    assert not can_pack(nn.Linear(WIDE, WIDE, device="meta"))
+
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+
+    assert not can_pack(nn.Linear(WIDE, WIDE))
+
+
+@pytest.mark.parametrize("name", ["hybrid-tdt-ctc-bpe", "jasper-small", "canary-small"])
+def test_a_model_says_the_same(name, monkeypatch):
+    clips = [golden.clip(clip) for clip in golden.CLIPS]
+    ordinary = load_model(golden.GOLDEN / name / "model.nemo")
+    monkeypatch.setattr("models.packed_linear._LEAST_WEIGHTS", 1)
+
+    packed = load_model(golden.GOLDEN / name / "model.nemo")
+
+    conformer = packed.info()["family"] != "jasper"
+    assert any(isinstance(module, PackedLinear) for module in packed._network.encoder.modules()) == conformer
+    assert packed.weight_bytes == ordinary.weight_bytes
+    assert [one.tokens for one in packed.transcribe(clips)] == [one.tokens for one in ordinary.transcribe(clips)]
