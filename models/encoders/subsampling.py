@@ -7,6 +7,10 @@ from torch.nn.functional import pad, relu_
 from models.config import ConformerConfig
 from models.masking import valid_positions
 
+# Features that a CPU takes at once. The images of more are fetched from the system and given back at every call, which
+# takes a third of the time; those of fewer are more calls.
+_PIECE = 1024
+
 
 def halved(length: Tensor) -> Tensor:
     """Return what a stage leaves of a length: kernel 3, stride 2, padding 1; nothing stays nothing."""
@@ -39,20 +43,32 @@ class Subsampling(nn.Module):
             Frames [batch, ceil(frames / factor), width], and the frames of each row.
         """
         if features.device.type != "cpu" or features.size(0) == 0:
-            return self._shortened(features, lengths)
-        # The images of one clip stay in a CPU's caches; those of a batch are fetched from the system and given back.
-        rows = [self._shortened(features[row : row + 1], lengths[row : row + 1]) for row in range(features.size(0))]
-        return torch.cat([frames for frames, _ in rows]), torch.cat([length for _, length in rows])
+            stacked = self._stacked(features, lengths)
+        else:
+            rows = range(features.size(0))
+            stacked = torch.cat([self._in_pieces(features[row : row + 1], lengths[row : row + 1]) for row in rows])
+        for _ in self.stages:
+            lengths = halved(lengths)
+        return self.projection(stacked), lengths
 
-    def _shortened(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def _in_pieces(self, features: Tensor, lengths: Tensor) -> Tensor:
+        factor = 1 << len(self.stages)
+        pieces = []
+        for begin in range(0, features.size(2), _PIECE):
+            # A frame of what comes out depends on those that it is made of and on the one before it.
+            before = factor if begin else 0
+            piece = features[:, :, begin - before : begin + _PIECE]
+            pieces.append(self._stacked(piece, (lengths - begin + before).clamp(min=0))[:, before // factor :])
+        return torch.cat(pieces, dim=1)
+
+    def _stacked(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """Return what is to be projected: of each frame that is left, all channels of all bands."""
         padding = ~valid_positions(lengths, features.size(2))
         images = features.masked_fill(padding[:, None], 0.0).transpose(1, 2)[:, None]  # [batch, channels, time, mels]
         for stage in self.stages:
-            images = stage(images)
             lengths = halved(lengths)
-            valid = valid_positions(lengths, images.size(2))
-            images = relu_(images.mul_(valid[:, None, :, None]))
-        return self.projection(images.transpose(1, 2).flatten(2)), lengths
+            images = relu_(stage(images, valid_positions(lengths, -(-images.size(2) // 2))))
+        return images.transpose(1, 2).flatten(2)
 
 
 class Stacking(nn.Module):
@@ -90,13 +106,14 @@ class FirstStage(nn.Module):
         super().__init__()
         self.convolution = nn.Conv2d(1, channels, kernel_size=3, stride=2, padding=1)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Halve time and bands of ``images`` [batch, 1, time, bands]; channels lie innermost in what is returned."""
+    def forward(self, images: Tensor, valid: Tensor) -> Tensor:
+        """Halve time and bands of ``images`` [batch, 1, time, bands]; see ``Stage``."""
         assert self.convolution.bias is not None
         patches = pad(images[:, 0], (1, 1, 1, 1)).unfold(1, 3, 2).unfold(2, 3, 2).flatten(3)
-        # Not linear(): with a bias, it first writes that over the whole result, and this takes as long as the product.
-        convolved = (patches @ self.convolution.weight.flatten(1).T).add_(self.convolution.bias)
-        return convolved.permute(0, 3, 1, 2)
+        # The bias is the weight of a column of ones, and padding is silenced here: the product is touched once.
+        patches = pad(patches, (0, 1), value=1.0) * valid[:, :, None, None]
+        weight = torch.cat((self.convolution.weight.flatten(1), self.convolution.bias[:, None]), dim=1)
+        return (patches @ weight.T).permute(0, 3, 1, 2)
 
 
 class Stage(nn.Module):
@@ -106,10 +123,18 @@ class Stage(nn.Module):
         super().__init__()
         self.convolution = nn.Conv2d(channels, channels, kernel_size=3, stride=2, padding=1)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Halve time and bands of ``images`` [batch, channels, time, bands]."""
+    def forward(self, images: Tensor, valid: Tensor) -> Tensor:
+        """Halve time and bands.
+
+        Args:
+            images: [batch, channels, time, bands].
+            valid: which of the frames that come out are real, bool [batch, ceil(time / 2)]; the others will be zero.
+
+        Returns:
+            [batch, channels, ceil(time / 2), ceil(bands / 2)], whose channels lie innermost if those of the images do.
+        """
         halves: Tensor = self.convolution(images)
-        return halves
+        return halves.mul_(valid[:, None, :, None])
 
 
 class SeparableStage(nn.Module):
@@ -120,7 +145,7 @@ class SeparableStage(nn.Module):
         self.depthwise = nn.Conv2d(channels, channels, kernel_size=3, stride=2, padding=1, groups=channels)
         self.pointwise = nn.Conv2d(channels, channels, kernel_size=1)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Halve time and bands of ``images`` [batch, channels, time, bands]."""
+    def forward(self, images: Tensor, valid: Tensor) -> Tensor:
+        """Halve time and bands; see ``Stage``."""
         halves: Tensor = self.pointwise(self.depthwise(images))
-        return halves
+        return halves.mul_(valid[:, None, :, None])

@@ -72,7 +72,7 @@ def test_load_model_gives_the_network_back(tmp_path_factory, student):
     for name, value in network.state_dict().items():
         if value.is_floating_point():  # the loader leaves batch norm's count of steps at 0
             assert torch.equal(checkpoint.state[name].float(), value), name
-    torch.testing.assert_close(encoded, expected)
+    torch.testing.assert_close(encoded, expected, atol=1e-4, rtol=1e-4)  # folded, products are others
     assert torch.equal(frames, expected_frames)
 
 

@@ -1,0 +1,74 @@
+"""Subsampling: against plain convolutions of a clip alone, and in pieces of time."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import relu
+
+from models.config import ConformerConfig
+from models.encoders.subsampling import SeparableStage, Subsampling
+
+
+def subsampling(kind, factor, mels=5, channels=6):
+    torch.manual_seed(0)
+    sizes = {"layers": 1, "width": 8, "heads": 1, "feed_forward_width": 8, "kernel_size": 3}
+    shape = {"subsampling": kind, "subsampling_factor": factor, "subsampling_channels": channels}
+    return Subsampling(ConformerConfig(mels=mels, bias=True, scale_input=False, **sizes, **shape)).double()
+
+
+def by_definition(module, features):
+    """Frames of one clip, features [mels, frames], with the convolutions that the stages stand for."""
+    images = features.T[None, None]
+    for stage in module.stages:
+        if isinstance(stage, SeparableStage):
+            images = relu(stage.pointwise(stage.depthwise(images)))
+        else:
+            images = relu(stage.convolution(images))
+    return module.projection(images.transpose(1, 2).flatten(2))[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["striding", "dw_striding"]),
+    factor=st.sampled_from([2, 4, 8]),
+    lengths=st.lists(st.integers(0, 70), min_size=1, max_size=3),
+    extra=st.integers(0, 20),
+    piece=st.sampled_from([8, 16, 24, 1024]),
+)
+@torch.no_grad()
+def test_every_row_of_a_batch_is_the_clip_alone_in_one_piece(kind, factor, lengths, extra, piece):
+    module = subsampling(kind, factor)
+    clips = [torch.randn(5, length, dtype=torch.float64) for length in lengths]
+    batch = torch.full((len(clips), 5, max(1, max(lengths) + extra)), torch.nan, dtype=torch.float64)
+    for row, clip in zip(batch, clips, strict=True):
+        row[:, : clip.size(1)] = clip
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.subsampling._PIECE", piece)
+        frames, found = module(batch, torch.tensor(lengths))
+
+    assert frames.shape == (len(clips), -(-batch.size(2) // factor), 8)
+    assert found.tolist() == [-(-length // factor) for length in lengths]
+    for row, clip, length in zip(frames, clips, found.tolist(), strict=True):
+        if length:
+            torch.testing.assert_close(row[:length], by_definition(module, clip))
+
+
+def test_no_clip_gives_no_frames():
+    frames, lengths = subsampling("dw_striding", 8)(torch.empty(0, 5, 9, dtype=torch.float64), torch.empty(0).long())
+
+    assert frames.shape == (0, 2, 8)
+    assert lengths.shape == (0,)
+
+
+def test_training_goes_through_pieces(monkeypatch):
+    monkeypatch.setattr("models.encoders.subsampling._PIECE", 8)
+    module = subsampling("dw_striding", 8)
+    features = torch.randn(2, 5, 30, dtype=torch.float64, requires_grad=True)
+
+    module(features, torch.tensor([30, 11]))[0].square().sum().backward()
+
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in module.parameters())
+    assert features.grad[0].abs().sum(0).all()
+    assert not features.grad[1, :, 11:].any()
