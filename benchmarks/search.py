@@ -1,10 +1,12 @@
 """The transducer's search over the same encoded frames: published label looping, flat, look-ahead, look-ahead replayed.
 
-Replayed: 16 steps at a time, on a GPU as one CUDA graph; there, in plain operations and in our kernels ("fused"). The
-encoder is left out: its frames are computed once. Weights are random, four labels a second (random_model).
+Replayed: 16 steps at a time, on a GPU as one CUDA graph; there also looped, 4 steps at a time that the GPU repeats by
+itself, and each in plain operations and in our kernels ("fused"). The encoder is left out: its frames are computed
+once. Weights are random, four labels a second (random_model).
 """
 
 import argparse
+import itertools
 import json
 import statistics
 from collections.abc import Callable
@@ -59,10 +61,12 @@ def main() -> None:
                 "label looping": partial(label_looping, encoded, frames, *network_parts),
                 "flat": partial(flat, encoded, frames, *network_parts),
                 "look-ahead": partial(look_ahead, encoded, frames, *network_parts),
-                "replayed": partial(GraphedLookAhead(*network_parts, fused=False).search, encoded, frames),
             }
-            if device.type == "cuda":
-                forms["fused"] = partial(GraphedLookAhead(*network_parts, fused=True).search, encoded, frames)
+            on_gpu = device.type == "cuda"
+            for fused, loops in itertools.product((False, True), repeat=2) if on_gpu else [(False, False)]:
+                driver = GraphedLookAhead(*network_parts, fused=fused, loops=loops)
+                form = f"{'fused, ' if fused else ''}{'looped' if loops else 'replayed'}"
+                forms[form] = partial(driver.search, encoded, frames)
             times: dict[str, list[float]] = {form: [] for form in forms}
             for turn in range(args.rounds + 1):
                 for form, search in forms.items():
@@ -74,10 +78,10 @@ def main() -> None:
                 ratios = [theirs / ours for theirs, ours in zip(reference, measured, strict=True)]
                 row = {"transducer": transducer, "batch": batch, "form": form, "ratio": statistics.median(ratios)}
                 rows.append(row | {"seconds": statistics.median(measured)})
-    print(f"{'search':>6} {'batch':>6} {'form':14} {'median ms':>10} {'to label looping':>17}")
+    print(f"{'search':>6} {'batch':>6} {'form':16} {'median ms':>10} {'to label looping':>17}")
     for row in rows:
         print(
-            f"{row['transducer']:>6} {row['batch']:6d} {row['form']:14} {1000 * row['seconds']:10.1f}"
+            f"{row['transducer']:>6} {row['batch']:6d} {row['form']:16} {1000 * row['seconds']:10.1f}"
             f" {row['ratio']:17.2f}"
         )
     about = {"shape": args.shape, "dtype": args.dtype, "clip_seconds": args.seconds}

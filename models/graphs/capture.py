@@ -29,6 +29,18 @@ def captured(work: Callable[[], None], device: torch.device, pool: Pool | None =
     """
     if device.type == "cpu":
         return work
+    graph = captured_graph(work, device, pool)
+    graph.instantiate()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
+def captured_graph(work: Callable[[], None], device: torch.device, pool: Pool | None = None) -> "torch.cuda.CUDAGraph":
+    """Return the graph of some work on a GPU, which is not instantiated; see ``captured``.
+
+    Raises:
+        RuntimeError: if it cannot be captured.
+    """
     # All warm-ups and captures on one stream: a workspace that a library first took during a capture would lie in that
     # graph's memory, and be written to by whatever ran there later.
     stream = _capture_stream(device)
@@ -37,12 +49,11 @@ def captured(work: Callable[[], None], device: torch.device, pool: Pool | None =
         for _ in range(_WARM_UPS):
             work()
     torch.cuda.current_stream(device).wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
     # Other threads may use the device meanwhile: that must not spoil the capture.
     with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
         work()
-    replay: Callable[[], None] = graph.replay
-    return replay
+    return graph
 
 
 def shared_pool(device: torch.device) -> Pool | None:

@@ -13,11 +13,9 @@ from models.heads.attention_decoder import AttentionDecoder, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
-from models.search.drivers.graph import Replay
+from models.search.drivers.graph import GraphDriver
 from models.search.result import SearchResult
 
-# English has about four tokens a second: a clip of 10 s takes three replays.
-STEPS = 16
 # Of the free memory, what the keys and values of one size may take: a size that would take more is driven by the host,
 # whose memory the next batch has again. So the sizes together never take all of it.
 _SHARE = 8
@@ -33,7 +31,6 @@ class AttentionSearch:
         end: int,
         *,
         graphed: bool,
-        steps: int = STEPS,
         free_bytes: Callable[[torch.device], int] | None = None,
     ) -> None:
         """Prepare to search.
@@ -43,14 +40,12 @@ class AttentionSearch:
             config: of the decoder; says how wide the beam is.
             end: the token that ends a text; it is no part of a result.
             graphed: whether steps become graphs; memory is then taken for each size once, at its first batch.
-            steps: of a graph.
             free_bytes: of a device; None asks CUDA, and takes a CPU's for endless.
         """
         self._decoder = decoder
         self._config = config
         self._end = end
         self._graphed = graphed
-        self._steps = steps
         self._free_bytes = free_bytes or _free_bytes
         self.sizes: Sizes[_Size] = Sizes()
 
@@ -92,7 +87,7 @@ class AttentionSearch:
         def prepare() -> _Size:
             lasting = prompts.new_zeros(rows, prompts.size(1))
             memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
-            return _Size(self._writing(memory, lasting, longest), memory, lasting, self._steps)
+            return _Size(self._writing(memory, lasting, longest), memory, lasting)
 
         return self.sizes.get(size, prepare)
 
@@ -119,14 +114,13 @@ def _free_bytes(device: torch.device) -> int:
 class _Size:
     """State and graph of batches of up to so many rows, of so many frames."""
 
-    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, steps: int) -> None:
+    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor) -> None:
         self._writing = writing
         self._memory = memory
         self._prompts = prompts
         self._limits = torch.zeros_like(prompts[:, 0])
-        self._steps = steps
         self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
-        self._replay = Replay(self._advance, self._going)
+        self._driver = GraphDriver(self._advance, self._going)
 
     def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> SearchResult:
         rows = prompts.size(0)
@@ -135,10 +129,10 @@ class _Size:
         self._limits.zero_()  # rows that no utterance has are done before they begin
         self._limits[:rows] = limits
         self._writing.restart(self._prompts, self._limits)
-        replays = self._replay.until_done(most=self._writing.capacity // self._steps + 1)
-        return self._writing.result(columns=min(replays * self._steps, self._writing.capacity)).first(rows)
+        steps = self._driver.until_done(most=self._writing.capacity + 1)
+        return self._writing.result(columns=min(steps, self._writing.capacity)).first(rows)
 
-    def _advance(self) -> None:
-        for _ in range(self._steps):
+    def _advance(self, steps: int) -> None:
+        for _ in range(steps):
             self._writing.step()
         self._going.copy_(self._writing.active.any())

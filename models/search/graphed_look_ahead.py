@@ -9,15 +9,12 @@ from torch import Tensor
 
 from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.transducer import Joint, Predictor
-from models.search.drivers.graph import Replay
+from models.search.drivers.graph import GraphDriver
 from models.search.look_ahead import WINDOW, LookAhead, look_ahead
 from models.search.result import SearchResult
 from models.search.state import TransducerState
 
 log = logging.getLogger("steno.models")
-
-# A clip of 10 s takes about 50 steps: four replays, of which the last is half idle. An even number: see `two_steps`.
-STEPS = 16
 
 
 class Form(Protocol):
@@ -39,7 +36,7 @@ class GraphedLookAhead:
     """
 
     def __init__(
-        self, predictor: Predictor, joint: Joint, max_symbols: int, steps: int = STEPS, *, fused: bool | None = None
+        self, predictor: Predictor, joint: Joint, max_symbols: int, *, fused: bool | None = None, loops: bool = True
     ) -> None:
         """Prepare nothing yet.
 
@@ -47,19 +44,14 @@ class GraphedLookAhead:
             predictor: the predictor, folded.
             joint: the joint.
             max_symbols: labels after which a frame is left without a blank.
-            steps: of a graph, an even number.
             fused: whether steps are our own kernels; None takes them where there is a GPU.
-
-        Raises:
-            ValueError: if ``steps`` is odd.
+            loops: whether a GPU may repeat them by itself, if it can.
         """
-        if steps % 2:
-            raise ValueError(f"a graph has an even number of steps, not {steps}")
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
-        self._steps = steps
         self.fused = joint.output.weight.is_cuda if fused is None else fused
+        self._loops = loops
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -97,23 +89,22 @@ class GraphedLookAhead:
         return self._size_of(LookAhead, largest)
 
     def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":
-        return _Size(form, largest, self._predictor, self._joint, self._max_symbols, self._steps)
+        return _Size(form, largest, self._predictor, self._joint, self._max_symbols, loops=self._loops)
 
 
 class _Size:
     """State and graph of batches of up to as many rows, and frames, as there are in ``largest``."""
 
     def __init__(
-        self, form: NewForm, largest: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, steps: int
+        self, form: NewForm, largest: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, *, loops: bool
     ) -> None:
         self._joint = joint
-        self._steps = steps
         self._projected = joint.encoder_projection(largest)
         self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
         self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
         self._form = form(self._projected, predictor, joint, WINDOW)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
-        self._replay = Replay(self._advance, self._going)
+        self._driver = GraphDriver(self._advance, self._going, loops=loops)
 
     def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
         rows, frames = encoded.shape[:2]
@@ -121,10 +112,10 @@ class _Size:
         self._lengths.zero_()
         self._lengths[:rows] = lengths
         self._state.restart()
-        replays = self._replay.until_done(most=self._state.capacity // self._steps + 1)
-        return self._state.result(columns=min(replays * self._steps, self._state.capacity)).first(rows)
+        steps = self._driver.until_done(most=self._state.capacity + 1)
+        return self._state.result(columns=min(steps, self._state.capacity)).first(rows)
 
-    def _advance(self) -> None:
-        for _ in range(self._steps // 2):
+    def _advance(self, steps: int) -> None:
+        for _ in range(steps // 2):
             self._form.two_steps(self._state)
         self._going.copy_(self._state.active.any())

@@ -1,7 +1,7 @@
-"""The graph driver: a few steps become one CUDA graph, which is replayed until every row is done.
+"""The graph driver: a GPU repeats a few steps, which are one CUDA graph, until every row is done.
 
-The host launches a replay before it has read the flag of the one before: the device never waits for it, and the one
-replay too many does nothing, because a finished row changes nothing any more.
+It loops by itself where it can. Elsewhere the host launches a replay before it has read the flag of the one before: the
+device never waits for it, and the one replay too many does nothing, because a finished row changes nothing any more.
 """
 
 from collections.abc import Callable
@@ -9,44 +9,61 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from models.graphs.capture import captured
+from models.graphs.capture import captured, captured_graph
+from models.graphs.device_loop import DeviceLoop, has_loops
+
+# A round of a loop costs a few microseconds besides its steps, and the last does some for nothing.
+STEPS_A_ROUND = 4
+# A clip of 10 s takes about 50 steps: four replays, of which the last is half idle.
+STEPS_A_REPLAY = 16
 
 
-class Replay:
-    """Steps over tensors that stay where they are.
+class GraphDriver:
+    """Steps over tensors that stay where they are, repeated.
 
     Args:
-        steps: what a replay does; it allocates no shape that depends on data and asks the device for nothing.
+        steps: does so many steps, an even number; it allocates no shape that depends on data and asks the device for
+            nothing.
         going: bool [1], to which ``steps`` writes at last whether any row goes on.
+        loops: whether a GPU may loop by itself, if it can.
     """
 
-    def __init__(self, steps: Callable[[], None], going: Tensor) -> None:
+    def __init__(self, steps: Callable[[int], None], going: Tensor, *, loops: bool = True) -> None:
         """Capture the steps; they run a few times before that.
 
         Raises:
             RuntimeError: if they cannot be captured.
         """
         self._going = going
-        self._on_gpu = going.is_cuda
-        self._replay = captured(steps, going.device)
-        self._seen = torch.ones(1, dtype=torch.bool, pin_memory=self._on_gpu)
+        self._loop: DeviceLoop | None = None
+        if loops and going.is_cuda and has_loops(going.device):
+            self._loop = DeviceLoop(captured_graph(lambda: steps(STEPS_A_ROUND), going.device), going)
+            return
+        self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device)
+        self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
 
     def until_done(self, most: int) -> int:
-        """Replay until no row goes on, and return how often; at most so many times, and one more."""
+        """Step until no row goes on, which needs ``most`` steps at most; return how many there were at most.
+
+        What is on its way to be done is done on the current stream before whatever comes after it.
+        """
+        if self._loop is not None:
+            self._loop.run(-(-most // STEPS_A_ROUND))
+            return most
         self._replay()
-        for replays in range(1, most + 1):
+        for replays in range(1, most // STEPS_A_REPLAY + 1):
             copied = self._copy_flag()
             self._replay()
             if copied is not None:
                 copied.synchronize()
             if not self._seen.item():
-                return replays
-        return most + 1
+                return replays * STEPS_A_REPLAY
+        return most
 
     def _copy_flag(self) -> "torch.cuda.Event | None":
         """Begin to copy the flag of the replay before to the host, ahead of the next replay."""
         self._seen.copy_(self._going, non_blocking=True)
-        if not self._on_gpu:
+        if not self._going.is_cuda:
             return None
         copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record()

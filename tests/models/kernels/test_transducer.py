@@ -159,9 +159,10 @@ def test_steps_find_what_plain_operations_find(
 
 
 @pytest.mark.parametrize("durations", [(), TDT], ids=["rnnt", "tdt"])
-def test_replays_find_what_plain_operations_find(device, durations):
+def test_replays_find_what_plain_operations_find(device, durations, monkeypatch):
+    monkeypatch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", 2)  # interpreted, each takes seconds
     predictor, joint = small_transducer(3, durations, layers=1, blank_bias=0.5, device=device)
-    driver = GraphedLookAhead(predictor, joint, max_symbols=2, steps=2, fused=True)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=2, fused=True)
 
     for rows, frames in ((4, 6), (2, 4), (1, 6)):
         encoded = 3 * torch.randn(rows, frames, 6).to(device)

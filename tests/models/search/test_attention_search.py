@@ -40,7 +40,7 @@ def search(driver, encoded, lengths, prompts):
 @pytest.mark.parametrize("beam", BEAMS)
 def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam):
     model = decoder(beam).to(device)
-    graphed, eager = (AttentionSearch(model, model.config, END, graphed=one, steps=5) for one in (True, False))
+    graphed, eager = (AttentionSearch(model, model.config, END, graphed=one) for one in (True, False))
 
     found = []
     for seed in range(2):
@@ -65,10 +65,10 @@ def test_a_batch_without_rows_or_without_room_is_empty(beam):
 
 
 def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise RuntimeError("CUDA error: operation not supported")
 
-    monkeypatch.setattr("models.search.attention_search.Replay", refuse)
+    monkeypatch.setattr("models.search.attention_search.GraphDriver", refuse)
     model, inputs = decoder(beam=1), batch(3, 20, "cpu", seed=0)
     graphed, eager = (AttentionSearch(model, model.config, END, graphed=one) for one in (True, False))
 

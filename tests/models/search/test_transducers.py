@@ -15,19 +15,22 @@ from models.search.look_ahead import look_ahead
 from tests.models.search.greedy_twin import greedy_alone, random_transducer
 
 
-def graphed(encoded, lengths, predictor, joint, max_symbols, steps=4):
+def graphed(encoded, lengths, predictor, joint, max_symbols, steps):
     """The graph driver, whose state has seen another batch before."""
-    driver = GraphedLookAhead(predictor, joint, max_symbols, steps)
+    driver = GraphedLookAhead(predictor, joint, max_symbols)
     other = 3 * torch.randn(encoded.shape, dtype=encoded.dtype, generator=torch.Generator().manual_seed(1))
-    driver.search(other, torch.full_like(lengths, encoded.size(1)))
-    return driver.search(encoded, lengths)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", steps)
+        driver.search(other, torch.full_like(lengths, encoded.size(1)))
+        return driver.search(encoded, lengths)
 
 
 SEARCHES = {
     "flat": flat,
     "label looping": label_looping,
     "look-ahead": look_ahead,
-    "look-ahead replayed": graphed,
+    "look-ahead replayed": partial(graphed, steps=16),
+    "look-ahead replayed four steps at a time": partial(graphed, steps=4),
     "look-ahead replayed two steps at a time": partial(graphed, steps=2),
     "look-ahead by a frame": partial(look_ahead, window=1),
     "look-ahead by three frames": partial(look_ahead, window=3),
@@ -223,10 +226,10 @@ def test_sizes_are_few_and_a_result_is_the_callers_own():
 
 
 def test_where_nothing_can_be_captured_the_host_drives_and_the_log_says_so_once(monkeypatch, caplog):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise RuntimeError("CUDA error: operation not supported")
 
-    monkeypatch.setattr("models.search.graphed_look_ahead.Replay", refuse)
+    monkeypatch.setattr("models.search.graphed_look_ahead.GraphDriver", refuse)
     predictor, joint = random_transducer(3, blank_bias=1.0)
     encoded = torch.randn(2, 9, 6, dtype=torch.float64)
     driver, lengths = GraphedLookAhead(predictor, joint, max_symbols=3), torch.tensor([9, 4])
