@@ -5,6 +5,7 @@ from models.checkpoint.source import checkpoint_path, model_id
 from models.hypothesis import Hypothesis, Word
 from models.model import Model, load_model
 from models.prompts import Prompt, PromptError
+from models.recognition import Recognition
 
 __all__ = [
     "CheckpointError",
@@ -12,6 +13,7 @@ __all__ = [
     "Model",
     "Prompt",
     "PromptError",
+    "Recognition",
     "Word",
     "checkpoint_path",
     "load_model",

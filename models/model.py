@@ -1,6 +1,6 @@
 """A model, ready to transcribe: the public face of this package."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
+from models.recognition import Recognition
 from models.search.ctc import ctc_greedy
 from models.search.ctc_beam import ctc_beam
 from models.search.flat import flat
@@ -223,7 +224,7 @@ class Model:
         prompts: Sequence[Prompt] | None = None,
     ) -> list[Hypothesis]:
         """Transcribe one batch exactly as given; see ``recognize_batch``."""
-        return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)()
+        return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts).hypotheses()
 
     @torch.no_grad()
     def recognize_batch(
@@ -233,18 +234,16 @@ class Model:
         *,
         decoder: str | None = None,
         prompts: Sequence[Prompt] | None = None,
-    ) -> Callable[[], list[Hypothesis]]:
+    ) -> Recognition:
         """Find the tokens of one batch, exactly as given, and leave their spelling for later.
 
+        On a GPU that loops by itself this does not wait for the device: the next batch can be given to it at once.
+
         Args:
-            waveforms: [batch, samples], float32; anything may stand in the padding.
-            lengths: samples of each row, [batch], int64.
+            waveforms: [batch, samples], float32, on the host; anything may stand in the padding.
+            lengths: samples of each row, [batch], int64, on the host.
             decoder: one of ``decoders``; None takes the first.
             prompts: what is asked for in each row; None asks nothing in particular.
-
-        Returns:
-            What makes the hypotheses. It does not use the device, and any thread may call it, while the next batch is
-            recognised.
 
         Raises:
             ValueError: if ``decoder`` is not one of ``decoders``, or there is not a prompt for every row.
@@ -257,12 +256,12 @@ class Model:
         for prompt in prompts:
             self._check_prompt(prompt)
         if waveforms.size(0) == 0:
-            return list
+            return Recognition(SearchResult.of_no_utterance(), lambda _: [])
         encoded = self._encoding(waveforms, lengths)
         if self._writer:
             return self._writer.write(encoded.frames, encoded.lengths, encoded.features, lengths, prompts)
-        rows = self._search(encoded.frames, encoded.lengths, decoder).rows()
-        return lambda: [self._hypothesis(row) for row in rows]
+        found = self._search(encoded.frames, encoded.lengths, decoder)
+        return Recognition(found, lambda rows: list(map(self._hypothesis, rows)))
 
     @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:

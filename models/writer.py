@@ -1,6 +1,6 @@
 """Transcripts that an attention decoder writes: prompts in, hypotheses out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from models.config import ModelConfig
 from models.heads.attention_decoder import AttentionDecoder
 from models.hypothesis import Hypothesis
 from models.prompts import Prompt, PromptWriter
+from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
 from models.search.result import Row
@@ -44,24 +45,26 @@ class Writer:
 
     def write(
         self, encoded: Tensor, encoder_frames: Tensor, frames: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
-    ) -> Callable[[], list[Hypothesis]]:
-        """Write the transcripts of a batch; what is returned spells them, without the device.
+    ) -> Recognition:
+        """Write the transcripts of a batch.
 
         Args:
             encoded: [batch, encoder frames, width], from waveforms that were ``lengthened``.
             encoder_frames: of each row, [batch].
             frames: features of each row, [batch].
-            lengths: samples of each row before it was lengthened, [batch].
+            lengths: samples of each row before it was lengthened, [batch], on the host.
             prompts: what is asked for in each row.
         """
         bound = length_bound(self._decoder.config, frames, self._config.encoder.subsampling_factor, encoded.size(1))
-        tokens = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], device=encoded.device)
+        # From memory that the device copies from by itself: the host does not wait until it gets there.
+        asked = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], pin_memory=encoded.is_cuda)
+        tokens = asked.to(encoded.device, non_blocking=True)
         if self._search is None:  # the decoder is on its device by now
             graphed = encoded.device.type != "cpu"
             self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
-        silence, rows = silence_before(lengths, self._least).tolist(), found.rows()
-        return lambda: [self._hypothesis(row, before) for row, before in zip(rows, silence, strict=True)]
+        silence = silence_before(lengths, self._least).tolist()
+        return Recognition(found, lambda rows: list(map(self._hypothesis, rows, silence)))
 
     def _hypothesis(self, row: Row, silence: int) -> Hypothesis:
         """Return what was written of an utterance that had so many samples of silence put before it."""

@@ -53,6 +53,7 @@ class GraphedEncoding:
         self._most_samples = most_samples
         self._pool = shared_pool(device)
         self._waveforms = torch.zeros(0, device=device)
+        self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -70,20 +71,32 @@ class GraphedEncoding:
 
     @torch.no_grad()
     def __call__(self, waveforms: Tensor, lengths: Tensor) -> Encoded:
-        """Encode a batch, on whichever device it is.
+        """Encode a batch.
 
         Args:
-            waveforms: [batch, samples], float32; anything may stand in the padding.
-            lengths: samples of each row, int64 [batch].
+            waveforms: [batch, samples], float32, on the host; anything may stand in the padding.
+            lengths: samples of each row, int64 [batch], on the host.
 
         Returns:
             Tensors that stay as they are until the next call only.
         """
         rows, samples = waveforms.shape
+        waveforms, lengths = self._uploaded(waveforms), self._uploaded(lengths)
         size = self.sizes.known((_powers_down_from(rows)[0], samples))
         if size is not None:
             return size.encode(waveforms, lengths)
-        return self._encode(waveforms.to(self._device, non_blocking=True), lengths.to(self._device, non_blocking=True))
+        return self._encode(waveforms, lengths)
+
+    def _uploaded(self, tensor: Tensor) -> Tensor:
+        """Copy to the device, which may still be busy with the batch before."""
+        if self._uploads is None:
+            return tensor.to(self._device)
+        computing = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._uploads):
+            uploaded = tensor.to(self._device, non_blocking=True)
+        computing.wait_stream(self._uploads)
+        uploaded.record_stream(computing)  # its memory is not given to the next upload before it was read
+        return uploaded
 
 
 class _Size:
@@ -101,9 +114,9 @@ class _Size:
 
     def encode(self, waveforms: Tensor, lengths: Tensor) -> Encoded:
         rows = waveforms.size(0)
-        self._waveforms[:rows].copy_(waveforms, non_blocking=True)
+        self._waveforms[:rows] = waveforms
         self._lengths[rows:].zero_()  # rows that no utterance has are empty
-        self._lengths[:rows].copy_(lengths, non_blocking=True)
+        self._lengths[:rows] = lengths
         self._replay()
         return Encoded(*(tensor[:rows] for tensor in self._encoded))
 

@@ -41,6 +41,12 @@ class SearchResult:
     confidence: Tensor
     counts: Tensor
 
+    @classmethod
+    def of_no_utterance(cls) -> "SearchResult":
+        """Return the result of a batch without rows, on the host."""
+        nothing = torch.zeros(0, 0, dtype=torch.int64)
+        return cls(nothing, None, None, None, nothing.float(), nothing.flatten())
+
     def first(self, rows: int) -> "SearchResult":
         """Return a copy of the first rows."""
 
@@ -57,16 +63,47 @@ class SearchResult:
         )
 
     def rows(self) -> list[Row]:
-        """Return the utterances as plain lists, with a single copy from the device."""
-        fields = {"tokens": self.tokens, "frames": self.frames, "ends": self.ends, "durations": self.durations}
+        """Return the utterances as plain lists."""
+        return FetchedResult(self).rows()
+
+
+class FetchedResult:
+    """A result on its way to the host: one copy, for which only those wait who ask for it, in any thread."""
+
+    def __init__(self, result: SearchResult) -> None:
+        """Begin to copy; neither the host nor the device waits."""
+        fields = {"tokens": result.tokens, "frames": result.frames, "ends": result.ends, "durations": result.durations}
         known = {name: field for name, field in fields.items() if field is not None}
         integers = [field.to(torch.int32) for field in known.values()]
-        columns = torch.stack([*integers, self.confidence.view(torch.int32)], dim=1)
-        packed = torch.cat([self.counts[:, None].to(torch.int32), columns.flatten(1)], dim=1).cpu()
-        host = packed[:, 1:].reshape(columns.shape).numpy()
+        columns = torch.stack([*integers, result.confidence.view(torch.int32)], dim=1)
+        packed = torch.cat([result.counts[:, None].to(torch.int32), columns.flatten(1)], dim=1)
+        self._known = list(known)
+        self._columns = columns.shape
+        self._copied: torch.cuda.Event | None = None
+        self._packed = packed
+        if packed.is_cuda:
+            self._packed = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
+            self._packed.copy_(packed, non_blocking=True)
+            # A thread that waits for it leaves its core to others.
+            self._copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            self._copied.record(torch.cuda.current_stream(packed.device))
+
+    def wait(self) -> None:
+        """Wait for the copy.
+
+        Raises:
+            RuntimeError: if anything failed on the device.
+        """
+        if self._copied is not None:
+            self._copied.synchronize()
+
+    def rows(self) -> list[Row]:
+        """Wait, and return the utterances as plain lists."""
+        self.wait()
+        host = self._packed[:, 1:].reshape(self._columns).numpy()
         rows = []
-        for count, row in zip(packed[:, 0].tolist(), host, strict=True):
-            values = {name: column[:count].tolist() for name, column in zip(known, row, strict=False)}
+        for count, row in zip(self._packed[:, 0].tolist(), host, strict=True):
+            values = {name: column[:count].tolist() for name, column in zip(self._known, row, strict=False)}
             rows.append(
                 Row(
                     tokens=values["tokens"],

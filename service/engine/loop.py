@@ -1,8 +1,10 @@
 """The life of an engine process: load models, warm them up, answer batches until told to stop.
 
-The device is used by one thread only, and should never wait for another: while it has a batch, a thread that listens to
-the front lays the next one out for it, and a third spells the transcripts of the one before. A fourth loads models, so
-that batches for those that are there go on; a model's warm-up runs between them, bucket by bucket.
+The device is given work by one thread only, and should never wait for another: while it has a batch, a thread that
+listens to the front lays the next one out for it, and a third waits for the batches, one after the other, and spells
+their transcripts. A device that works through what it was given by itself has the next batch before the last is done. A
+fourth thread loads models, so that batches for those that are there go on; a model's warm-up runs between them, bucket
+by bucket.
 
 What recognises speech is behind `Recognizer`, so this loop runs without torch, and the stub engine of the tests is
 the real process with another recogniser in it.
@@ -55,7 +57,14 @@ class LaidOut:
     padded_seconds: float
 
 
-WriteTranscripts = Callable[[], list[Transcript]]
+class Recognized(Protocol):
+    """A batch that the device was given, for the thread that answers."""
+
+    def wait(self) -> None:
+        """Wait until the device is done with it, and raise what went wrong there."""
+
+    def transcripts(self) -> list[Transcript]:
+        """Return what was said in each utterance, after ``wait``."""
 
 
 class Recognizer(Protocol):
@@ -74,14 +83,11 @@ class Recognizer(Protocol):
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
         """Copy the utterances of a batch to where the device reads them; any thread may call this."""
 
-    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> WriteTranscripts:
-        """Recognise one batch, each utterance as its prompt asks for it.
-
-        What is returned writes the transcripts, without the device, in any thread.
-        """
+    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
+        """Let the device recognise one batch, each utterance as its prompt asks for it."""
 
     def kind_of(self, error: Exception) -> FailureKind:
-        """Say whether the device can be trusted after this error."""
+        """Say whether the device can be trusted after this error; any thread may ask."""
 
     def release(self) -> None:
         """Give its memory back; it is not used again."""
@@ -152,6 +158,13 @@ class _DeviceLostError(Exception):
     """The device can no longer be trusted."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """An error after which the device cannot be trusted showed while a batch was waited for."""
+
+    error: Exception
+
+
 class Loop:
     """Does what the front says until it says `Stop`, its end of the stream closes, or the device is lost.
 
@@ -173,6 +186,7 @@ class Loop:
         self._to_load: deque[_Arrival] = deque()
         self._is_loading = False
         self._warming: deque[_Arrival] = deque()
+        self._done = started  # when the device was done with the last batch
 
     def run(self) -> int:
         """Return the exit status."""
@@ -240,6 +254,8 @@ class Loop:
                     recognizer.release()
             case _Laid():
                 self._recognize(event)
+            case _Lost():
+                raise _DeviceLostError from event.error
 
     def _load_next(self) -> None:
         if self._to_load and not self._is_loading:
@@ -314,22 +330,31 @@ class Loop:
             self._unanswered.put(lambda: gone)
             return
         try:
-            write = recognizer.recognize(laid_out(), batch.prompts, batch.decoder)
+            recognized = recognizer.recognize(laid_out(), batch.prompts, batch.decoder)
         except Exception as error:  # one batch must not end the loop; the recogniser says if the device survived
             failure = _failure(batch, recognizer.kind_of(error), error)
             self._unanswered.put(lambda: failure)
             if failure.kind is FailureKind.DEVICE:
                 raise _DeviceLostError from error
             return
-        seconds, padded_seconds = time.monotonic() - began, laid_out().padded_seconds
+        self._unanswered.put(lambda: self._answer(laid, recognizer, recognized, began))
 
-        def answer() -> Result | Failure:
-            try:
-                return Result(batch.number, write(), seconds, padded_seconds)
-            except Exception as error:  # noqa: BLE001  # one batch must not end the thread
-                return _failure(batch, FailureKind.BATCH, error)
-
-        self._unanswered.put(answer)
+    def _answer(self, laid: _Laid, recognizer: Recognizer, recognized: Recognized, began: float) -> Result | Failure:
+        """Wait for a batch that the device began with at ``began`` at the earliest, and spell it."""
+        try:
+            recognized.wait()
+        except Exception as error:  # noqa: BLE001  # the thread of the device hears of it if that is lost
+            failure = _failure(laid.batch, recognizer.kind_of(error), error)
+            if failure.kind is FailureKind.DEVICE:
+                self._inbox.put(_Lost(error))
+            return failure
+        # The device had the batch before this one first.
+        done = time.monotonic()
+        seconds, self._done = done - max(began, self._done), done
+        try:
+            return Result(laid.batch.number, recognized.transcripts(), seconds, laid.laid_out().padded_seconds)
+        except Exception as error:  # noqa: BLE001  # one batch must not end the thread
+            return _failure(laid.batch, FailureKind.BATCH, error)
 
 
 def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:
@@ -337,4 +362,4 @@ def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:
     return Failure(batch.number, kind, f"{type(error).__name__}: {error}")
 
 
-_Event = ToEngine | _Arrival | _Laid
+_Event = ToEngine | _Arrival | _Laid | _Lost

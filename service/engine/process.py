@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 import models
-from models import Hypothesis, Model, load_model
+from models import Hypothesis, Model, Recognition, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
-from service.engine.loop import LaidOut, WriteTranscripts
+from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
@@ -70,7 +70,7 @@ class SpeechRecognizer:
             for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
                 for rows in sizes:
                     began = time.monotonic()
-                    self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder)()
+                    self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder).wait()
                     yield rows * edge, time.monotonic() - began
 
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
@@ -78,12 +78,11 @@ class SpeechRecognizer:
         width = self._padded_samples(max(len(samples) for samples in utterances))
         return LaidOut(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
 
-    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> WriteTranscripts:
-        """Find the tokens of a batch; what is returned spells them."""
+    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
+        """Find the tokens of a batch."""
         waveforms, lengths = laid_out.batch
         asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
-        spell = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked)
-        return lambda: [_transcript(hypothesis) for hypothesis in spell()]
+        return SpeechRecognized(self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked))
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Ask the device whether it survived: a poisoned CUDA context fails every later call."""
@@ -115,6 +114,21 @@ class SpeechRecognizer:
             return longest
         edges = (round(edge * self.sample_rate) for edge in sorted(self._bucket_seconds))
         return next((edge for edge in edges if edge >= longest), longest)
+
+
+class SpeechRecognized:
+    """A batch on the device, or done."""
+
+    def __init__(self, recognition: Recognition) -> None:
+        self._recognition = recognition
+
+    def wait(self) -> None:
+        """Wait until the device is done with it."""
+        self._recognition.wait()
+
+    def transcripts(self) -> list[Transcript]:
+        """Spell it."""
+        return [_transcript(hypothesis) for hypothesis in self._recognition.hypotheses()]
 
 
 def _device(name: str) -> torch.device:

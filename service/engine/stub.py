@@ -15,12 +15,13 @@ and says which one it was asked for.
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from service.engine import loop
 from service.engine.download import OnDownload
-from service.engine.loop import LaidOut, WriteTranscripts
+from service.engine.loop import LaidOut
 from service.engine.protocol import FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
@@ -44,6 +45,20 @@ def transcript(samples: Samples, decoder: str = "") -> Transcript:
         token_confidence=[0.9] * first + [0.8] * (last - first),
         words=[Word(count, 0.0, end / 2, 0.9, (0, first)), Word(total, end / 2, end, 0.8, (first, last))],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StubRecognized:
+    """A batch that was done at once."""
+
+    answers: list[Transcript]
+
+    def wait(self) -> None:
+        """There is nothing to wait for."""
+
+    def transcripts(self) -> list[Transcript]:
+        """Return what was heard."""
+        return self.answers
 
 
 class StubRecognizer:
@@ -82,7 +97,7 @@ class StubRecognizer:
         laid_out: LaidOut,
         prompts: Sequence[Prompt],  # noqa: ARG002  # it hears numbers in any language
         decoder: str | None,
-    ) -> WriteTranscripts:
+    ) -> "StubRecognized":
         """Answer, or obey the lengths that are orders."""
         lengths = [len(samples) for samples in laid_out.batch]
         if CRASH_SAMPLES in lengths:
@@ -91,7 +106,7 @@ class StubRecognizer:
             raise ArithmeticError("an utterance that fails its batch")
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
-        return lambda: [transcript(samples, decoder or "") for samples in laid_out.batch]
+        return StubRecognized([transcript(samples, decoder or "") for samples in laid_out.batch])
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all but one error."""

@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 import time
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -27,6 +28,7 @@ from service.engine.staging import StagingView, unnamed_file
 from service.engine.stub import StubRecognizer, transcript
 
 PATIENCE = 30.0
+UNLUCKY, POISON = 8, 9
 SAMPLES = np.arange(10, dtype=np.float32)
 
 
@@ -34,8 +36,9 @@ class Gates:
     """Events by name: a step says that it began, and goes on when it may."""
 
     def __init__(self):
-        self.began = {name: threading.Event() for name in ("laid out 2", "recognized 1", "recognized 2", "wrote 1")}
-        self.may_go_on = {name: threading.Event() for name in ("recognized 1", "wrote 1")}
+        began = "laid out 2", "recognized 1", "recognized 2", "recognized 3", "awaited 1", "wrote 1"
+        self.began = {name: threading.Event() for name in began}
+        self.may_go_on = {name: threading.Event() for name in ("recognized 1", "awaited 1", "wrote 1")}
 
     def reach(self, name):
         self.began[name].set() if name in self.began else None
@@ -61,18 +64,34 @@ class Slow(StubRecognizer):
     def recognize(self, laid_out, prompts, decoder):
         number, utterances = laid_out.batch
         self.gates.reach(f"recognized {number}")
+        return SlowlyRecognized(self.gates, number, utterances)
 
-        def write():
-            self.gates.reach(f"wrote {number}")
-            return [transcript(samples) for samples in utterances]
 
-        return write
+@dataclass
+class SlowlyRecognized:
+    """Is done when its gate opens, or fails there if it is long."""
+
+    gates: Gates
+    number: int
+    utterances: list
+
+    def wait(self):
+        self.gates.reach(f"awaited {self.number}")
+        if any(len(samples) == POISON for samples in self.utterances):
+            raise ConnectionResetError("it showed late that the device is poisoned")
+        if any(len(samples) == UNLUCKY for samples in self.utterances):
+            raise ArithmeticError("it showed late that the batch failed")
+
+    def transcripts(self):
+        self.gates.reach(f"wrote {self.number}")
+        return [transcript(samples) for samples in self.utterances]
 
 
 class Engine:
     """A loop in a thread of this process, with a real socket and real memory between it and the test."""
 
     def __init__(self):
+        self.began = time.monotonic()
         self.descriptor = unnamed_file()
         os.write(self.descriptor, SAMPLES.tobytes())
         front, engine = socket.socketpair()
@@ -100,6 +119,10 @@ class Engine:
     def ask(self, number):
         self.front.send(Batch(number, "m", None, [Item(0, number)], [NOTHING_ASKED]))
 
+    def open_gates(self):
+        for gate in self.recognizer.gates.may_go_on.values():
+            gate.set()
+
     def stop(self):
         self.front.send(Stop())
         self.thread.join(PATIENCE)
@@ -110,8 +133,7 @@ class Engine:
 def engine():
     engine = Engine()
     yield engine
-    for gate in engine.recognizer.gates.may_go_on.values():
-        gate.set()
+    engine.open_gates()
     assert engine.stop() == 0
     os.close(engine.descriptor)
 
@@ -124,18 +146,46 @@ def test_a_batch_is_laid_out_while_another_is_recognized_and_a_third_is_spelled(
     assert gates.began["recognized 1"].wait(PATIENCE)
     assert gates.began["laid out 2"].wait(PATIENCE)  # while 1 is on the device
     gates.may_go_on["recognized 1"].set()
+    assert gates.began["awaited 1"].wait(PATIENCE)
+    assert gates.began["recognized 2"].wait(PATIENCE)  # while the device has 1
+    gates.may_go_on["awaited 1"].set()
     assert gates.began["wrote 1"].wait(PATIENCE)
-    assert gates.began["recognized 2"].wait(PATIENCE)  # while 1 is spelled
+    engine.ask(3)
+    assert gates.began["recognized 3"].wait(PATIENCE)  # while 1 is spelled
     gates.may_go_on["wrote 1"].set()
 
-    answers = [engine.next(), engine.next()]
-    assert [answer.number for answer in answers] == [1, 2]
-    assert [answer.transcripts for answer in answers] == [[transcript(SAMPLES[:1])], [transcript(SAMPLES[:2])]]
+    answers = [engine.next() for _ in range(3)]
+    assert [answer.number for answer in answers] == [1, 2, 3]
+    assert [answer.transcripts for answer in answers] == [[transcript(SAMPLES[:number])] for number in (1, 2, 3)]
+    # Of three batches that the device had one after the other, none took longer than all.
+    assert sum(answer.infer_seconds for answer in answers) < time.monotonic() - engine.began
+
+
+def test_an_error_that_shows_late_fails_its_batch_alone(engine):
+    engine.open_gates()
+    for number in (1, UNLUCKY, 2):
+        engine.ask(number)
+
+    assert isinstance(engine.next(), Result)
+    assert engine.next() == Failure(UNLUCKY, FailureKind.BATCH, "ArithmeticError: it showed late that the batch failed")
+    assert isinstance(engine.next(), Result)
+
+
+def test_a_lost_device_that_shows_late_ends_the_engine():
+    engine = Engine()
+    engine.open_gates()
+    engine.ask(POISON)
+
+    failure = engine.next()
+
+    assert (failure.number, failure.kind) == (POISON, FailureKind.DEVICE)
+    engine.thread.join(PATIENCE)
+    assert engine.status == 1
+    os.close(engine.descriptor)
 
 
 def test_a_batch_that_cannot_be_laid_out_fails_alone(engine):
-    for gate in engine.recognizer.gates.may_go_on.values():
-        gate.set()
+    engine.open_gates()
     engine.recognizer.fails_to_lay_out = True
     engine.ask(1)
     failure = engine.next()
@@ -147,8 +197,7 @@ def test_a_batch_that_cannot_be_laid_out_fails_alone(engine):
 
 
 def test_what_was_asked_for_before_the_stop_is_answered_before_the_end(engine):
-    for gate in engine.recognizer.gates.may_go_on.values():
-        gate.set()
+    engine.open_gates()
     for number in (1, 2, 3):
         engine.ask(number)
 

@@ -1,0 +1,29 @@
+"""A batch whose tokens are found, or will be without the host."""
+
+from collections.abc import Callable, Sequence
+
+from models.hypothesis import Hypothesis
+from models.search.result import FetchedResult, Row, SearchResult
+
+Spell = Callable[[Sequence[Row]], list[Hypothesis]]
+
+
+class Recognition:
+    """What becomes the hypotheses of a batch. Any thread may use it, while the device has the next batch."""
+
+    def __init__(self, found: SearchResult, spell: Spell) -> None:
+        """Begin to fetch what was found; ``spell`` makes hypotheses of it on the host."""
+        self._fetched = FetchedResult(found)
+        self._spell = spell
+
+    def wait(self) -> None:
+        """Wait until the device is done with the batch.
+
+        Raises:
+            RuntimeError: if anything failed there.
+        """
+        self._fetched.wait()
+
+    def hypotheses(self) -> list[Hypothesis]:
+        """Wait, and return the hypothesis of each utterance."""
+        return self._spell(self._fetched.rows())

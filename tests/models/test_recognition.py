@@ -1,0 +1,50 @@
+"""Batches one after the other, without a wait in between, become what each becomes alone; rehearsed on a CPU."""
+
+import pytest
+import torch
+
+from models import load_model
+from models.graphs.device_loop import has_loops
+from tests.models import golden_data as golden
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+DECODERS = [("hybrid-tdt-ctc-bpe", "tdt"), ("hybrid-tdt-ctc-bpe", "ctc"), ("hybrid-rnnt-ctc-bpe", "rnnt"),
+            ("jasper-small", "ctc"), ("canary-small", "aed")]  # fmt: skip
+
+
+def batches(model):
+    clips = [golden.clip(name) for name in golden.CLIPS]
+    return [model.batch(some) for some in (clips, clips[:1], clips[::-1], clips[1:3], clips)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("name", "decoder"), DECODERS)
+def test_batches_that_are_given_before_the_last_is_fetched_say_what_they_say_alone(name, decoder, device):
+    model = load_model(golden.GOLDEN / name / "model.nemo", device=device)
+    inputs = batches(model)
+    model.prepare(len(golden.CLIPS), inputs[0][0].size(1))
+    alone = [model.transcribe_batch(*batch, decoder=decoder) for batch in inputs]
+
+    given = [model.recognize_batch(*batch, decoder=decoder) for batch in inputs]
+
+    assert [[one.tokens for one in recognition.hypotheses()] for recognition in given] == [
+        [one.tokens for one in hypotheses] for hypotheses in alone
+    ]
+    assert any(one.tokens for one in alone[0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "decoder"), DECODERS)
+def test_the_host_does_not_wait_for_the_device_from_samples_to_tokens(name, decoder):
+    assert has_loops(torch.device("cuda")), "this driver has no WHILE nodes"
+    model = load_model(golden.GOLDEN / name / "model.nemo", device="cuda")
+    inputs = batches(model)
+    for batch in inputs:
+        model.transcribe_batch(*batch, decoder=decoder)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        given = [model.recognize_batch(*batch, decoder=decoder) for batch in inputs]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+    assert all(recognition.hypotheses() for recognition in given)
