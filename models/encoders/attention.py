@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from models.config import ConformerConfig
+from models.kernels import relative_attention_on
 
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20
@@ -156,17 +157,24 @@ class RelativeAttention(SelfAttention):
         positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
         self.table = self._projected_positions(positions.to(weight.dtype)).contiguous()
 
+    def forward(self, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+        """Attend; see ``SelfAttention``."""
+        is_final = self.merged is not None and not torch.is_grad_enabled()
+        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if is_final else None
+        if kernel is None or self.merged is None:
+            return super().forward(normed, positions, valid)
+        table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
+        attended: Tensor = self.output(kernel(self.merged(normed), table, *biases, valid, self.context))
+        return attended
+
     def _with_content(self, query: Tensor) -> Tensor:
         return query + self.content_bias
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block], Tensor]:
         # By head first: what is projected of the distances is the same for all rows, so one product serves them.
         with_position = ((query + self.position_bias) / math.sqrt(query.size(-1))).permute(2, 0, 1, 3)
-        reach = positions.size(0) // 2 + 1
-        if self.table is not None and reach <= _FRAMES_IN_TABLE:
-            table, reach = self.table, _FRAMES_IN_TABLE
-        else:
-            table = self._projected_positions(positions)
+        table = self._table_for(positions)
+        reach = table.size(1) // 2 + 1
 
         def scores(block: Block) -> Tensor:
             first, last, low, high = block
@@ -178,6 +186,12 @@ class RelativeAttention(SelfAttention):
             return _by_key(torch.unflatten(by_distance, 1, queries.shape[1:3]).transpose(0, 1), high - low)
 
         return scores
+
+    def _table_for(self, positions: Tensor) -> Tensor:
+        """Return the projected distances that ``positions`` are, or more, [heads, 2 * reach - 1, width / heads]."""
+        if self.table is not None and positions.size(0) <= self.table.size(1):
+            return self.table
+        return self._projected_positions(positions)
 
     def _projected_positions(self, positions: Tensor) -> Tensor:
         """Return what meets the queries of each head, [heads, distances, width / heads]."""

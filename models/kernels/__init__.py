@@ -13,6 +13,7 @@ Kernel = TypeVar("Kernel")
 log = logging.getLogger("steno.models")
 
 GatedConvolution = Callable[..., Tensor]
+RelativeAttentionKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int | None], Tensor]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
@@ -43,6 +44,24 @@ def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm |
         return residual_norm
 
     return _if_it_runs(tried, device, "sums and norms")
+
+
+@cache
+def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) -> RelativeAttentionKernel | None:
+    """Return the kernel of attention by content and distance (attention.py) for heads of ``share`` channels.
+
+    It has run once then; None where it cannot.
+    """
+
+    def tried() -> RelativeAttentionKernel:
+        from models.kernels.attention import relative_attention  # only a GPU has Triton
+
+        merged = torch.zeros(1, 8, 3 * share, dtype=dtype, device=device)
+        table, bias = torch.zeros(1, 15, share, dtype=dtype, device=device), merged[0, :1, :share]
+        relative_attention(merged, table, bias, bias, torch.ones(1, 8, dtype=torch.bool, device=device), None)
+        return relative_attention
+
+    return _if_it_runs(tried, device, "attention")
 
 
 def _if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:

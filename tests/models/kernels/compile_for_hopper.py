@@ -1,15 +1,22 @@
 """Compile the kernels for an H100, in the shapes of parakeet-tdt-0.6b, and print what each takes; needs no GPU."""
 
 import json
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from models.kernels.attention import _attend
 from models.kernels.convolution import _convolve
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 
+ASSEMBLER = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
 INTEGERS = dict.fromkeys(("rows", "frames", "tiles", "columns", "max_symbols"), "i32")
 COUNTERS = ("lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
@@ -29,19 +36,46 @@ KERNELS = [
         {"time": "i32", "valid": "*i1"},
         {"WIDTH": 1024, "KERNEL": 9, "BIASED": True, "SWISH": True, "FRAMES": 32, "CHANNELS": 64},
     ),
+    (
+        _attend,
+        {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32", "valid": "*i1"},
+        {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "TILE": 64, "TILES": 2, "CONTEXT": -1},
+    ),
     (_add_and_norm, {"share": "fp32", "epsilon": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}),
 ]  # fmt: skip
 
+
+def registers(assembly):
+    """How many registers a thread has, and what it spills, as the assembler tells."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source:
+        source.write(assembly)
+        source.flush()
+        told = subprocess.run(
+            [ASSEMBLER, "-v", "-arch=sm_90a", source.name, "-o", os.devnull], capture_output=True, text=True, check=True
+        ).stderr
+    (used,) = re.findall(r"Used (\d+) registers", told)
+    return {"registers": int(used), "spilled": sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))}
+
+
 for dtype in ("bf16", "fp32"):
     for kernel, types, constants in KERNELS:
+        if kernel is _attend:
+            constants |= {"TILE": {"bf16": 64, "fp32": 16}[dtype]}
         known = TYPES | types | dict.fromkeys(constants, "constexpr")
         signature = {argument: known.get(argument, f"*{dtype}") for argument in kernel.arg_names}
         places = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
-        options = {"num_warps": 1} if kernel is _walk else {}
-        compiled = triton.compile(
-            ASTSource(kernel, signature, places), target=GPUTarget("cuda", 90, 32), options=options
+        options = (
+            {"num_warps": 1} if kernel is _walk else {"num_stages": 1, "num_warps": 8} if kernel is _attend else {}
         )
+        # What torch allocates is aligned, and strides are multiples of a head's width: loads are wide then.
+        aligned = {
+            (place,): [["tt.divisibility", 16]]
+            for place, argument in enumerate(kernel.arg_names)
+            if str(signature[argument]).startswith("*") or argument in ("table_head", "table_row")
+        }
+        source = ASTSource(kernel, signature, places, aligned)
+        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
         assembly = compiled.asm["ptx"]
         result = {"kernel": kernel.__name__, "dtype": dtype, "shared": compiled.metadata.shared}
-        result |= {"spilled": assembly.count("st.local"), "mma": assembly.count("mma")}
+        result |= registers(assembly) | {"mma": assembly.count("mma")}
         print(json.dumps(result))  # noqa: T201  # what it is for

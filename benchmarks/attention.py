@@ -1,0 +1,109 @@
+"""Self-attention with relative positions, one layer of a published shape, in turns: operations, FlexAttention, kernel.
+
+Operations: scores by distance, shifted and masked, are the bias of PyTorch's attention. FlexAttention (compiled) reads
+them shifted in its own kernel. Our kernel writes no scores at all (models/kernels/attention.py). Both need a GPU.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
+from tqdm import tqdm
+
+from benchmarks.environment import describe
+from benchmarks.latency import DTYPES
+from benchmarks.random_model import ENCODERS
+from benchmarks.timing import times_of
+from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
+from models.kernels import relative_attention_on
+
+_FRAMES_A_SECOND = 12.5
+
+
+@torch.no_grad()
+def main() -> None:
+    """Parse, measure in turns, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shape", choices=sorted(ENCODERS), default="0.6b")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
+    parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 16.0, 40.0])
+    parser.add_argument("--batch-seconds", type=float, default=480.0, help="audio in a batch")
+    parser.add_argument("--rounds", type=int, default=20, help="measured turns; medians count")
+    args = parser.parse_args()
+
+    device, dtype = torch.device(args.device), DTYPES[args.dtype]
+    rows: list[dict[str, Any]] = []
+    config = ENCODERS[args.shape]
+    module = RelativeAttention(config).eval()
+    module.fold()
+    module.to(device, dtype)
+    for seconds in tqdm(args.seconds, unit="length", disable=None):
+        time, batch = round(seconds * _FRAMES_A_SECOND), max(1, int(args.batch_seconds / seconds))
+        frames = torch.randn(batch, time, config.width, device=device, dtype=dtype)
+        valid = torch.arange(time, device=device) < torch.linspace(time / 2, time, batch, device=device)[:, None]
+        positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
+        inputs = (module, frames, positions, valid)
+        forms: dict[str, Callable[[], Tensor]] = {"operations": partial(SelfAttention.forward, *inputs)}
+        if device.type == "cuda":
+            forms["flex"] = partial(_flex, *inputs)
+            if relative_attention_on(device, dtype, config.width // config.heads):
+                forms["kernel"] = partial(RelativeAttention.forward, *inputs)
+        wanted = forms["operations"]()
+        times: dict[str, list[float]] = {form: [] for form in forms}
+        for turn in range(args.rounds + 3):
+            for form, attend in forms.items():
+                (taken,) = times_of(partial(_done, attend, device), 1, warm_ups=0)
+                if turn >= 3:
+                    times[form].append(taken)
+        for form, attend in forms.items():
+            apart = ((attend() - wanted) * valid[:, :, None]).abs().max() / wanted.abs().max()
+            row = {"seconds": seconds, "batch": batch, "form": form, "median": statistics.median(times[form])}
+            rows.append(row | {"least": min(times[form]), "apart": float(apart)})
+    print(f"{'seconds':>8} {'batch':>6} {'form':12} {'median ms':>10} {'least':>8} {'apart':>9}")
+    for row in rows:
+        print(
+            f"{row['seconds']:8.1f} {row['batch']:6d} {row['form']:12} {1000 * row['median']:10.3f}"
+            f" {1000 * row['least']:8.3f} {row['apart']:9.1e}"
+        )
+    about = {"shape": args.shape, "dtype": args.dtype}
+    print(json.dumps({"benchmark": "attention", **about, **describe(device), "rows": rows}))
+
+
+def _done(attend: Callable[[], Tensor], device: torch.device) -> None:
+    attend()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+_compiled_flex = torch.compile(flex_attention, dynamic=False)
+
+
+def _flex(module: RelativeAttention, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+    assert module.merged is not None
+    heads, time = module.heads, normed.size(1)
+    query, key, value = (torch.unflatten(part, 2, (heads, -1)) for part in module.merged(normed).chunk(3, dim=2))
+    table = torch.unflatten(module.position(positions), 1, (heads, -1)).permute(1, 2, 0)
+    scale = query.size(-1) ** -0.5
+    by_distance = scale * ((query + module.position_bias).transpose(1, 2) @ table)
+
+    def with_distance(score: Tensor, row: Tensor, head: Tensor, asked: Tensor, seen: Tensor) -> Tensor:
+        score = score + by_distance[row, head, asked, time - 1 - asked + seen]
+        return torch.where(valid[row, seen], score, -float("inf"))
+
+    with_content = (query + module.content_bias).transpose(1, 2)
+    attended = _compiled_flex(
+        with_content, key.transpose(1, 2), value.transpose(1, 2), score_mod=with_distance, scale=scale
+    )
+    projected: Tensor = module.output(attended.transpose(1, 2).flatten(2))
+    return projected
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Self-attention by content and distance (models/encoders/attention.py) in one kernel, which writes no scores.
+
+In plain operations the scores by distance, twice as many as there are scores, are written, read shifted, masked, and
+written again before a softmax reads them. Here a program has a tile of queries of one head and goes over the keys tile
+by tile with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). A tile of queries and one of keys are
+two tiles' breadth of distances apart: their scores by distance are one product, whose rows are then shifted in
+registers. All sums are float32.
+"""
+
+import math
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# Triton's types mean nothing to a type checker.
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
+# ruff: noqa: ANN001, ANN202, N803
+
+_LARGEST_TILE, _LEAST_TILE = 64, 16  # tensor cores take no less
+_LEAST_CHANNELS = 16
+# Channels x queries x the square of a value's bytes: so a program has the registers it needs, and takes no more than
+# 96 kB of shared memory, which most GPUs have. Loading the next keys ahead would take more than an H100 has.
+_TILE_ROOM = 128 * 64 * 2**2
+_STAGES, _WARPS = 1, 8
+_FULL = -1
+
+
+@triton.jit
+def _inside(real, known, ALL_KNOWN: tl.constexpr):
+    """A mask of rows by channels, which keeps wide loads possible where all channels are known."""
+    inside = real[:, None]
+    if not ALL_KNOWN:
+        inside = inside & known[None, :]
+    return inside
+
+
+@triton.jit
+def _attend(
+    merged,
+    table,
+    content_bias,
+    position_bias,
+    valid,
+    attended,
+    frames,
+    reach,
+    table_head,
+    table_row,
+    scale,
+    HEADS: tl.constexpr,
+    SHARE: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    TILE: tl.constexpr,
+    TILES: tl.constexpr,
+    CONTEXT: tl.constexpr,
+):
+    """A tile of queries, of a head, of a row of the batch."""
+    begin, head, row = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2).to(tl.int64)
+    width = HEADS * SHARE
+    channel, place = tl.arange(0, CHANNELS), tl.arange(0, TILE)
+    known = channel < SHARE
+    query = begin + place
+    own = row * frames * 3 * width + head * SHARE
+    asking = _inside(query < frames, known, CHANNELS == SHARE)
+    asked = tl.load(merged + own + query[:, None] * (3 * width) + channel[None, :], mask=asking, other=0.0)
+    biases = head * SHARE + channel
+    with_content = asked + tl.load(content_bias + biases, mask=known, other=0.0)[None, :]
+    with_position = asked + tl.load(position_bias + biases, mask=known, other=0.0)[None, :]
+    best = tl.full((TILE,), -1e30, tl.float32)
+    mass = tl.zeros((TILE,), tl.float32)
+    total = tl.zeros((TILE, CHANNELS), tl.float32)
+    first = begin * 0
+    if CONTEXT >= 0:
+        first = tl.maximum(begin - CONTEXT, 0)
+    for tile in range(TILES):
+        key = first + tile * TILE + place
+        there = key < frames
+        inside = _inside(there, known, CHANNELS == SHARE)
+        place_of_key = merged + own + key[:, None] * (3 * width) + channel[None, :]
+        keys = tl.load(place_of_key + width, mask=inside, other=0.0)
+        values = tl.load(place_of_key + 2 * width, mask=inside, other=0.0)
+        # Row reach - 1 - d of the table has distance d. The last query and the first key are farthest apart.
+        apart = reach - 1 - (begin + TILE - 1) + first + tile * TILE + tl.arange(0, 2 * TILE)
+        distances = tl.load(
+            table + head * table_head + apart[:, None] * table_row + channel[None, :],
+            mask=_inside((apart >= 0) & (apart < 2 * reach - 1), known, CHANNELS == SHARE),
+            other=0.0,
+        )
+        by_distance = tl.dot(with_position, tl.trans(distances), input_precision="ieee")
+        scores = tl.dot(with_content, tl.trans(keys), input_precision="ieee")
+        scores += tl.gather(by_distance, place[None, :] - place[:, None] + TILE - 1, 1)
+        visible = (tl.load(valid + row * frames + key, mask=there, other=0) != 0)[None, :]
+        if CONTEXT >= 0:
+            visible = visible & (tl.abs(query[:, None] - key[None, :]) <= CONTEXT)
+        # Finite, so that a row that sees nothing gives numbers.
+        scores = tl.where(visible, scores * scale, -1e30)
+        top = tl.maximum(best, tl.max(scores, axis=1))
+        weights = tl.exp(scores - top[:, None])
+        kept = tl.exp(best - top)
+        total = total * kept[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+        mass = mass * kept + tl.sum(weights, axis=1)
+        best = top
+    result = (total / mass[:, None]).to(attended.dtype.element_ty)
+    tl.store(
+        attended + (row * frames + query[:, None]) * width + head * SHARE + channel[None, :],
+        result,
+        mask=asking,
+    )
+
+
+def relative_attention(
+    merged: Tensor, table: Tensor, content_bias: Tensor, position_bias: Tensor, valid: Tensor, context: int | None
+) -> Tensor:
+    """Attend from every frame to the valid ones, or to those of them in reach.
+
+    Args:
+        merged: query, key and value of each frame, side by side, [batch, time, 3 * width].
+        table: what is projected of the distances reach - 1 down to 1 - reach, [heads, 2 * reach - 1, width / heads];
+            the values of a distance lie side by side. No two frames that see each other are farther apart.
+        content_bias: added to queries that meet keys, [heads, width / heads].
+        position_bias: added to queries that meet distances, in the same shape.
+        valid: which frames may be attended to, bool [batch, time].
+        context: frames on each side that a frame sees; None for all.
+
+    Returns:
+        [batch, time, width]. What a frame gives that sees nothing means nothing.
+    """
+    batch, frames, width = merged.size(0), merged.size(1), merged.size(2) // 3
+    heads, _, share = table.shape
+    attended = merged.new_empty(batch, frames, width)
+    if not attended.numel():
+        return attended
+    channels = max(_LEAST_CHANNELS, triton.next_power_of_2(share))
+    tile = max(_LEAST_TILE, min(_LARGEST_TILE, _TILE_ROOM // (channels * merged.element_size() ** 2)))
+    tiles = triton.cdiv(frames, tile)
+    grid = tiles, heads, batch
+    if context is not None:
+        tiles = min(tiles, triton.cdiv(tile + 2 * context, tile))
+    _attend[grid](
+        merged.contiguous(),
+        table,
+        content_bias,
+        position_bias,
+        valid.contiguous(),
+        attended,
+        frames,
+        table.size(1) // 2 + 1,
+        table.stride(0),
+        table.stride(1),
+        1 / math.sqrt(share),
+        HEADS=heads,
+        SHARE=share,
+        CHANNELS=channels,
+        TILE=tile,
+        TILES=tiles,
+        CONTEXT=_FULL if context is None else context,
+        num_stages=_STAGES,
+        num_warps=_WARPS,
+    )
+    return attended

@@ -1,0 +1,109 @@
+"""The kernel of attention by content and distance gives what the operations give."""
+
+import os
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.config import ConformerConfig
+from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
+from models.kernels import relative_attention_on
+from models.kernels.attention import relative_attention
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+
+
+def attention(heads, share, context=None):
+    sizes = {"mels": 16, "layers": 1, "feed_forward_width": 8, "kernel_size": 3, "scale_input": False, "bias": True}
+    subsampling = {"subsampling": "striding", "subsampling_factor": 2, "subsampling_channels": 4}
+    config = ConformerConfig(width=heads * share, heads=heads, attention_context=context, **sizes, **subsampling)
+    module = RelativeAttention(config).eval()
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=share**-0.5 / 2)
+    return module
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
+@given(
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    batch=st.integers(1, 2),
+    frames=st.integers(1, 9) | st.integers(60, 140),
+    heads=st.integers(1, 2),
+    share=st.sampled_from([2, 16, 22, 64]),
+    context=st.none() | st.integers(1, 100),
+    in_table=st.booleans(),
+)
+@torch.no_grad()
+def test_it_gives_what_the_operations_give(device, seed, dtype, batch, frames, heads, share, context, in_table):
+    torch.manual_seed(seed)
+    module = attention(heads, share, context)
+    positions = relative_positions(frames_within_reach(frames, context), heads * share, torch.device("cpu"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.attention._FRAMES_IN_TABLE", 150 if in_table else 1)
+        module.fold()
+    module = module.to(device, dtype)
+    positions, inputs = positions.to(device, dtype), torch.randn(batch, frames, heads * share).to(device, dtype)
+    lengths = torch.randint(0, frames + 1, (batch,)).to(device)
+    valid = torch.arange(frames, device=device) < lengths[:, None]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: relative_attention)
+        found = module(inputs, positions, valid)
+    exact = module.float()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: None)
+        wanted = exact(inputs.float(), positions.float(), valid)
+
+    assert found.dtype == dtype
+    assert found.isfinite().all()
+    real = valid[:, :, None]
+    assert torch.allclose(found.float() * real, wanted * real, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device, monkeypatch):
+    torch.manual_seed(1)
+    module, calls = attention(2, 16).to(device), []
+    frames, valid = torch.randn(2, 5, 32, device=device), torch.ones(2, 5, dtype=torch.bool, device=device)
+    positions = relative_positions(5, 32, torch.device(device))
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return relative_attention(*arguments)
+
+    monkeypatch.setattr("models.encoders.attention.relative_attention_on", lambda *_: counted)
+    with torch.no_grad():
+        wanted = module(frames, positions, valid)
+    module.fold()
+    module(frames, positions, valid)
+    assert not calls
+    with torch.no_grad():
+        found = module(frames, positions, valid)
+
+    assert len(calls) == 1
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_no_utterance_attends_to_nothing():
+    nothing, bias = torch.zeros(0, 5, 48), torch.zeros(2, 8)
+
+    attended = relative_attention(nothing, torch.zeros(2, 9, 8), bias, bias, torch.zeros(0, 5).bool(), None)
+
+    assert attended.shape == (0, 5, 16)
+
+
+def test_a_cpu_has_no_kernel():
+    assert relative_attention_on(torch.device("cpu"), torch.float32, 64) is None
+
+
+def test_a_device_that_does_not_run_it_goes_without_and_says_so(caplog):
+    # This machine may have no such device, and no driver for one.
+    assert relative_attention_on(torch.device("cuda:99"), torch.float32, 64) is None
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of attention"]
