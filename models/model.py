@@ -192,10 +192,16 @@ class Model:
         prompt = Prompt(language, target_language, punctuation, timestamps)
         self._check_prompt(prompt)
         hypotheses: dict[int, Hypothesis] = {}
+        given: tuple[list[int], Recognition] | None = None
         for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
             waveforms, lengths = self.batch([pcm[index] for index in batch])
-            found = self.transcribe_batch(waveforms, lengths, decoder=decoder, prompts=[prompt] * len(batch))
-            hypotheses.update(zip(batch, found, strict=True))
+            prompts = [prompt] * len(batch)
+            before, given = given, (batch, self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts))
+            # The device has its next batch before this is spelled.
+            if before:
+                hypotheses.update(zip(before[0], before[1].hypotheses(), strict=True))
+        if given:
+            hypotheses.update(zip(given[0], given[1].hypotheses(), strict=True))
         return [hypotheses[index] for index in range(len(pcm))]
 
     def batch(self, pcm: Sequence[Samples], samples: int | None = None) -> tuple[Tensor, Tensor]:
