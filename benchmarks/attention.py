@@ -5,11 +5,9 @@ them shifted in its own kernel. Our kernel writes no scores at all (models/kerne
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +17,7 @@ from tqdm import tqdm
 from benchmarks.environment import describe
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import ENCODERS
+from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.kernels import relative_attention_on
@@ -36,16 +35,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 16.0, 40.0])
     parser.add_argument("--batch-seconds", type=float, default=480.0, help="audio in a batch")
     parser.add_argument("--rounds", type=int, default=20, help="measured turns; medians count")
+    add_rows_option(parser)
     args = parser.parse_args()
 
     device, dtype = torch.device(args.device), DTYPES[args.dtype]
-    rows: list[dict[str, Any]] = []
+    rows = Rows("attention", {"shape": args.shape, "dtype": args.dtype} | describe(device), args.rows)
     config = ENCODERS[args.shape]
     module = RelativeAttention(config).eval()
     module.fold()
     module.to(device, dtype)
-    for seconds in tqdm(args.seconds, unit="length", disable=None):
-        time, batch = round(seconds * _FRAMES_A_SECOND), max(1, int(args.batch_seconds / seconds))
+    cells = ((seconds, max(1, int(args.batch_seconds / seconds))) for seconds in args.seconds)
+    for seconds, batch in tqdm(rows.missing(cells), unit="length", disable=None):
+        time = round(seconds * _FRAMES_A_SECOND)
         frames = torch.randn(batch, time, config.width, device=device, dtype=dtype)
         valid = torch.arange(time, device=device) < torch.linspace(time / 2, time, batch, device=device)[:, None]
         positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
@@ -62,18 +63,19 @@ def main() -> None:
                 (taken,) = times_of(partial(_done, attend, device), 1, warm_ups=0)
                 if turn >= 3:
                     times[form].append(taken)
+        found = []
         for form, attend in forms.items():
             apart = ((attend() - wanted) * valid[:, :, None]).abs().max() / wanted.abs().max()
             row = {"seconds": seconds, "batch": batch, "form": form, "median": statistics.median(times[form])}
-            rows.append(row | {"least": min(times[form]), "apart": float(apart)})
+            found.append(row | {"least": min(times[form]), "apart": float(apart)})
+        rows.add((seconds, batch), *found)
     print(f"{'seconds':>8} {'batch':>6} {'form':12} {'median ms':>10} {'least':>8} {'apart':>9}")
     for row in rows:
         print(
             f"{row['seconds']:8.1f} {row['batch']:6d} {row['form']:12} {1000 * row['median']:10.3f}"
             f" {1000 * row['least']:8.3f} {row['apart']:9.1e}"
         )
-    about = {"shape": args.shape, "dtype": args.dtype}
-    print(json.dumps({"benchmark": "attention", **about, **describe(device), "rows": rows}))
+    print(rows.line())
 
 
 def _done(attend: Callable[[], Tensor], device: torch.device) -> None:

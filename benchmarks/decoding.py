@@ -6,13 +6,14 @@ exactly as many tokens of every row as `--tokens` says; the words are nonsense a
 """
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 
 import torch
+from tqdm import tqdm
 
 from benchmarks.environment import describe
+from benchmarks.rows import Rows, add_rows_option
 from models.config import AttentionDecoderConfig, ConformerConfig
 from models.encoders.conformer import ConformerEncoder
 from models.heads.attention_decoder import AttentionDecoder
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each row, about three a second")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each shape; the median counts")
+    add_rows_option(parser)
     args = parser.parse_args()
 
     deep, shallow = args.decoder_layers
@@ -114,23 +116,26 @@ def main() -> None:
     ]
     for model in models:
         print(f"{model.layers} layers: {model.parameters / 1e6:.0f} million parameters")
-    rows = _rows(models, args)
-    print(json.dumps({"benchmark": "decoding", **vars(args), **describe(torch.device(args.device)), "rows": rows}))
-
-
-def _rows(models: Sequence[EncoderDecoder], args: argparse.Namespace) -> list[dict[str, object]]:
-    """Measure both models in turn, batch by batch, and print a line for each."""
+    about = {option: value for option, value in vars(args).items() if option not in ("batch", "rows")}
+    rows = Rows("decoding", about | describe(torch.device(args.device)), args.rows)
+    _measure(models, args, rows)
     print(f"{'batch':>6} " + " ".join(f"{model.layers + ' RTFx':>12}" for model in models) + f" {'ratio':>6}")
-    rows: list[dict[str, object]] = []
-    for batch in args.batch:
+    for row in rows:
+        print(
+            f"{row['batch']:6d} " + " ".join(f"{rtfx:12.1f}" for rtfx in row["rtfx"].values()), f"{row['ratio']:6.2f}"
+        )
+    print(rows.line())
+
+
+def _measure(models: Sequence[EncoderDecoder], args: argparse.Namespace, rows: Rows) -> None:
+    """Measure both models in turn, batch by batch."""
+    for (batch,) in tqdm(rows.missing((batch,) for batch in args.batch), unit="batch", disable=None):
         frames = int(args.seconds * _FEATURES_PER_SECOND)
         features = torch.randn(batch, _MELS, frames, device=args.device, dtype=_DTYPES[args.dtype])
         medians = _medians(models, features, args)
         rtfx = [args.seconds * batch / median for median in medians]
-        print(f"{batch:6d} " + " ".join(f"{value:12.1f}" for value in rtfx) + f" {rtfx[1] / rtfx[0]:6.2f}")
         speeds = {model.layers: value for model, value in zip(models, rtfx, strict=True)}
-        rows.append({"batch": batch, "rtfx": speeds, "ratio": rtfx[1] / rtfx[0]})
-    return rows
+        rows.add((batch,), {"batch": batch, "rtfx": speeds, "ratio": rtfx[1] / rtfx[0]})
 
 
 def _medians(models: Sequence[EncoderDecoder], features: torch.Tensor, args: argparse.Namespace) -> list[float]:

@@ -7,8 +7,7 @@ published shape says of noise what a trained one says of speech.
 """
 
 import argparse
-import json
-from collections.abc import Iterator
+import itertools
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from tqdm import tqdm
 
 from benchmarks.environment import describe
 from benchmarks.random_model import DURATIONS, SHAPES, random_checkpoint
+from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, Latency, times_of
 from models import Model, load_model
 
@@ -33,24 +33,25 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 7.0, 16.7])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--repeats", type=int, default=20, help=f"measured calls of each cell, after {WARM_UPS} others")
+    add_rows_option(parser)
     args = parser.parse_args()
 
-    rows = []
-    with tqdm(total=len(args.dtypes) * len(args.seconds) * len(args.batch), unit="cell", disable=None) as bar:
-        for dtype in args.dtypes:
-            model = chosen_model(args, DTYPES[dtype])
-            speech = _speech(args.audio, model.sample_rate, max(args.seconds))
-            for seconds, waveforms in _grid(speech, args.seconds, args.batch, model.sample_rate):
-                latency = _measure(model, waveforms, args.decoder, args.repeats)
-                rows.append({"dtype": dtype, "batch": len(waveforms), "seconds": seconds, **latency.row()})
-                rows[-1]["rtfx"] = seconds * len(waveforms) / latency.mean
-                bar.update()
+    models = {dtype: chosen_model(args, DTYPES[dtype]) for dtype in args.dtypes}
+    model = next(iter(models.values()))
+    about = {"model": args.model or args.shape, "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
+    rows = Rows("latency", about | describe(model.device), args.rows)
+    speech = _speech(args.audio, model.sample_rate, max(args.seconds))
+    cells = itertools.product(args.dtypes, args.seconds, args.batch)
+    for dtype, seconds, batch in tqdm(rows.missing(cells), unit="cell", disable=None):
+        waveforms = speech[: int(seconds * model.sample_rate)].repeat(batch, 1)
+        latency = _measure(models[dtype], waveforms, args.decoder, args.repeats)
+        row = {"dtype": dtype, "batch": batch, "seconds": seconds, **latency.row()}
+        rows.add((dtype, seconds, batch), row | {"rtfx": seconds * batch / latency.mean})
     print(f"{'dtype':>9} {'batch':>6} {'s':>6} {'p90 ms':>9} {'p95 ms':>9} {'p99 ms':>9} {'mean ms':>9} {'RTFx':>9}")
     for row in rows:
         times = " ".join(f"{1000 * row[key]:9.2f}" for key in ("p90", "p95", "p99", "mean"))
         print(f"{row['dtype']:>9} {row['batch']:6d} {row['seconds']:6.1f} {times} {row['rtfx']:9.1f}")
-    about = {"model": args.model or args.shape, "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
-    print(json.dumps({"benchmark": "latency", **about, **describe(model.device), "rows": rows}))
+    print(rows.line())
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -68,12 +69,6 @@ def chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
         return load_model(args.model, device=args.device, dtype=dtype)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
     return Model(checkpoint, torch.device(args.device), dtype)
-
-
-def _grid(speech: Tensor, lengths: list[float], batches: list[int], rate: int) -> Iterator[tuple[float, Tensor]]:
-    for seconds in lengths:
-        for batch in batches:
-            yield seconds, speech[: int(seconds * rate)].repeat(batch, 1)
 
 
 def _speech(path: str | None, rate: int, seconds: float) -> Tensor:

@@ -5,7 +5,7 @@ eval` is for recordings: it reads files, and has a word error rate beside the sp
 """
 
 import argparse
-import json
+import itertools
 from collections.abc import Sequence
 from functools import partial
 
@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.environment import describe
 from benchmarks.latency import DTYPES, add_model_options, chosen_model
+from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
 
 # Of a log-normal distribution, cut at its ends.
@@ -31,24 +32,24 @@ def main() -> None:
     parser.add_argument("--utterances", type=int, default=128)
     parser.add_argument("--batch-seconds", type=float, nargs="+", default=[60.0, 240.0], help="audio and padding")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes over the set; the fastest counts")
+    add_rows_option(parser)
     args = parser.parse_args()
 
     seconds = utterance_seconds(args.utterances)
-    rows = []
-    for dtype in args.dtypes:
-        model = chosen_model(args, DTYPES[dtype])
-        noise = _noise(seconds, model.sample_rate)
-        cells = [(name, budget) for name in args.decoders or model.decoders for budget in args.batch_seconds]
-        for decoder, budget in tqdm(cells, unit="cell", desc=dtype, disable=None):
-            call = partial(model.transcribe, noise, decoder=decoder, batch_seconds=budget)
-            times = times_of(call, args.repeats, warm_ups=1)
-            rtfx = sum(seconds) / min(times)
-            rows.append({"dtype": dtype, "decoder": decoder, "batch_seconds": budget, "rtfx": rtfx})
+    models = {dtype: chosen_model(args, DTYPES[dtype]) for dtype in args.dtypes}
+    model = next(iter(models.values()))
+    about = {"model": args.model or args.shape, "utterances": args.utterances, "audio_seconds": sum(seconds)}
+    rows = Rows("offline", about | describe(model.device), args.rows)
+    noise = _noise(seconds, model.sample_rate)
+    cells = itertools.product(args.dtypes, args.decoders or model.decoders, args.batch_seconds)
+    for dtype, decoder, budget in tqdm(rows.missing(cells), unit="cell", disable=None):
+        call = partial(models[dtype].transcribe, noise, decoder=decoder, batch_seconds=budget)
+        rtfx = sum(seconds) / min(times_of(call, args.repeats, warm_ups=1))
+        rows.add((dtype, decoder, budget), {"dtype": dtype, "decoder": decoder, "batch_seconds": budget, "rtfx": rtfx})
     print(f"{'dtype':>9} {'decoder':>8} {'budget s':>9} {'RTFx':>10}")
     for row in rows:
         print(f"{row['dtype']:>9} {row['decoder']:>8} {row['batch_seconds']:9.0f} {row['rtfx']:10.1f}")
-    about = {"model": args.model or args.shape, "utterances": args.utterances, "audio_seconds": sum(seconds)}
-    print(json.dumps({"benchmark": "offline", **about, **describe(model.device), "rows": rows}))
+    print(rows.line())
 
 
 def utterance_seconds(count: int, seed: int = 0) -> list[float]:

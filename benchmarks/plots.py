@@ -1,7 +1,8 @@
 """Pictures of what was measured: `python -m benchmarks plots OUT.svg FILE...`, files with JSON lines of one benchmark.
 
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
-as NeMo each engine is, a panel for each batch. Needs matplotlib (the `plots` extra).
+as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
+the transducers' search is, by batch. `cost`: of a million hours, by machine. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -86,6 +87,42 @@ def _peers(documents: list[Document]) -> Figure:
     return figure
 
 
+def _search(documents: list[Document]) -> Figure:
+    document = documents[0]
+    transducers = list(dict.fromkeys(row["transducer"] for row in document["rows"]))
+    figure, panels = plt.subplots(
+        1, len(transducers), figsize=(9, 3.2), layout="constrained", sharey=True, squeeze=False
+    )
+    for axes, transducer in zip(panels[0], transducers, strict=True):
+        rows = [row for row in document["rows"] if row["transducer"] == transducer]
+        batches = list(dict.fromkeys(row["batch"] for row in rows))
+        forms = [form for form in dict.fromkeys(row["form"] for row in rows) if form != "label looping"]
+        for number, form in enumerate(forms):
+            ratios = [row["ratio"] for row in rows if row["form"] == form]
+            places = [place + (number - (len(forms) - 1) / 2) * 0.8 / len(forms) for place in range(len(batches))]
+            bars = axes.bar(places, ratios, width=0.75 / len(forms), label=form)
+            axes.bar_label(bars, fmt="%.2f", fontsize="x-small")
+        axes.set_xticks(range(len(batches)), [str(batch) for batch in batches])
+        axes.set_xlabel("batch")
+        axes.set_title(transducer.upper(), fontsize="medium")
+        axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
+    panels[0][0].set_ylabel("times as fast as label looping")
+    panels[0][-1].legend(fontsize="x-small")
+    figure.suptitle(f"search alone, {document['clip_seconds']:g} s a row: {document['device']}", fontsize="medium")
+    return figure
+
+
+def _cost(documents: list[Document]) -> Figure:
+    rows = [row for document in documents for row in document["rows"]]
+    figure, axes = plt.subplots(figsize=(7, 0.6 + 0.5 * len(rows)), layout="constrained")
+    bars = axes.barh([f"{row['name']}, {row['price']:g} an hour" for row in rows], [row["cost"] for row in rows])
+    axes.bar_label(bars, [f" {row['cost']:,.0f} (RTFx {row['rtfx']:,.0f})" for row in rows], fontsize="small")
+    axes.margins(x=0.3)
+    axes.invert_yaxis()
+    axes.set_xlabel("a million hours of audio")
+    return figure
+
+
 def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str], int]) -> None:
     for row in rows:
         place, ratio = places[row["head"], row["engine"]], row["ratio"]
@@ -106,7 +143,7 @@ def _engine(engine: str) -> str:
     return names.get(name, name)
 
 
-_PICTURES = {"latency": _latency, "peers": _peers}
+_PICTURES = {"cost": _cost, "latency": _latency, "peers": _peers, "search": _search}
 
 
 if __name__ == "__main__":

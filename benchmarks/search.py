@@ -7,7 +7,6 @@ once. Weights are random, four labels a second (random_model).
 
 import argparse
 import itertools
-import json
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from benchmarks.environment import describe
 from benchmarks.label_looping import label_looping
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
+from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
 from models.features import LogMelFeatures
 from models.network import Network
@@ -39,9 +39,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--rounds", type=int, default=7, help="measured turns; medians count, ratios are within a turn")
+    add_rows_option(parser)
     args = parser.parse_args()
 
-    device, rows = torch.device(args.device), []
+    device = torch.device(args.device)
+    about = {"shape": args.shape, "dtype": args.dtype, "clip_seconds": args.seconds}
+    rows = Rows("search", about | describe(device), args.rows)
     for transducer in args.transducer:
         checkpoint = random_checkpoint(args.shape, transducer, device=args.device)
         network = Network(checkpoint.config).eval()
@@ -51,7 +54,8 @@ def main() -> None:
         assert network.predictor
         assert network.joint
         assert checkpoint.config.transducer
-        for batch in tqdm(args.batch, unit="batch", desc=transducer, disable=None):
+        cells = rows.missing((transducer, batch) for batch in args.batch)
+        for _, batch in tqdm(cells, unit="batch", desc=transducer, disable=None):
             noise = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate), device=device)
             lengths = torch.full((batch,), noise.size(1), device=device)
             features, frames = LogMelFeatures(checkpoint.config.features).to(device)(noise, lengths)
@@ -74,18 +78,19 @@ def main() -> None:
                     if turn:
                         times[form].append(seconds)
             reference = times["label looping"]
+            found = []
             for form, measured in times.items():
                 ratios = [theirs / ours for theirs, ours in zip(reference, measured, strict=True)]
                 row = {"transducer": transducer, "batch": batch, "form": form, "ratio": statistics.median(ratios)}
-                rows.append(row | {"seconds": statistics.median(measured)})
+                found.append(row | {"seconds": statistics.median(measured)})
+            rows.add((transducer, batch), *found)
     print(f"{'search':>6} {'batch':>6} {'form':16} {'median ms':>10} {'to label looping':>17}")
     for row in rows:
         print(
             f"{row['transducer']:>6} {row['batch']:6d} {row['form']:16} {1000 * row['seconds']:10.1f}"
             f" {row['ratio']:17.2f}"
         )
-    about = {"shape": args.shape, "dtype": args.dtype, "clip_seconds": args.seconds}
-    print(json.dumps({"benchmark": "search", **about, **describe(device), "rows": rows}))
+    print(rows.line())
 
 
 def _found(search: Callable[[], SearchResult]) -> list[int]:

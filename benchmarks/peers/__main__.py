@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of every engine")
     args = parser.parse_args()
 
+    machine = describe(torch.device("cpu"))
     checkpoint = random_checkpoint(args.shape, args.transducer)
     rows = []
     for batch in args.batch:
@@ -64,7 +65,7 @@ def main() -> None:
         )
     about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
     limits = {"peak_flops": fastest, "encoder_flops_a_second": needed}
-    print(json.dumps({"benchmark": "peers", **about, **describe(torch.device("cpu")), **limits, "rows": rows}))
+    print(json.dumps({"benchmark": "peers", **about, **machine, **limits, "rows": rows}))
 
 
 def _engines(checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], waveforms: Tensor, lengths: Tensor) -> list[Engine]:

@@ -46,7 +46,35 @@ def test_latencies_are_drawn_by_model_and_length(tmp_path):
     assert {"some ctc float32, 2 s", "some ctc float32, 7 s"} <= set(texts(tmp_path / "latency.svg"))
 
 
-@pytest.mark.parametrize("benchmark", ["cost", "latency"])
+def test_searches_are_drawn_by_form_and_batch(tmp_path):
+    rows = [
+        {"transducer": transducer, "batch": batch, "form": form, "ratio": ratio}
+        for transducer in ("rnnt", "tdt")
+        for batch in (1, 8)
+        for form, ratio in (("label looping", 1.0), ("flat", 1.25), ("look-ahead", 0.75))
+    ]
+    measured = tmp_path / "search.json"
+    measured.write_text(json.dumps({"benchmark": "search", "clip_seconds": 10.0, "device": "cpu", "rows": rows}))
+
+    assert not draw(tmp_path / "search.svg", measured).returncode
+
+    assert {"RNNT", "TDT", "flat", "look-ahead", "1.25", "0.75"} <= set(texts(tmp_path / "search.svg"))
+    assert "label looping" not in texts(tmp_path / "search.svg")
+
+
+def test_costs_are_drawn_by_machine(tmp_path):
+    made = [sys.executable, "-m", "benchmarks", "cost", "two cores", "0.1", "50", "a GPU", "5", "5000"]
+    printed = subprocess.run(made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    measured = tmp_path / "cost.json"
+    measured.write_text(printed)
+
+    assert not draw(tmp_path / "cost.svg", measured).returncode
+
+    drawn = {text.strip() for text in texts(tmp_path / "cost.svg")}
+    assert {"two cores, 0.1 an hour", "a GPU, 5 an hour", "2,000 (RTFx 50)", "1,000 (RTFx 5,000)"} <= drawn
+
+
+@pytest.mark.parametrize("benchmark", ["offline", "latency"])
 def test_what_there_is_no_picture_of_is_said(tmp_path, benchmark):
     measured = tmp_path / "measured.json"
     measured.write_text(json.dumps({"benchmark": benchmark, "rows": []}))
@@ -54,4 +82,4 @@ def test_what_there_is_no_picture_of_is_said(tmp_path, benchmark):
     done = draw(tmp_path / "out.svg", PEERS, measured)
 
     assert done.returncode == 2
-    assert "there are pictures of latency or peers" in done.stderr
+    assert "there are pictures of cost or latency or peers or search" in done.stderr
