@@ -21,6 +21,7 @@ from benchmarks.timing import WARM_UPS, Latency, times_of
 from models import Model, load_model
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+OF_MODELS = DTYPES | {"int8": torch.int8}
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
     parser.add_argument("--decoder", help="instead of the model's first")
-    parser.add_argument("--dtypes", choices=sorted(DTYPES), nargs="+", default=["float32"])
+    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 7.0, 16.7])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 16])
@@ -36,7 +37,7 @@ def main() -> None:
     add_rows_option(parser)
     args = parser.parse_args()
 
-    models = {dtype: chosen_model(args, DTYPES[dtype]) for dtype in args.dtypes}
+    models = {dtype: chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
     model = next(iter(models.values()))
     about = {"model": args.model or args.shape, "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
     rows = Rows("latency", about | describe(model.device), args.rows)

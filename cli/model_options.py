@@ -33,9 +33,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
         "--dtype",
-        choices=("auto", "float32", "bfloat16"),
+        choices=("auto", "float32", "bfloat16", "int8"),
         default="auto",
-        help="auto: bfloat16 on cuda, float32 on cpu",
+        help="auto: bfloat16 on cuda, float32 on cpu; int8 is for Conformers on a cpu",
     )
     parser.add_argument(
         "--batch-seconds",

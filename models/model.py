@@ -22,6 +22,7 @@ from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
+from models.quantized_linear import can_quantize
 from models.recognition import Recognition
 from models.search.ctc import ctc_greedy
 from models.search.ctc_beam import ctc_beam
@@ -34,7 +35,7 @@ from models.writer import Writer
 
 Samples = npt.NDArray[np.float32]
 
-_DTYPES = (torch.float32, torch.bfloat16)
+_DTYPES = (torch.float32, torch.bfloat16, torch.int8)
 # An apostrophe or a hyphen is spelling; a model that writes these divides its text.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
 
@@ -54,7 +55,8 @@ def load_model(
         path: a ``.nemo`` file, a folder that transformers wrote, a name on the hub (``owner/name`` or
             ``owner/name@revision``), which is downloaded first, or "bundled" for the model that ships with Steno.
         device: where it computes.
-        dtype: of weights and activations, float32 or bfloat16. Features, decisions and confidences are float32.
+        dtype: of weights and activations, float32 or bfloat16; or int8, which rounds the weights of a Conformer and
+            what they are multiplied with, on a CPU. Features, decisions and confidences are float32.
         attention_context: lets a Conformer that was trained to attend to the whole clip attend to so many encoder
             frames on each side only. Memory then grows with the length of a recording and not with its square, and
             transcripts are others (Rekesh et al., 2023; NeMo's ``change_attention_model``).
@@ -67,11 +69,13 @@ def load_model(
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one, ``attention_context`` or ``language_model`` is not for this model, or
-            ``beam`` is out of bounds.
+        ValueError: if ``dtype`` is another one, or int8 is not for this device or model, ``attention_context`` or
+            ``language_model`` is not for this model, or ``beam`` is out of bounds.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
+    if dtype is torch.int8 and (torch.device(device).type != "cpu" or not can_quantize()):
+        raise ValueError("int8 is for CPUs with products in 8 bits (VNNI); use another dtype here")
     languages = bundled.LANGUAGES if path == bundled.NAME else None
     checkpoint = read_checkpoint(checkpoint_path(path, on_download))
     if attention_context is not None:
@@ -109,7 +113,7 @@ class Model:
 
     Attributes:
         device: where it computes.
-        dtype: of its weights and activations.
+        dtype: of its weights and activations; of activations, float32 where this is int8.
         sample_rate: of the audio it takes, in Hz.
         weight_bytes: what its weights, and those of its language model, take of the device's memory.
         seconds_per_frame: from one encoder frame to the next.
@@ -126,6 +130,8 @@ class Model:
     ) -> None:
         self._languages = languages
         self._config = checkpoint.config
+        if dtype is torch.int8 and not isinstance(self._config.encoder, ConformerConfig):
+            raise ValueError("int8 is for Conformers; use another dtype for this model")
         if language_model is not None and not self._config.ctc:
             raise ValueError("a language model is for CTC decoders, and this model has none")
         self._vocabulary = Vocabulary(checkpoint.tokenizer)
@@ -134,8 +140,11 @@ class Model:
         self._network.load_state_dict(checkpoint.hand_over(), assign=True)
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
-        self._network.to(device, dtype).eval().requires_grad_(requires_grad=False)
-        if device.type == "cpu":
+        self._activations = torch.float32 if dtype is torch.int8 else dtype
+        self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
+        if dtype is torch.int8:
+            self._network.quantize()
+        elif device.type == "cpu":
             self._network.pack()
         self._encoding = GraphedEncoding(self._encoded, device, int(MOST_SECONDS * self._config.features.sample_rate))
         self._graphed: GraphedLookAhead | None = None
@@ -297,10 +306,11 @@ class Model:
             lengths: frames of each utterance, [batch].
 
         Returns:
-            Encoder frames [batch, frames, width] in ``dtype``, and the encoder frames of each utterance.
+            Encoder frames [batch, frames, width] in ``dtype``, float32 if that is int8, and the encoder frames of each
+            utterance.
         """
         encoded: tuple[Tensor, Tensor] = self._network.encoder(
-            features.to(self.device, self.dtype), lengths.to(self.device)
+            features.to(self.device, self._activations), lengths.to(self.device)
         )
         return encoded
 

@@ -11,6 +11,7 @@ from models.heads.attention_decoder import AttentionDecoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
 from models.packed_linear import pack
+from models.quantized_linear import quantize
 
 
 class Network(nn.Module):
@@ -57,6 +58,10 @@ class Network(nn.Module):
             if isinstance(module, FeedForward):
                 module.pack()
         pack(self.encoder)
+
+    def quantize(self) -> None:
+        """For inference on a CPU, once all else is done: compute the encoder's products in 8 bits."""
+        quantize(self.encoder)
 
 
 def _encoder(config: EncoderConfig, dropout: float) -> ConformerEncoder | JasperEncoder:

@@ -17,6 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.environment import describe
+from benchmarks.latency import OF_MODELS
 from benchmarks.peers import nemo, onnx, steno, transformers
 from benchmarks.peers.engine import Engine
 from benchmarks.peers.peak import encoder_operations, peaks
@@ -24,7 +25,6 @@ from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from models.checkpoint import Checkpoint
 
 _REFERENCE = "nemo float32"
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a clip")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--dtypes", choices=sorted(_DTYPES), nargs="+", default=sorted(_DTYPES))
+    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=sorted(OF_MODELS))
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of every engine")
     args = parser.parse_args()
 
@@ -44,7 +44,7 @@ def main() -> None:
     for batch in args.batch:
         waveforms = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate))
         lengths = torch.full((batch,), waveforms.size(1))
-        engines = _engines(checkpoint, [_DTYPES[name] for name in args.dtypes], waveforms, lengths)
+        engines = _engines(checkpoint, [OF_MODELS[name] for name in args.dtypes], waveforms, lengths)
         rows += _compare(engines, waveforms, lengths, args.seconds * batch, args.rounds)
     fastest = peaks(checkpoint.config)
     needed = encoder_operations(checkpoint.config, args.seconds) / args.seconds
@@ -75,7 +75,9 @@ def _engines(checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], waveforms: T
         path = nemo.onnx_file(model, Path(folder))
         engines.append(onnx.engine(path, checkpoint.config, torch.get_num_threads()))
     for dtype in dtypes:
-        engines += [transformers.engine(checkpoint, dtype), *steno.engines(checkpoint, dtype, waveforms)]
+        if dtype is not torch.int8:
+            engines.append(transformers.engine(checkpoint, dtype))
+        engines += steno.engines(checkpoint, dtype, waveforms)
     return engines
 
 

@@ -149,7 +149,7 @@ def _device_name(device: torch.device) -> str:
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}[name]
 
 
 def _transcript(hypothesis: Hypothesis) -> Transcript:

@@ -24,7 +24,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         model: Its id, by which all later messages name it.
         checkpoint: A path, a name on the hub, or "bundled".
         device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
-        dtype: "auto", "float32" or "bfloat16".
+        dtype: "auto", "float32", "bfloat16" or "int8".
         bucket_seconds: Upper bounds of the length buckets, ascending.
         batch_seconds: Padded audio-seconds a batch may have; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.

@@ -1,0 +1,114 @@
+"""Products in 8 bits: near what ordinary ones give, and the same for a frame whatever stands beside it."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from models import load_model
+from models.quantized_linear import QuantizedLinear, can_quantize, quantize
+from tests.models import golden_data as golden
+
+pytestmark = pytest.mark.skipif(not can_quantize(), reason="this processor has no products in 8 bits (VNNI)")
+MODEL = golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo"
+
+
+def by_hand(linear, inputs):
+    """The product of what was rounded, in float64."""
+    scales = linear.weight.abs().amax(dim=1) / 127
+    weight = (linear.weight / scales[:, None]).round().double() * scales[:, None].double()
+    levels = inputs.abs().amax(dim=-1, keepdim=True) / 127
+    rounded = (inputs * (1 / levels)).round().double() * levels.double() if inputs.numel() else inputs.double()
+    product = rounded.nan_to_num() @ weight.T
+    return product if linear.bias is None else product + linear.bias.double()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(0, 3),
+    frames=st.integers(1, 40),
+    widths=st.tuples(st.integers(1, 150), st.integers(1, 150)),
+    bias=st.booleans(),
+    scale=st.sampled_from([1e-6, 1.0, 1e6]),
+)
+@torch.no_grad()
+def test_they_are_the_products_of_what_was_rounded(rows, frames, widths, bias, scale):
+    torch.manual_seed(0)
+    linear, inputs = nn.Linear(*widths, bias=bias), scale * torch.randn(rows, frames, widths[0])
+
+    found = QuantizedLinear(linear)(inputs)
+
+    wanted = by_hand(linear, inputs)
+    assert found.dtype == torch.float32
+    assert found.shape == wanted.shape
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=2e-2 * scale)
+
+
+@torch.no_grad()
+def test_they_are_near_ordinary_products():
+    torch.manual_seed(0)
+    linear, inputs = nn.Linear(512, 300), torch.randn(20, 512)
+
+    apart = QuantizedLinear(linear)(inputs) - linear(inputs)
+
+    assert apart.norm() < 0.015 * linear(inputs).norm()
+
+
+@torch.no_grad()
+def test_a_frame_gives_the_same_whatever_stands_beside_it():
+    linear = QuantizedLinear(nn.Linear(256, 130))
+    frames = torch.randn(2, 9, 256)
+    loud = frames.clone()
+    loud[1:] *= 1000
+
+    assert torch.equal(linear(frames)[0], linear(loud)[0])
+    for frame in range(9):
+        assert torch.equal(linear(frames[:1, frame : frame + 1])[0, 0], linear(frames)[0, frame])
+
+
+@torch.no_grad()
+def test_silence_gives_the_bias():
+    linear = nn.Linear(64, 5)
+
+    assert torch.equal(QuantizedLinear(linear)(torch.zeros(3, 64)), linear.bias.expand(3, 5))
+
+
+def test_only_what_is_worth_it_is_rounded():
+    module = nn.Sequential(nn.Linear(256, 256), nn.Sequential(nn.Linear(8, 8)), nn.Conv1d(256, 256, 3))
+
+    quantize(module)
+
+    assert [type(part) for part in (module[0], module[1][0], module[2])] == [QuantizedLinear, nn.Linear, nn.Conv1d]
+
+
+def test_a_model_encodes_nearly_the_same_in_less_memory(monkeypatch):
+    monkeypatch.setattr("models.quantized_linear._LEAST_WEIGHTS", 1)
+    clips = [golden.clip(name) for name in golden.CLIPS]
+    exact, rounded = (load_model(MODEL, dtype=dtype) for dtype in (torch.float32, torch.int8))
+    features = exact.features(clips)
+
+    wanted, found = exact.encode(*features)[0], rounded.encode(*features)[0]
+
+    assert rounded.dtype == torch.int8
+    assert found.dtype == torch.float32
+    assert (found - wanted).norm() < 0.05 * wanted.norm()
+    assert rounded.weight_bytes < exact.weight_bytes
+    together = rounded.transcribe(clips)
+    assert [one.tokens for one in together] == [rounded.transcribe([clip])[0].tokens for clip in clips]
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "message"),
+    [("jasper-small", "cpu", "int8 is for Conformers"), ("canary-small", "cuda", "int8 is for CPUs")],
+)
+def test_what_it_is_not_for_is_said(name, device, message):
+    with pytest.raises(ValueError, match=message):
+        load_model(golden.GOLDEN / name / "model.nemo", device, torch.int8)
+
+
+def test_a_processor_without_such_products_says_so(monkeypatch):
+    monkeypatch.setattr("models.model.can_quantize", lambda: False)
+
+    with pytest.raises(ValueError, match="VNNI"):
+        load_model(MODEL, dtype=torch.int8)
