@@ -113,6 +113,8 @@ bench: setup
 # The pictures of the documentation, from what was measured for them.
 plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/peers-cpu.svg docs/measured/peers-cpu.json
+	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json
+	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,7 @@ mpl.use("agg")
 from matplotlib import pyplot as plt  # after the backend is chosen: there is no screen
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 # Text stays text, and a picture that is drawn again is the same file.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "steno"})
@@ -56,6 +57,10 @@ def _latency(documents: list[Document]) -> Figure:
         axes.set_xlabel("batch")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.grid(visible=True, alpha=0.3)
     speed.legend(fontsize="x-small")
     figure.suptitle(f"{documents[0]['device']}, {documents[0]['threads']} threads", fontsize="medium")
@@ -64,7 +69,7 @@ def _latency(documents: list[Document]) -> Figure:
 
 def _peers(documents: list[Document]) -> Figure:
     document = documents[0]
-    rows = [row for row in document["rows"] if row["engine"].endswith(" float32")]
+    rows = [row for row in document["rows"] if not row["engine"].endswith(" bfloat16")]
     batches = list(dict.fromkeys(row["batch"] for row in rows))
     figure, panels = plt.subplots(
         1, len(batches), figsize=(9, 3.2), layout="constrained", sharex=True, sharey=True, squeeze=False
@@ -80,7 +85,7 @@ def _peers(documents: list[Document]) -> Figure:
         axes.set_title(f"batch {batch}", fontsize="medium")
         axes.set_yticks(list(places.values()), [f"{head.upper()}, {_engine(engine)}" for head, engine in places])
     figure.supxlabel(
-        f"times as fast as NeMo: shape {document['shape']}, clips of {document['seconds']:g} s, float32, "
+        f"times as fast as NeMo: shape {document['shape']}, clips of {document['seconds']:g} s, float32 or int8, "
         f"{document['threads']} threads; median and range of {document['rounds']} rounds in turns",
         fontsize="small",
     )
@@ -138,7 +143,7 @@ def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str],
 
 
 def _engine(engine: str) -> str:
-    names = {"nemo": "NeMo", "steno": "Steno"}
+    names = {"nemo": "NeMo", "steno": "Steno", "steno int8": "Steno int8"}
     name = engine.removesuffix(" float32")
     return names.get(name, name)
 

@@ -45,18 +45,18 @@ class Network(nn.Module):
 
     def fold(self) -> None:
         """For inference, compute what depends on weights alone: batch norms, merged products, a predictor's labels."""
-        for module in list(self.modules()):
-            if isinstance(module, ConvolutionModule | SelfAttention | SubBlock | Shortcut | Predictor):
-                module.fold()
+        folding = (ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor)
+        # Of the others none is held on to: what is replaced gives its weights back at once.
+        for module in [module for module in self.modules() if isinstance(module, folding)]:
+            module.fold()
 
     def pack(self) -> None:
         """For inference on a CPU, once all else is done: lay out the encoder's weights for its products.
 
         Those of the heads are not: a step of a search has too few rows to gain from it.
         """
-        for module in list(self.encoder.modules()):
-            if isinstance(module, FeedForward):
-                module.pack()
+        for module in [module for module in self.encoder.modules() if isinstance(module, FeedForward)]:
+            module.pack()
         pack(self.encoder)
 
     def quantize(self) -> None:

@@ -15,7 +15,7 @@ from models.kernels import relative_attention_on
 from models.kernels.attention import relative_attention
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 
 
 def attention(heads, share, context=None):
@@ -32,7 +32,7 @@ def attention(heads, share, context=None):
 @settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 1000),
-    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    dtype=st.sampled_from([torch.float32, torch.float16]),  # the interpreter is wrong in bfloat16
     batch=st.integers(1, 2),
     frames=st.integers(1, 9) | st.integers(60, 140),
     heads=st.integers(1, 2),
@@ -40,8 +40,18 @@ def attention(heads, share, context=None):
     context=st.none() | st.integers(1, 100),
     in_table=st.booleans(),
 )
-@torch.no_grad()
 def test_it_gives_what_the_operations_give(device, seed, dtype, batch, frames, heads, share, context, in_table):
+    assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("frames", "context"), [(3, None), (125, None), (300, 40)])
+def test_in_bfloat16_too(frames, context):
+    assert_same("cuda", 0, torch.bfloat16, 3, frames, 8, 128, context, in_table=True)
+
+
+@torch.no_grad()
+def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table):
     torch.manual_seed(seed)
     module = attention(heads, share, context)
     positions = relative_positions(frames_within_reach(frames, context), heads * share, torch.device("cpu"))
