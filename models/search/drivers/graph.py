@@ -4,6 +4,7 @@ It loops by itself where it can. Elsewhere the host launches a replay before it 
 device never waits for it, and the one replay too many does nothing, because a finished row changes nothing any more.
 """
 
+import logging
 from collections.abc import Callable
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from models.graphs.capture import captured, captured_graph
 from models.graphs.device_loop import DeviceLoop, has_loops
+
+log = logging.getLogger("steno.models")
 
 # A round of a loop costs a few microseconds besides its steps, and the last does some for nothing.
 STEPS_A_ROUND = 4
@@ -35,9 +38,8 @@ class GraphDriver:
             RuntimeError: if they cannot be captured.
         """
         self._going = going
-        self._loop: DeviceLoop | None = None
-        if loops and going.is_cuda and has_loops(going.device):
-            self._loop = DeviceLoop(captured_graph(lambda: steps(STEPS_A_ROUND), going.device), going)
+        self._loop = _loop(lambda: steps(STEPS_A_ROUND), going) if loops else None
+        if self._loop is not None:
             return
         self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device)
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
@@ -68,3 +70,15 @@ class GraphDriver:
         copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record()
         return copied
+
+
+def _loop(work: Callable[[], None], going: Tensor) -> DeviceLoop | None:
+    """Return a loop of the device over some work; None where it cannot loop."""
+    if not going.is_cuda or not has_loops(going.device):
+        return None
+    graph = captured_graph(work, going.device)
+    try:
+        return DeviceLoop(graph, going)
+    except RuntimeError as error:
+        log.warning("no loop on the device over these steps, the host will ask it whether to go on: %s", error)
+        return None

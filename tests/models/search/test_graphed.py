@@ -34,9 +34,10 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durat
 
 
 @pytest.mark.gpu
-def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before():
+@pytest.mark.parametrize("loops", [True, False], ids=["looped", "replayed"])
+def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5, loops=loops)
     inputs = batch(64, 125, "cuda", seed=1)
     driver.search(*inputs)
     torch.cuda.set_sync_debug_mode("error")
@@ -61,3 +62,20 @@ def test_a_thousand_batches_take_no_more_memory_than_the_first():
         driver.search(*batches[number % len(batches)])
 
     assert torch.cuda.memory_allocated() <= taken
+
+
+@pytest.mark.gpu
+def test_where_a_loop_is_refused_steps_are_replayed(monkeypatch, caplog):
+    def refuse(*_):
+        raise RuntimeError("CUDA error: CUDA_ERROR_NOT_SUPPORTED")
+
+    monkeypatch.setattr("models.search.drivers.graph.DeviceLoop", refuse)
+    predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5)
+    inputs = batch(5, 40, "cuda", seed=1)
+
+    for _ in range(2):
+        assert driver.search(*inputs).rows() == look_ahead(*inputs, predictor, joint, 5).rows()
+
+    assert len(caplog.records) == 1
+    assert not driver.sizes.is_refused
