@@ -15,7 +15,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.environment import describe
-from benchmarks.random_model import DURATIONS, SHAPES, random_checkpoint
+from benchmarks.random_model import DURATIONS, ENCODERS, SHAPES, random_checkpoint
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, Latency, times_of
 from models import Model, load_model
@@ -39,7 +39,7 @@ def main() -> None:
 
     models = {dtype: chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
     model = next(iter(models.values()))
-    about = {"model": args.model or args.shape, "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
+    about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
     rows = Rows("latency", about | describe(model.device), args.rows)
     speech = _speech(args.audio, model.sample_rate, max(args.seconds))
     cells = itertools.product(args.dtypes, args.seconds, args.batch)
@@ -70,6 +70,12 @@ def chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
         return load_model(args.model, device=args.device, dtype=dtype)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
     return Model(checkpoint, torch.device(args.device), dtype)
+
+
+def model_name(args: argparse.Namespace) -> str:
+    """Return what results are filed under."""
+    random = f"{args.shape} {args.transducer}" if args.shape in ENCODERS else args.shape
+    return str(args.model or random)
 
 
 def _speech(path: str | None, rate: int, seconds: float) -> Tensor:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from benchmarks.environment import describe
-from benchmarks.latency import OF_MODELS, add_model_options, chosen_model
+from benchmarks.latency import OF_MODELS, add_model_options, chosen_model, model_name
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
 
@@ -38,7 +38,7 @@ def main() -> None:
     seconds = utterance_seconds(args.utterances)
     models = {dtype: chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
     model = next(iter(models.values()))
-    about = {"model": args.model or args.shape, "utterances": args.utterances, "audio_seconds": sum(seconds)}
+    about = {"model": model_name(args), "utterances": args.utterances, "audio_seconds": sum(seconds)}
     rows = Rows("offline", about | describe(model.device), args.rows)
     noise = _noise(seconds, model.sample_rate)
     cells = itertools.product(args.dtypes, args.decoders or model.decoders, args.batch_seconds)
