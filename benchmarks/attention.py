@@ -18,7 +18,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import ENCODERS
 from benchmarks.rows import Rows, add_rows_option
-from benchmarks.timing import times_of
+from benchmarks.timing import WARM_UPS, times_in_turns
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.kernels import relative_attention_on
 
@@ -57,12 +57,8 @@ def main() -> None:
             if relative_attention_on(device, dtype, config.width // config.heads):
                 forms["kernel"] = partial(RelativeAttention.forward, *inputs)
         wanted = forms["operations"]()
-        times: dict[str, list[float]] = {form: [] for form in forms}
-        for turn in range(args.rounds + 3):
-            for form, attend in forms.items():
-                (taken,) = times_of(partial(_done, attend, device), 1, warm_ups=0)
-                if turn >= 3:
-                    times[form].append(taken)
+        calls = {form: partial(_done, attend, device) for form, attend in forms.items()}
+        times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
         for form, attend in forms.items():
             apart = ((attend() - wanted) * valid[:, :, None]).abs().max() / wanted.abs().max()

@@ -6,14 +6,16 @@ exactly as many tokens of every row as `--tokens` says; the words are nonsense a
 """
 
 import argparse
-import time
+import statistics
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from tqdm import tqdm
 
 from benchmarks.environment import describe
 from benchmarks.rows import Rows, add_rows_option
+from benchmarks.timing import times_in_turns
 from models.config import AttentionDecoderConfig, ConformerConfig
 from models.encoders.conformer import ConformerEncoder
 from models.heads.attention_decoder import AttentionDecoder
@@ -140,13 +142,9 @@ def _measure(models: Sequence[EncoderDecoder], args: argparse.Namespace, rows: R
 
 def _medians(models: Sequence[EncoderDecoder], features: torch.Tensor, args: argparse.Namespace) -> list[float]:
     """Seconds of the median run of each model; they take turns, and one unmeasured run of each goes first."""
-    times: list[list[float]] = [[] for _ in models]
-    for _ in range(args.repeats + 1):
-        for model, measured in zip(models, times, strict=True):
-            began = time.perf_counter()
-            model.write(features, args.tokens)  # ends with the copy of the tokens to the host
-            measured.append(time.perf_counter() - began)
-    return [sorted(measured[1:])[len(measured[1:]) // 2] for measured in times]
+    # A call ends with the copy of the tokens to the host.
+    calls = {model.layers: partial(model.write, features, args.tokens) for model in models}
+    return [statistics.median(times) for times in times_in_turns(calls, args.repeats, warm_ups=1).values()]
 
 
 if __name__ == "__main__":

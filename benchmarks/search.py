@@ -19,7 +19,7 @@ from benchmarks.label_looping import label_looping
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.rows import Rows, add_rows_option
-from benchmarks.timing import times_of
+from benchmarks.timing import times_in_turns
 from models.features import LogMelFeatures
 from models.network import Network
 from models.search.flat import flat
@@ -71,12 +71,8 @@ def main() -> None:
                 driver = GraphedLookAhead(*network_parts, fused=fused, loops=loops)
                 form = f"{'fused, ' if fused else ''}{'looped' if loops else 'replayed'}"
                 forms[form] = partial(driver.search, encoded, frames)
-            times: dict[str, list[float]] = {form: [] for form in forms}
-            for turn in range(args.rounds + 1):
-                for form, search in forms.items():
-                    (seconds,) = times_of(partial(_found, search), 1, warm_ups=0)
-                    if turn:
-                        times[form].append(seconds)
+            searches = {form: partial(_found, search) for form, search in forms.items()}
+            times = times_in_turns(searches, args.rounds, warm_ups=1)
             reference = times["label looping"]
             found = []
             for form, measured in times.items():

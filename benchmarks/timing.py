@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 WARM_UPS = 5
@@ -22,6 +22,18 @@ def times_of(call: Callable[[], object], repeats: int, warm_ups: int = WARM_UPS)
         call()
         times.append(time.perf_counter() - began)
     return times[warm_ups:]
+
+
+def times_in_turns(calls: Mapping[str, Callable[[], object]], turns: int, warm_ups: int) -> dict[str, list[float]]:
+    """Return the seconds of some calls, by name, made one after the other in every turn; see ``times_of``.
+
+    So what slows a machine down slows all of them down, and those of one turn can be compared.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(warm_ups + turns):
+        for name, call in calls.items():
+            times[name] += times_of(call, 1, warm_ups=0)
+    return {name: taken[warm_ups:] for name, taken in times.items()}
 
 
 @dataclass(frozen=True, slots=True)

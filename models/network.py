@@ -1,5 +1,7 @@
 """The trained part of a model: its encoder and its heads."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
@@ -10,8 +12,8 @@ from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.heads.attention_decoder import AttentionDecoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
-from models.packed_linear import pack
-from models.quantized_linear import quantize
+from models.packed_linear import PackedLinear, can_pack
+from models.quantized_linear import QuantizedLinear, is_worth_quantizing
 
 
 class Network(nn.Module):
@@ -57,11 +59,22 @@ class Network(nn.Module):
         """
         for module in [module for module in self.encoder.modules() if isinstance(module, FeedForward)]:
             module.pack()
-        pack(self.encoder)
+        _replace_products(self.encoder, PackedLinear, can_pack)
 
     def quantize(self) -> None:
         """For inference on a CPU, once all else is done: compute the encoder's products in 8 bits."""
-        quantize(self.encoder)
+        _replace_products(self.encoder, QuantizedLinear, is_worth_quantizing)
+
+
+def _replace_products(
+    module: nn.Module, replacement: Callable[[nn.Linear], nn.Module], is_worth_it: Callable[[nn.Linear], bool]
+) -> None:
+    """Replace the products that are worth it, one after the other; each gives its weights back at once."""
+    for name, child in module.named_children():
+        if type(child) is not nn.Linear:
+            _replace_products(child, replacement, is_worth_it)
+        elif is_worth_it(child):
+            setattr(module, name, replacement(child))
 
 
 def _encoder(config: EncoderConfig, dropout: float) -> ConformerEncoder | JasperEncoder:

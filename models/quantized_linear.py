@@ -1,4 +1,4 @@
-"""Products in 8 bits, for inference on a CPU that has such products (VNNI), where they are three times as fast.
+"""Products in 8 bits, for inference on a CPU that has such products (VNNI).
 
 Weights are rounded once, to 255 levels for each output; inputs each time, to 255 levels for each frame. So a frame
 gives the same whatever stands beside it. Sums are exact, and what comes out is float32.
@@ -53,10 +53,6 @@ def can_quantize() -> bool:
     return torch.cpu._is_vnni_supported() and hasattr(torch.ops.onednn, "qlinear_pointwise")  # noqa: SLF001  # no other
 
 
-def quantize(module: nn.Module) -> None:
-    """Replace the products in a module that are worth it, one after the other; each gives its weights back at once."""
-    for name, child in module.named_children():
-        if type(child) is nn.Linear and child.weight.numel() >= _LEAST_WEIGHTS:
-            setattr(module, name, QuantizedLinear(child))
-        else:
-            quantize(child)
+def is_worth_quantizing(linear: nn.Linear) -> bool:
+    """Return whether it is large enough."""
+    return linear.weight.numel() >= _LEAST_WEIGHTS

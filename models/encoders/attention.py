@@ -159,12 +159,12 @@ class RelativeAttention(SelfAttention):
 
     def forward(self, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
         """Attend; see ``SelfAttention``."""
-        is_final = self.merged is not None and not torch.is_grad_enabled()
-        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if is_final else None
-        if kernel is None or self.merged is None:
+        merged = None if torch.is_grad_enabled() else self.merged
+        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if merged else None
+        if merged is None or kernel is None:
             return super().forward(normed, positions, valid)
         table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
-        attended: Tensor = self.output(kernel(self.merged(normed), table, *biases, valid, self.context))
+        attended: Tensor = self.output(kernel(merged(normed), table, *biases, valid, self.context))
         return attended
 
     def _with_content(self, query: Tensor) -> Tensor:

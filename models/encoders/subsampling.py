@@ -7,8 +7,8 @@ from torch.nn.functional import pad, relu_
 from models.config import ConformerConfig
 from models.masking import valid_positions
 
-# Features that a CPU takes at once. The images of more are fetched from the system and given back at every call, which
-# takes a third of the time; those of fewer are more calls.
+# Features that a CPU takes at once. The memory for images of more is fetched from the system, and given back, at every
+# call; those of fewer are more calls.
 _PIECE = 1024
 
 

@@ -173,9 +173,18 @@ class Loop:
         staging: Where the audio of batches lies.
         loader: Loads a model.
         started: Monotonic time at which the process began; the first model's loading time counts from there.
+        clock: Tells that time.
     """
 
-    def __init__(self, channel: EngineChannel, staging: StagingView, loader: Loader, started: float) -> None:
+    def __init__(
+        self,
+        channel: EngineChannel,
+        staging: StagingView,
+        loader: Loader,
+        started: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._channel = channel
         self._staging = staging
         self._loader = loader
@@ -242,7 +251,7 @@ class Loop:
     def _handle(self, event: "_Event") -> None:
         match event:
             case Load():
-                self._to_load.append(_Arrival(event, self._started or time.monotonic()))
+                self._to_load.append(_Arrival(event, self._started or self._clock()))
                 self._started = None
                 self._load_next()
             case _Arrival():
@@ -268,7 +277,7 @@ class Loop:
             arrival.recognizer = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
         except Exception as error:  # noqa: BLE001  # whatever it is, the front must hear why there is no such model
             arrival.error = error
-        arrival.loaded = time.monotonic()
+        arrival.loaded = self._clock()
         self._inbox.put(arrival)
 
     def _take_in(self, arrival: _Arrival) -> None:
@@ -310,7 +319,7 @@ class Loop:
                 rtfx=arrival.audio_seconds / arrival.busy_seconds,
                 weight_bytes=recognizer.weight_bytes,
                 load_seconds=arrival.loaded - arrival.began,
-                warmup_seconds=time.monotonic() - arrival.loaded,
+                warmup_seconds=self._clock() - arrival.loaded,
             )
         )
 
@@ -322,7 +331,7 @@ class Loop:
 
     def _recognize(self, laid: _Laid) -> None:
         """Run a batch, and leave the answer to the thread that sends it."""
-        began = time.monotonic()
+        began = self._clock()
         batch, recognizer, laid_out = laid.batch, laid.recognizer, laid.laid_out
         # Whoever asked has left, and the model went while the batch was on its way.
         if recognizer is None or recognizer is not self._recognizers.get(batch.model):
@@ -349,7 +358,7 @@ class Loop:
                 self._inbox.put(_Lost(error))
             return failure
         # The device had the batch before this one first.
-        done = time.monotonic()
+        done = self._clock()
         seconds, self._done = done - max(began, self._done), done
         try:
             return Result(laid.batch.number, recognized.transcripts(), seconds, laid.laid_out().padded_seconds)

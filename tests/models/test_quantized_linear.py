@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from models import load_model
-from models.quantized_linear import QuantizedLinear, can_quantize, quantize
+from models.network import _replace_products
+from models.quantized_linear import QuantizedLinear, can_quantize, is_worth_quantizing
 from tests.models import golden_data as golden
 
 pytestmark = pytest.mark.skipif(not can_quantize(), reason="this processor has no products in 8 bits (VNNI)")
@@ -77,7 +78,7 @@ def test_silence_gives_the_bias():
 def test_only_what_is_worth_it_is_rounded():
     module = nn.Sequential(nn.Linear(256, 256), nn.Sequential(nn.Linear(8, 8)), nn.Conv1d(256, 256, 3))
 
-    quantize(module)
+    _replace_products(module, QuantizedLinear, is_worth_quantizing)
 
     assert [type(part) for part in (module[0], module[1][0], module[2])] == [QuantizedLinear, nn.Linear, nn.Conv1d]
 
