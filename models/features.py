@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from models.config import FeatureConfig
-from models.masking import valid_positions
+from models.masking import unpadded, valid_positions
 
 # Added to the deviation, so that a band that never changes gives zeros and not infinities.
 _DEVIATION_OFFSET = 1e-5
@@ -45,7 +45,7 @@ class LogMelFeatures(nn.Module):
         self.register_buffer("mel_bank", mel_bank.float(), persistent=False)
 
     def forward(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the features of a batch.
+        """Compute the features of a batch; a CPU takes its clips one after the other, which stay in the caches.
 
         Args:
             waveforms: [batch, samples], float32, within -1 to 1; anything may stand in the padding.
@@ -55,11 +55,24 @@ class LogMelFeatures(nn.Module):
             Features [batch, mels, frames], float32, zero in the padding, and the frames of each row: one for every
             whole hop.
         """
+        columns = max(1, waveforms.size(1) // self.config.hop)
         with torch.autocast(waveforms.device.type, enabled=False):
-            frames = lengths // self.config.hop
-            columns = max(1, waveforms.size(1) // self.config.hop)
-            log_mel = self._log_mel(self._emphasize(waveforms.float(), lengths), columns)
-            return _normalize(log_mel, frames), frames
+            if waveforms.device.type != "cpu" or waveforms.size(0) == 0:
+                features = self._normalized(waveforms, lengths, columns)
+            else:
+                features = torch.cat([self._alone(clip, columns) for clip in unpadded(waveforms, lengths)])
+        return features, lengths // self.config.hop
+
+    def _alone(self, clip: Tensor, columns: int) -> Tensor:
+        """Return the features of one clip, ``clip`` [samples], with so many columns, [1, mels, columns]."""
+        frames = clip.size(0) // self.config.hop
+        features = self._normalized(clip[None], torch.tensor([clip.size(0)]), max(1, frames))
+        return pad(features, (0, columns - features.size(2)))
+
+    def _normalized(self, waveforms: Tensor, lengths: Tensor, columns: int) -> Tensor:
+        """Return the features of a batch, [batch, mels, columns], zero in the padding."""
+        log_mel = self._log_mel(self._emphasize(waveforms.float(), lengths), columns)
+        return _normalize(log_mel, lengths // self.config.hop)
 
     def _emphasize(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
         """Silence the padding and subtract from each sample its share of the one before."""

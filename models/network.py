@@ -9,10 +9,11 @@ from models.config import ConformerConfig, EncoderConfig, ModelConfig
 from models.encoders.attention import SelfAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule, FeedForward
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
+from models.encoders.subsampling import Subsampling
 from models.heads.attention_decoder import AttentionDecoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
-from models.packed_linear import PackedLinear, can_pack
+from models.packed_linear import PackedLinear, can_pack, is_worth_packing
 from models.quantized_linear import QuantizedLinear, is_worth_quantizing
 
 
@@ -47,7 +48,7 @@ class Network(nn.Module):
 
     def fold(self) -> None:
         """For inference, compute what depends on weights alone: batch norms, merged products, a predictor's labels."""
-        folding = (ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor)
+        folding = (Subsampling, ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor)
         # Of the others none is held on to: what is replaced gives its weights back at once.
         for module in [module for module in self.modules() if isinstance(module, folding)]:
             module.fold()
@@ -57,13 +58,16 @@ class Network(nn.Module):
 
         Those of the heads are not: a step of a search has too few rows to gain from it.
         """
-        for module in [module for module in self.encoder.modules() if isinstance(module, FeedForward)]:
+        if not can_pack():
+            return
+        for module in [module for module in self.encoder.modules() if isinstance(module, FeedForward | Subsampling)]:
             module.pack()
-        _replace_products(self.encoder, PackedLinear, can_pack)
+        _replace_products(self.encoder, PackedLinear.of, is_worth_packing)
 
     def quantize(self) -> None:
         """For inference on a CPU, once all else is done: compute the encoder's products in 8 bits."""
         _replace_products(self.encoder, QuantizedLinear, is_worth_quantizing)
+        self.pack()
 
 
 def _replace_products(

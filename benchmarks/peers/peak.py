@@ -20,7 +20,7 @@ def peaks(config: ModelConfig) -> dict[str, float]:
     linear = nn.Linear(encoder.width, 4 * encoder.width)
     frames = torch.randn(_ROWS, encoder.width)
     operations = 2 * _ROWS * linear.weight.numel()
-    products = {"torch": linear, "oneDNN, packed": PackedLinear(linear)}
+    products = {"torch": linear, "oneDNN, packed": PackedLinear.of(linear)}
     return {name: operations / min(times_of(lambda: product(frames), _REPEATS)) for name, product in products.items()}  # noqa: B023  # called at once
 
 

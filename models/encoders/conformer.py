@@ -21,7 +21,7 @@ from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.subsampling import Stacking, Subsampling
 from models.kernels import gated_convolution_on, residual_norm_on
 from models.masking import valid_positions
-from models.packed_linear import PackedLinear, can_pack
+from models.packed_linear import PackedLinear, is_worth_packing
 
 
 class ConformerEncoder(nn.Module):
@@ -123,8 +123,8 @@ class FeedForward(nn.Module):
 
     def pack(self) -> None:
         """For inference on a CPU, let the first product apply the activation."""
-        if can_pack(self.expand):
-            self.expand, self.activation = PackedLinear(self.expand, swish=True), nn.Identity()  # type: ignore[assignment]
+        if isinstance(self.expand, nn.Linear) and is_worth_packing(self.expand):
+            self.expand, self.activation = PackedLinear.of(self.expand, "swish"), nn.Identity()  # type: ignore[assignment]
 
 
 class ConvolutionModule(nn.Module):

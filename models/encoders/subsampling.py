@@ -5,11 +5,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, relu_
 
 from models.config import ConformerConfig
-from models.masking import valid_positions
+from models.masking import unpadded, valid_positions
+from models.packed_linear import PackedLinear
 
 # Features that a CPU takes at once. The memory for images of more is fetched from the system, and given back, at every
 # call; those of fewer are more calls.
-_PIECE = 1024
+_PIECE = 512
 
 
 def halved(length: Tensor) -> Tensor:
@@ -29,11 +30,13 @@ class Subsampling(nn.Module):
         stages = config.subsampling_factor.bit_length() - 1
         later = SeparableStage if config.subsampling == "dw_striding" else Stage
         self.stages = nn.ModuleList([FirstStage(channels), *(later(channels) for _ in range(1, stages))])
-        bands = -(-config.mels // config.subsampling_factor)
-        self.projection = nn.Linear(channels * bands, config.width)
+        self._factor, self._channels = config.subsampling_factor, channels
+        self._bands = -(-config.mels // self._factor)
+        self.projection = nn.Linear(channels * self._bands, config.width)
+        self._is_folded = False
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Shorten a batch.
+        """Shorten a batch; a CPU takes its clips one after the other, which stay in the caches, without their padding.
 
         Args:
             features: [batch, mels, frames]; anything may stand in the padding.
@@ -42,33 +45,58 @@ class Subsampling(nn.Module):
         Returns:
             Frames [batch, ceil(frames / factor), width], and the frames of each row.
         """
-        if features.device.type != "cpu" or features.size(0) == 0:
+        if features.device.type != "cpu":
             stacked = self._stacked(features, lengths)
         else:
-            rows = range(features.size(0))
-            stacked = torch.cat([self._in_pieces(features[row : row + 1], lengths[row : row + 1]) for row in rows])
+            frames = -(-features.size(2) // self._factor)
+            clips = [self._alone(clip) for clip in unpadded(features, lengths)]
+            padded = [pad(clip, (0, 0, 0, frames - clip.size(0))) for clip in clips]
+            stacked = torch.stack(padded) if padded else self._stacked(features)
         for _ in self.stages:
             lengths = halved(lengths)
         return self.projection(stacked), lengths
 
-    def _in_pieces(self, features: Tensor, lengths: Tensor) -> Tensor:
-        factor = 1 << len(self.stages)
-        pieces = []
-        for begin in range(0, features.size(2), _PIECE):
-            # A frame of what comes out depends on those that it is made of and on the one before it.
-            before = factor if begin else 0
-            piece = features[:, :, begin - before : begin + _PIECE]
-            pieces.append(self._stacked(piece, (lengths - begin + before).clamp(min=0))[:, before // factor :])
-        return torch.cat(pieces, dim=1)
+    @torch.no_grad()
+    def fold(self) -> None:
+        """For inference, let the projection read images as they lie, channels innermost."""
+        weight = self.projection.weight
+        by_channel = torch.unflatten(weight, 1, (self._channels, self._bands))
+        self.projection.weight = nn.Parameter(by_channel.transpose(1, 2).flatten(1))
+        self._is_folded = True
 
-    def _stacked(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Return what is to be projected: of each frame that is left, all channels of all bands."""
-        padding = ~valid_positions(lengths, features.size(2))
-        images = features.masked_fill(padding[:, None], 0.0).transpose(1, 2)[:, None]  # [batch, channels, time, mels]
+    def pack(self) -> None:
+        """For inference on a CPU, lay out the weights of its products, which then apply ReLU themselves."""
         for stage in self.stages:
-            lengths = halved(lengths)
-            images = relu_(stage(images, valid_positions(lengths, -(-images.size(2) // 2))))
-        return images.transpose(1, 2).flatten(2)
+            if isinstance(stage, FirstStage | SeparableStage):
+                stage.pack()
+
+    def _alone(self, features: Tensor) -> Tensor:
+        """Return what is to be projected of one clip, ``features`` [mels, frames], in pieces and without padding."""
+        pieces = [features.new_zeros(0, self._channels * self._bands)]  # of an empty clip nothing is left
+        for begin in range(0, features.size(1), _PIECE):
+            # A frame of what comes out depends on those that it is made of and on the one before it.
+            before = self._factor if begin else 0
+            piece = features[None, :, begin - before : begin + _PIECE]
+            pieces.append(self._stacked(piece)[0, before // self._factor :])
+        return torch.cat(pieces)
+
+    def _stacked(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return what is to be projected: of each frame that is left, all channels of all bands.
+
+        Args:
+            features: [batch, mels, frames].
+            lengths: frames of each row; None says that there is no padding.
+        """
+        valid = None
+        if lengths is not None:
+            features = features.masked_fill(~valid_positions(lengths, features.size(2))[:, None], 0.0)
+        images = features.transpose(1, 2)[:, None]  # [batch, channels, time, mels]
+        for stage in self.stages:
+            if lengths is not None:
+                lengths = halved(lengths)
+                valid = valid_positions(lengths, -(-images.size(2) // 2))
+            images = stage(images, valid)
+        return (images.permute(0, 2, 3, 1) if self._is_folded else images.transpose(1, 2)).flatten(2)
 
 
 class Stacking(nn.Module):
@@ -105,47 +133,74 @@ class FirstStage(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(1, channels, kernel_size=3, stride=2, padding=1)
+        # The convolution as a product, once it is packed.
+        self.packed: PackedLinear | None = None
 
-    def forward(self, images: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, images: Tensor, valid: Tensor | None) -> Tensor:
         """Halve time and bands of ``images`` [batch, 1, time, bands]; see ``Stage``."""
-        assert self.convolution.bias is not None
         patches = pad(images[:, 0], (1, 1, 1, 1)).unfold(1, 3, 2).unfold(2, 3, 2).flatten(3)
         # The bias is the weight of a column of ones, and padding is silenced here: the product is touched once.
-        patches = pad(patches, (0, 1), value=1.0) * valid[:, :, None, None]
-        weight = torch.cat((self.convolution.weight.flatten(1), self.convolution.bias[:, None]), dim=1)
-        return (patches @ weight.T).permute(0, 3, 1, 2)
+        patches = pad(patches, (0, 1), value=1.0)
+        if valid is not None:
+            patches = patches * valid[:, :, None, None]
+        halves: Tensor = relu_(patches @ self._weight().T) if self.packed is None else self.packed(patches)
+        return halves.permute(0, 3, 1, 2)
+
+    def pack(self) -> None:
+        """See ``Subsampling``."""
+        self.packed = PackedLinear(self._weight(), None, "relu")
+
+    def _weight(self) -> Tensor:
+        """Return the weights of patches and ones, [channels, 10]."""
+        assert self.convolution.bias is not None
+        return torch.cat((self.convolution.weight.flatten(1), self.convolution.bias[:, None]), dim=1)
 
 
 class Stage(nn.Module):
-    """A strided convolution."""
+    """A strided convolution and ReLU."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(channels, channels, kernel_size=3, stride=2, padding=1)
 
-    def forward(self, images: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, images: Tensor, valid: Tensor | None) -> Tensor:
         """Halve time and bands.
 
         Args:
             images: [batch, channels, time, bands].
-            valid: which of the frames that come out are real, bool [batch, ceil(time / 2)]; the others will be zero.
+            valid: which of the frames that come out are real, bool [batch, ceil(time / 2)], and the others will be
+                zero; None says that all are.
 
         Returns:
             [batch, channels, ceil(time / 2), ceil(bands / 2)], whose channels lie innermost if those of the images do.
         """
-        halves: Tensor = self.convolution(images)
-        return halves.mul_(valid[:, None, :, None])
+        return _silenced_relu(self.convolution(images), valid)
 
 
 class SeparableStage(nn.Module):
-    """A strided depthwise convolution and a pointwise one."""
+    """A strided depthwise convolution, a pointwise one and ReLU."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.depthwise = nn.Conv2d(channels, channels, kernel_size=3, stride=2, padding=1, groups=channels)
-        self.pointwise = nn.Conv2d(channels, channels, kernel_size=1)
+        self.pointwise: nn.Conv2d | PackedLinear = nn.Conv2d(channels, channels, kernel_size=1)
 
-    def forward(self, images: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, images: Tensor, valid: Tensor | None) -> Tensor:
         """Halve time and bands; see ``Stage``."""
-        halves: Tensor = self.pointwise(self.depthwise(images))
-        return halves.mul_(valid[:, None, :, None])
+        halves: Tensor = self.depthwise(images)
+        if not isinstance(self.pointwise, PackedLinear):
+            return _silenced_relu(self.pointwise(halves), valid)
+        assert valid is None
+        product: Tensor = self.pointwise(halves.permute(0, 2, 3, 1))
+        return product.permute(0, 3, 1, 2)
+
+    def pack(self) -> None:
+        """See ``Subsampling``."""
+        self.pointwise = PackedLinear(self.pointwise.weight.flatten(1), self.pointwise.bias, "relu")
+
+
+def _silenced_relu(images: Tensor, valid: Tensor | None) -> Tensor:
+    """Apply ReLU to ``images`` [batch, channels, time, bands], which are overwritten, and to padding 0."""
+    if valid is not None:
+        images.mul_(valid[:, None, :, None])
+    return relu_(images)

@@ -26,7 +26,7 @@ MODELS = (
     "variant-stacking",
 )
 # Random weights before a hard tanh of largest value 1 multiply rounding by a hundred: where a bound allows for rounding
-# and no more, that model is left out.
+# and no more, that model is left out, or has twice the bound, because processors round in different orders.
 STEADY = tuple(name for name in MODELS if name != "variant-convolution-groups")
 # What scores every frame; tests/models/test_canary.py has the attention decoder.
 DECODERS = (
@@ -109,7 +109,12 @@ def transcript(name, clip_name, decoder):
     return facts(name)["clips"][clip_name]["alone"]["ctc" if decoder == "ctc" else "transducer"]
 
 
-def encoder_bound(recorded, clip_name):
+def encoder_bound(recorded, clip_name, name):
     """The largest difference allowed between frames computed from audio and the recorded ones."""
     share = ENCODER_FROM_QUIET_AUDIO if clip_name == "near-silence-1s" else ENCODER_FROM_AUDIO
-    return share * max(1.0, float(recorded.abs().max()))
+    return share * largest(recorded, name)
+
+
+def largest(recorded, name):
+    """What shares of the largest value of recorded frames are shares of."""
+    return max(1.0, float(recorded.abs().max())) * (1 if name in STEADY else 2)

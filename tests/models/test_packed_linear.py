@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.functional import silu
+from torch.nn.functional import relu, silu
 
 from models import load_model
 from models.network import _replace_products
-from models.packed_linear import PackedLinear, can_pack
+from models.packed_linear import PackedLinear, can_pack, is_worth_packing
 from tests.models import golden_data as golden
 
 WIDE = 512
@@ -21,19 +21,19 @@ WIDE = 512
     frames=st.integers(0, 40),
     widths=st.tuples(st.integers(1, 70), st.integers(1, 70)),
     bias=st.booleans(),
-    swish=st.booleans(),
+    activation=st.sampled_from([("none", torch.nn.Identity()), ("relu", relu), ("swish", silu)]),
     whole=st.booleans(),
 )
 @torch.no_grad()
-def test_they_give_what_ordinary_products_give(rows, frames, widths, bias, swish, whole):
+def test_they_give_what_ordinary_products_give(rows, frames, widths, bias, activation, whole):
     torch.manual_seed(0)
     linear = nn.Linear(*widths, bias=bias)
     inputs = torch.randn(rows, frames, widths[0] + 5)
     inputs = inputs[..., : widths[0]].contiguous() if whole else inputs[..., : widths[0]]
 
-    found = PackedLinear(linear, swish=swish)(inputs)
+    found = PackedLinear.of(linear, activation[0])(inputs)
 
-    wanted = silu(linear(inputs)) if swish else linear(inputs)
+    wanted = activation[1](linear(inputs))
     assert found.shape == wanted.shape
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
@@ -43,7 +43,7 @@ def test_in_bfloat16_too():
     linear = nn.Linear(WIDE, WIDE).bfloat16()
     inputs = torch.randn(9, WIDE).bfloat16()
 
-    torch.testing.assert_close(PackedLinear(linear)(inputs), linear(inputs), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(PackedLinear.of(linear)(inputs), linear(inputs), rtol=1e-2, atol=1e-2)
 
 
 def test_only_what_is_worth_it_is_packed():
@@ -55,7 +55,7 @@ def test_only_what_is_worth_it_is_packed():
     )
     taken = sum(tensor.nbytes for tensor in module.parameters())
 
-    _replace_products(module, PackedLinear, can_pack)
+    _replace_products(module, PackedLinear.of, is_worth_packing)
 
     assert [type(part) for part in module] == [PackedLinear, nn.ReLU, nn.Sequential, Other]
     assert type(module[2][0]) is nn.Linear
@@ -63,12 +63,14 @@ def test_only_what_is_worth_it_is_packed():
 
 
 def test_a_build_without_the_kernels_keeps_its_products(monkeypatch):
-    assert can_pack(nn.Linear(WIDE, WIDE))
-    assert not can_pack(nn.Linear(WIDE, WIDE - 1))
+    assert can_pack()
 
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
 
-    assert not can_pack(nn.Linear(WIDE, WIDE))
+    assert not can_pack()
+    model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo")
+    assert not any(isinstance(module, PackedLinear) for module in model._network.modules())
+    assert model.transcribe([golden.clip(golden.CLIPS[0])])[0].tokens
 
 
 @pytest.mark.parametrize("name", ["hybrid-tdt-ctc-bpe", "jasper-small", "canary-small"])

@@ -46,7 +46,7 @@ def test_encoder_frames_agree_alone_and_in_any_batch(name, cuts, extra, garbage)
         reference, (length,) = model.encode(*model.features([samples]))
         assert count == length
         if length:
-            bound = golden.encoder_bound(reference, clip_name)
+            bound = golden.encoder_bound(reference, clip_name, name)
             assert (row[:count] - reference[0, :length]).abs().max() < bound
 
 

@@ -119,12 +119,12 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
     module = attention(2, 8, context=20)
     scores = []
 
-    def note(queries, keys, values, attn_mask):
+    def note(queries, keys, values, bias):
         scores.append(queries.size(-2) * keys.size(-2))
         return values[..., :1, :].expand(queries.shape)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("models.encoders.attention.scaled_dot_product_attention", note)
+        patch.setattr("models.encoders.attention._attended_in_products", note)
         computed = []
         for time in (1000, 2000):
             frames, valid = torch.randn(1, time, 8, dtype=torch.float64), torch.ones(1, time, dtype=torch.bool)
@@ -133,7 +133,7 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
             scores.clear()
 
     assert computed[1] < 2.1 * computed[0]
-    assert positions(module, 10**6, 8).size(0) < 100
+    assert positions(module, 10**6, 8).size(0) < 150
 
 
 @pytest.mark.parametrize("bias", [True, False])

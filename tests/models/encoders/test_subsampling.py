@@ -55,11 +55,45 @@ def test_every_row_of_a_batch_is_the_clip_alone_in_one_piece(kind, factor, lengt
             torch.testing.assert_close(row[:length], by_definition(module, clip))
 
 
-def test_no_clip_gives_no_frames():
-    frames, lengths = subsampling("dw_striding", 8)(torch.empty(0, 5, 9, dtype=torch.float64), torch.empty(0).long())
+@pytest.mark.parametrize("kind", ["striding", "dw_striding"])
+@given(lengths=st.lists(st.integers(0, 70), min_size=1, max_size=3), mels=st.integers(1, 20))
+@settings(max_examples=30, deadline=None)
+@torch.no_grad()
+def test_prepared_for_inference_it_gives_the_same(kind, lengths, mels):
+    module = subsampling(kind, 8, mels).float()
+    batch, lengths = torch.randn(len(lengths), mels, 70), torch.tensor(lengths)
+    wanted, _ = module(batch, lengths)
+
+    module.fold()
+    torch.testing.assert_close(module(batch, lengths)[0], wanted, rtol=1e-4, atol=1e-5)
+    module.pack()
+    torch.testing.assert_close(module(batch, lengths)[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@torch.no_grad()
+def test_no_clip_gives_no_frames(prepared):
+    module = subsampling("dw_striding", 8).float()
+    if prepared:
+        module.fold()
+        module.pack()
+
+    frames, lengths = module(torch.empty(0, 5, 9), torch.empty(0).long())
 
     assert frames.shape == (0, 2, 8)
     assert lengths.shape == (0,)
+
+
+@torch.no_grad()
+def test_a_gpus_way_with_padding_gives_a_cpus_without():
+    module = subsampling("dw_striding", 8)
+    batch, lengths = torch.randn(3, 5, 41, dtype=torch.float64), torch.tensor([41, 17, 0])
+
+    wanted, found = module(batch, lengths)
+    masked = module.projection(module._stacked(batch, lengths))
+
+    for row, other, frames in zip(masked, wanted, found.tolist(), strict=True):
+        torch.testing.assert_close(row[:frames], other[:frames])
 
 
 def test_training_goes_through_pieces(monkeypatch):

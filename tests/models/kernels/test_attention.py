@@ -82,7 +82,7 @@ def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device,
     torch.manual_seed(1)
     module, calls = attention(2, 16).to(device), []
     frames, valid = torch.randn(2, 5, 32, device=device), torch.ones(2, 5, dtype=torch.bool, device=device)
-    positions = relative_positions(5, 32, torch.device(device))
+    positions = relative_positions(frames_within_reach(5, None), 32, torch.device(device))
 
     def counted(*arguments):
         calls.append(arguments)
