@@ -35,7 +35,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=("auto", "float32", "bfloat16", "int8"),
         default="auto",
-        help="auto: bfloat16 on cuda, float32 on cpu; int8 is for Conformers on a cpu",
+        help="auto: bfloat16 on cuda and on cpus that are fast in it, else float32; int8 is for Conformers on a cpu",
     )
     parser.add_argument(
         "--batch-seconds",
@@ -111,21 +111,19 @@ def open_model(args: argparse.Namespace) -> "Model":
     """
     import torch
 
-    from models import PromptError, load_model
+    from models import PromptError, default_dtype, load_model
 
     device = args.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     elif device == "cuda" and not torch.cuda.is_available():
         raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
-    dtype = args.dtype
-    if dtype == "auto":
-        dtype = "bfloat16" if device == "cuda" else "float32"
+    dtype = default_dtype(torch.device(device)) if args.dtype == "auto" else getattr(torch, args.dtype)
     try:
         model = load_model(
             args.model,
             device,
-            getattr(torch, dtype),
+            dtype,
             attention_context=args.local_attention,
             beam=args.beam,
             language_model=args.language_model,

@@ -4,6 +4,7 @@ from models.checkpoint import CheckpointError
 from models.checkpoint.source import checkpoint_path, model_id
 from models.hypothesis import Hypothesis, Word
 from models.model import Model, load_model
+from models.precision import default_dtype
 from models.prompts import Prompt, PromptError
 from models.recognition import Recognition
 
@@ -16,6 +17,7 @@ __all__ = [
     "Recognition",
     "Word",
     "checkpoint_path",
+    "default_dtype",
     "load_model",
     "model_id",
 ]

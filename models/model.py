@@ -21,6 +21,7 @@ from models.graphs.sizes import row_sizes
 from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
+from models.precision import default_dtype
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.quantized_linear import can_quantize
 from models.recognition import Recognition
@@ -113,7 +114,7 @@ class Model:
 
     Attributes:
         device: where it computes.
-        dtype: of its weights and activations; of activations, float32 where this is int8.
+        dtype: of its weights and activations; where this is int8, activations are what the CPU is fastest in.
         sample_rate: of the audio it takes, in Hz.
         weight_bytes: what its weights, and those of its language model, take of the device's memory.
         seconds_per_frame: from one encoder frame to the next.
@@ -140,11 +141,11 @@ class Model:
         self._network.load_state_dict(checkpoint.hand_over(), assign=True)
         self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
         self._network.fold()
-        self._activations = torch.float32 if dtype is torch.int8 else dtype
-        self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
+        self._activations = default_dtype(device) if dtype is torch.int8 else dtype
         if dtype is torch.int8:
-            self._network.quantize()
-        elif device.type == "cpu":
+            self._network.quantize(self._activations)
+        self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
+        if device.type == "cpu":
             self._network.pack()
         self._encoding = GraphedEncoding(self._encoded, device, int(MOST_SECONDS * self._config.features.sample_rate))
         self._graphed: GraphedLookAhead | None = None
@@ -306,8 +307,8 @@ class Model:
             lengths: frames of each utterance, [batch].
 
         Returns:
-            Encoder frames [batch, frames, width] in ``dtype``, float32 if that is int8, and the encoder frames of each
-            utterance.
+            Encoder frames [batch, frames, width] in ``dtype``, but float32 or bfloat16 if that is int8, and the encoder
+            frames of each utterance.
         """
         encoded: tuple[Tensor, Tensor] = self._network.encoder(
             features.to(self.device, self._activations), lengths.to(self.device)

@@ -64,10 +64,9 @@ class Network(nn.Module):
             module.pack()
         _replace_products(self.encoder, PackedLinear.of, is_worth_packing)
 
-    def quantize(self) -> None:
-        """For inference on a CPU, once all else is done: compute the encoder's products in 8 bits."""
-        _replace_products(self.encoder, QuantizedLinear, is_worth_quantizing)
-        self.pack()
+    def quantize(self, dtype: torch.dtype) -> None:
+        """For inference on a CPU, while it is float32: compute the encoder's products in 8 bits, given ``dtype``."""
+        _replace_products(self.encoder, lambda linear: QuantizedLinear(linear, dtype), is_worth_quantizing)
 
 
 def _replace_products(

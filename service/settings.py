@@ -91,7 +91,9 @@ class Settings(BaseSettings):
     )
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
     dtype: Literal["auto", "float32", "bfloat16", "int8"] = Field(
-        default="auto", description="auto: bfloat16 on CUDA, float32 on a CPU. int8 is for Conformers on a CPU."
+        default="auto",
+        description="auto: bfloat16 on CUDA and on CPUs that are fast in it, else float32. "
+        "int8 is for Conformers on a CPU.",
     )
     threads: Count | None = Field(default=None, description="CPU threads per batch; unset: torch decides.")
     local_attention: Count | None = Field(

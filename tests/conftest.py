@@ -13,6 +13,8 @@ import pytest
 # The models here are tiny: one thread computes them as fast as two, and does not spin at barriers while a neighbour
 # has the other core. Engines that tests start inherit it. Set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What answers are compared with was recorded in float32, whatever this processor is fastest in.
+os.environ.setdefault("STENO_DTYPE", "float32")
 # Without a GPU, kernels run in Triton's interpreter, which has to know before Triton is imported.
 if not Path("/proc/driver/nvidia").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")

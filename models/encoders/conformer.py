@@ -113,18 +113,22 @@ class FeedForward(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
         self.expand = nn.Linear(config.width, config.feed_forward_width, bias=config.bias)
-        self.activation: nn.Module = nn.SiLU()
         self.contract = nn.Linear(config.feed_forward_width, config.width, bias=config.bias)
+        # Whether the expansion applies Swish itself.
+        self._is_packed = False
 
     def forward(self, normed: Tensor) -> Tensor:
         """Apply to frames after ``norm``, [..., width]."""
-        contracted: Tensor = self.contract(self.activation(self.expand(normed)))
+        expanded = self.expand(normed)
+        if not self._is_packed:
+            expanded = silu(expanded, inplace=not torch.is_grad_enabled())
+        contracted: Tensor = self.contract(expanded)
         return contracted
 
     def pack(self) -> None:
         """For inference on a CPU, let the first product apply the activation."""
         if isinstance(self.expand, nn.Linear) and is_worth_packing(self.expand):
-            self.expand, self.activation = PackedLinear.of(self.expand, "swish"), nn.Identity()  # type: ignore[assignment]
+            self.expand, self._is_packed = PackedLinear.of(self.expand, "swish"), True  # type: ignore[assignment]
 
 
 class ConvolutionModule(nn.Module):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import models
-from models import Hypothesis, Model, Recognition, load_model
+from models import Hypothesis, Model, Recognition, default_dtype, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
 from service.engine.loop import LaidOut
@@ -148,7 +148,7 @@ def _device_name(device: torch.device) -> str:
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        return default_dtype(device)
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}[name]
 
 

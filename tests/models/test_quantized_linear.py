@@ -32,18 +32,43 @@ def by_hand(linear, inputs):
     widths=st.tuples(st.integers(1, 150), st.integers(1, 150)),
     bias=st.booleans(),
     scale=st.sampled_from([1e-6, 1.0, 1e6]),
+    at_once=st.sampled_from([16, 512]),
 )
 @torch.no_grad()
-def test_they_are_the_products_of_what_was_rounded(rows, frames, widths, bias, scale):
+def test_they_are_the_products_of_what_was_rounded(rows, frames, widths, bias, scale, at_once):
     torch.manual_seed(0)
     linear, inputs = nn.Linear(*widths, bias=bias), scale * torch.randn(rows, frames, widths[0])
 
-    found = QuantizedLinear(linear)(inputs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.quantized_linear._FRAMES", at_once)
+        found = QuantizedLinear(linear)(inputs)
 
     wanted = by_hand(linear, inputs)
     assert found.dtype == torch.float32
     assert found.shape == wanted.shape
     torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=2e-2 * scale)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@torch.no_grad()
+def test_bfloat16_goes_in_and_comes_out(bias):
+    torch.manual_seed(0)
+    linear, inputs = nn.Linear(200, 300, bias=bias), torch.randn(2, 30, 200).bfloat16()
+
+    found = QuantizedLinear(linear, torch.bfloat16)(inputs)
+
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), by_hand(linear, inputs.float()), rtol=2e-2, atol=2e-2)
+
+
+def test_what_is_rounded_stays_as_it_is_when_a_network_is_converted():
+    layers = nn.Sequential(QuantizedLinear(nn.Linear(64, 64).half()), nn.Linear(64, 64))
+
+    layers.to(torch.bfloat16)
+
+    assert layers[0].scales.dtype == torch.float32
+    assert layers[0].bias.dtype == torch.float32
+    assert layers[1].weight.dtype == torch.bfloat16
 
 
 @torch.no_grad()
@@ -83,8 +108,10 @@ def test_only_what_is_worth_it_is_rounded():
     assert [type(part) for part in (module[0], module[1][0], module[2])] == [QuantizedLinear, nn.Linear, nn.Conv1d]
 
 
-def test_a_model_encodes_nearly_the_same_in_less_memory(monkeypatch):
+@pytest.mark.parametrize("activations", [torch.float32, torch.bfloat16])
+def test_a_model_encodes_nearly_the_same_in_less_memory(activations, monkeypatch):
     monkeypatch.setattr("models.quantized_linear._LEAST_WEIGHTS", 1)
+    monkeypatch.setattr("models.model.default_dtype", lambda _: activations)
     clips = [golden.clip(name) for name in golden.CLIPS]
     exact, rounded = (load_model(MODEL, dtype=dtype) for dtype in (torch.float32, torch.int8))
     features = exact.features(clips)
@@ -92,8 +119,8 @@ def test_a_model_encodes_nearly_the_same_in_less_memory(monkeypatch):
     wanted, found = exact.encode(*features)[0], rounded.encode(*features)[0]
 
     assert rounded.dtype == torch.int8
-    assert found.dtype == torch.float32
-    assert (found - wanted).norm() < 0.05 * wanted.norm()
+    assert found.dtype == activations
+    assert (found.float() - wanted).norm() < 0.05 * wanted.norm()
     assert rounded.weight_bytes < exact.weight_bytes
     together = rounded.transcribe(clips)
     assert [one.tokens for one in together] == [rounded.transcribe([clip])[0].tokens for clip in clips]
