@@ -94,9 +94,7 @@ class SelfAttention(nn.Module):
         query, key, value = torch.unflatten(query, 2, (self.heads, -1)), self._by_head(key), self._by_head(value)
         with_content = self._with_content(query).transpose(1, 2)
         position_scores = self._position_scores(query, positions)
-        # Autocast would leave some of what these products take as it is.
-        in_training = torch.is_grad_enabled() or torch.is_autocast_enabled(normed.device.type)
-        in_products = normed.device.type == "cpu" and not in_training
+        in_products = normed.device.type == "cpu" and not _in_training_on_cpu()
         attend = _attended_in_products if in_products else scaled_dot_product_attention
         attended = []
         for block in _blocks(normed.size(1), normed.size(0) * self.heads, normed.device, self.context):
@@ -212,6 +210,11 @@ class RelativeAttention(SelfAttention):
     def _projected_positions(self, positions: Tensor) -> Tensor:
         """Return what meets the queries of each head, [heads, distances, width / heads]."""
         return torch.unflatten(self.position(positions), 1, (self.heads, -1)).transpose(0, 1)
+
+
+def _in_training_on_cpu() -> bool:
+    # Autocast would leave some of what the products take as it is.
+    return torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
 
 
 def _attended_in_products(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
