@@ -69,10 +69,10 @@ def _latency(documents: list[Document]) -> Figure:
 
 def _peers(documents: list[Document]) -> Figure:
     document = documents[0]
-    rows = [row for row in document["rows"] if not row["engine"].endswith(" bfloat16")]
+    rows = document["rows"]
     batches = list(dict.fromkeys(row["batch"] for row in rows))
     figure, panels = plt.subplots(
-        1, len(batches), figsize=(9, 3.2), layout="constrained", sharex=True, sharey=True, squeeze=False
+        1, len(batches), figsize=(9, 4), layout="constrained", sharex=True, sharey=True, squeeze=False
     )
     bars = list(dict.fromkeys((row["head"], row["engine"]) for row in rows))
     # Of each head the slowest first; a gap between heads.
@@ -85,8 +85,9 @@ def _peers(documents: list[Document]) -> Figure:
         axes.set_title(f"batch {batch}", fontsize="medium")
         axes.set_yticks(list(places.values()), [f"{head.upper()}, {_engine(engine)}" for head, engine in places])
     figure.supxlabel(
-        f"times as fast as NeMo: shape {document['shape']}, clips of {document['seconds']:g} s, float32 or int8, "
-        f"{document['threads']} threads; median and range of {document['rounds']} rounds in turns",
+        f"times as fast as NeMo: shape {document['shape']}, clips of {document['seconds']:g} s, float32 where no dtype "
+        f"is named, {document['threads']} threads of {document['device']};\nmedian and range of {document['rounds']} "
+        "rounds in turns",
         fontsize="small",
     )
     return figure
@@ -143,9 +144,8 @@ def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str],
 
 
 def _engine(engine: str) -> str:
-    names = {"nemo": "NeMo", "steno": "Steno", "steno int8": "Steno int8"}
-    name = engine.removesuffix(" float32")
-    return names.get(name, name)
+    name, *dtype = engine.removesuffix(" float32").split()
+    return " ".join([{"nemo": "NeMo", "steno": "Steno"}.get(name, name), *dtype])
 
 
 _PICTURES = {"cost": _cost, "latency": _latency, "peers": _peers, "search": _search}
