@@ -1,32 +1,48 @@
 """What the processor can do: the fastest products of the shape that an encoder has most of, and how many it needs."""
 
+import copy
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import times_of
 from models.config import ModelConfig
 from models.network import Network
 from models.packed_linear import PackedLinear
+from models.quantized_linear import QuantizedLinear, can_quantize
 
 _ROWS = 1000
 _REPEATS = 100
 
 
 @torch.no_grad()
-def peaks(config: ModelConfig) -> dict[str, float]:
-    """Return the FLOP/s of the feed-forward product of 1000 frames in float32, best of 100: through MKL and oneDNN."""
-    encoder = config.encoder
-    linear = nn.Linear(encoder.width, 4 * encoder.width)
-    frames = torch.randn(_ROWS, encoder.width)
-    operations = 2 * _ROWS * linear.weight.numel()
-    products = {"torch": linear, "oneDNN, packed": PackedLinear.of(linear)}
-    return {name: operations / min(times_of(lambda: product(frames), _REPEATS)) for name, product in products.items()}  # noqa: B023  # called at once
+def peaks(config: ModelConfig) -> dict[str, dict[str, float]]:
+    """Return the operations a second of the feed-forward product of 1000 frames, best of 100, by dtype and library."""
+    width = config.encoder.width
+    linear = nn.Linear(width, 4 * width)
+    frames = torch.randn(_ROWS, width)
+    forms: dict[str, dict[str, nn.Module]] = {"float32": {"torch": linear, "oneDNN, packed": PackedLinear.of(linear)}}
+    if can_quantize():
+        forms["int8"] = {"oneDNN, with rounding": QuantizedLinear(linear)}
+    halves = copy.deepcopy(linear).bfloat16()
+    forms["bfloat16"] = {"torch": halves, "oneDNN, packed": PackedLinear.of(halves)}
+    found: dict[str, dict[str, float]] = {}
+    for dtype, products in forms.items():
+        inputs = frames.bfloat16() if dtype == "bfloat16" else frames
+        found[dtype] = {name: _operations_a_second(product, inputs) for name, product in products.items()}
+    return found
+
+
+def _operations_a_second(product: nn.Module, frames: Tensor) -> float:
+    operations = 2 * _ROWS * frames.size(1) * 4 * frames.size(1)
+    return operations / min(times_of(lambda: product(frames), _REPEATS))
 
 
 def encoder_operations(config: ModelConfig, seconds: float) -> int:
     """Return the floating-point operations of the encoder's products and convolutions for one clip, as torch counts."""
     network = Network.without_weights(config).eval()
+    network.fold()
     features = torch.empty(1, config.encoder.mels, int(seconds * config.features.sample_rate) // config.features.hop)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network.encoder(features.to("meta"), torch.empty(1, dtype=torch.int64, device="meta"))
