@@ -65,7 +65,7 @@ class Network(nn.Module):
         _replace_products(self.encoder, PackedLinear.of, is_worth_packing)
 
     def quantize(self, dtype: torch.dtype) -> None:
-        """For inference on a CPU, while it is float32: compute the encoder's products in 8 bits, given ``dtype``."""
+        """For inference on a CPU, before it is moved to ``dtype``: compute the encoder's products in 8 bits."""
         _replace_products(self.encoder, lambda linear: QuantizedLinear(linear, dtype), is_worth_quantizing)
 
 
