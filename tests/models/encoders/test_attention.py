@@ -136,6 +136,24 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
     assert positions(module, 10**6, 8).size(0) < 150
 
 
+@pytest.mark.parametrize("kind", [RelativeAttention, SelfAttention])
+@pytest.mark.parametrize("context", [None, 20])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_what_learns_attends_as_what_does_not(heads, context, kind):
+    module = attention(heads, 8, kind=kind, context=context)
+    frames, valid = torch.randn(2, 45, 8, dtype=torch.float64), torch.arange(45) < torch.tensor([[45], [13]])
+
+    learning = module(frames, positions(module, 45, 8), valid)
+    with torch.no_grad():
+        found = module(frames, positions(module, 45, 8), valid)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        near = module.float()(frames.float(), positions(module, 45, 8).float(), valid)
+
+    assert learning.requires_grad
+    torch.testing.assert_close(found[valid], learning.detach()[valid])
+    assert (near - found)[valid].norm() < 0.02 * found[valid].norm()
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_one_product_gives_what_three_give(bias):
     module = attention(2, 8, bias=bias)
