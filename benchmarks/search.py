@@ -25,7 +25,7 @@ from models.network import Network
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.look_ahead import look_ahead
-from models.search.result import SearchResult
+from models.search.result import FetchedResult, SearchResult
 
 
 @torch.no_grad()
@@ -61,17 +61,16 @@ def main() -> None:
             features, frames = LogMelFeatures(checkpoint.config.features).to(device)(noise, lengths)
             encoded, frames = network.encoder(features.to(DTYPES[args.dtype]), frames)
             network_parts = (network.predictor, network.joint, checkpoint.config.transducer.max_symbols)
-            forms: dict[str, Callable[[], SearchResult]] = {
-                "label looping": partial(label_looping, encoded, frames, *network_parts),
-                "flat": partial(flat, encoded, frames, *network_parts),
-                "look-ahead": partial(look_ahead, encoded, frames, *network_parts),
+            plain = {"label looping": label_looping, "flat": flat, "look-ahead": look_ahead}
+            forms: dict[str, Callable[[], SearchResult | FetchedResult]] = {
+                form: partial(search, encoded, frames, *network_parts) for form, search in plain.items()
             }
             on_gpu = device.type == "cuda"
             for fused, loops in itertools.product((False, True), repeat=2) if on_gpu else [(False, False)]:
                 driver = GraphedLookAhead(*network_parts, fused=fused, loops=loops)
                 form = f"{'fused, ' if fused else ''}{'looped' if loops else 'replayed'}"
                 forms[form] = partial(driver.search, encoded, frames)
-            searches = {form: partial(_found, search) for form, search in forms.items()}
+            searches = {form: partial(_until_found, search) for form, search in forms.items()}
             times = times_in_turns(searches, args.rounds, warm_ups=1)
             reference = times["label looping"]
             found = []
@@ -89,10 +88,10 @@ def main() -> None:
     print(rows.line())
 
 
-def _found(search: Callable[[], SearchResult]) -> list[int]:
+def _until_found(search: Callable[[], SearchResult | FetchedResult]) -> None:
     """Search until the host knows what was found."""
-    counts: list[int] = search().counts.tolist()
-    return counts
+    found = search()
+    (found.fetched() if isinstance(found, SearchResult) else found).wait()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.source import OnDownload, checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.features import LogMelFeatures
-from models.graphs.encoding import MOST_SECONDS, Encoded, GraphedEncoding
+from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
 from models.graphs.sizes import row_sizes
 from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
@@ -25,11 +25,12 @@ from models.precision import default_dtype
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.quantized_linear import can_quantize
 from models.recognition import Recognition
+from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
 from models.search.ctc_beam import ctc_beam
 from models.search.flat import flat
 from models.search.graphed_look_ahead import GraphedLookAhead
-from models.search.result import Row, SearchResult
+from models.search.result import FetchedResult, Row, SearchResult
 from models.timestamps import words
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
@@ -147,7 +148,6 @@ class Model:
         self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
         if device.type == "cpu":
             self._network.pack()
-        self._encoding = GraphedEncoding(self._encoded, device, int(MOST_SECONDS * self._config.features.sample_rate))
         self._graphed: GraphedLookAhead | None = None
         self._language_model = None
         if language_model is not None:
@@ -167,6 +167,8 @@ class Model:
         self.sample_rate = self._config.features.sample_rate
         self.seconds_per_frame = self._config.seconds(1)
         self.decoders: tuple[Decoder, ...] = self._config.decoders
+        passes = dict.fromkeys(map(self._first_pass, self.decoders))
+        self._passes = GraphedPasses(list(passes), device, int(MOST_SECONDS * self.sample_rate))
 
     def transcribe(
         self,
@@ -272,12 +274,16 @@ class Model:
         for prompt in prompts:
             self._check_prompt(prompt)
         if waveforms.size(0) == 0:
-            return Recognition(SearchResult.of_no_utterance(), lambda _: [])
-        encoded = self._encoding(waveforms, lengths)
-        if self._writer:
-            return self._writer.write(encoded.frames, encoded.lengths, encoded.features, lengths, prompts)
-        found = self._search(encoded.frames, encoded.lengths, decoder)
-        return Recognition(found, lambda rows: list(map(self._hypothesis, rows)))
+            return Recognition(SearchResult.of_no_utterance().fetched(), lambda _: [])
+        if self._first_pass(decoder) == self._ctc_tokens:
+            (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
+            fetched = FetchedResult(packed, CTC_FIELDS)
+        else:
+            frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
+            if self._writer:
+                return self._writer.write(frames, encoder_lengths, features, lengths, prompts)
+            fetched = self._search(frames, encoder_lengths, decoder)
+        return Recognition(fetched, lambda rows: list(map(self._hypothesis, rows)))
 
     @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
@@ -316,14 +322,14 @@ class Model:
         return encoded
 
     def prepare(self, rows: int, samples: int) -> list[int]:
-        """Capture the encoder for batches of up to so many rows of so many samples, on a GPU; the longest first.
+        """Capture what batches of up to so many rows of so many samples go through, on a GPU; the longest first.
 
         Returns:
             The batch sizes to run once before others wait, because searches prepare for them, the largest first.
         """
         if self.device.type == "cpu":
             return [rows]
-        self._encoding.prepare(rows, samples)
+        self._passes.prepare(rows, samples)
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def info(self) -> dict[str, Any]:
@@ -366,10 +372,20 @@ class Model:
                 return known
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
 
-    def _encoded(self, waveforms: Tensor, lengths: Tensor) -> Encoded:
+    def _first_pass(self, decoder: Decoder) -> Pass:
+        """Return what the device does in one pass: greedy CTC needs no other, every other search begins behind it."""
+        return self._ctc_tokens if decoder == "ctc" and not self._language_model else self._encoded
+
+    def _encoded(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return encoder frames [batch, frames, width], their number and that of features, of each row, [batch]."""
         features, frames = self._features(waveforms, lengths)
-        encoded, encoder_frames = self.encode(features, frames)
-        return Encoded(encoded, encoder_frames, frames)
+        return *self.encode(features, frames), frames
+
+    def _ctc_tokens(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor]:
+        """Return what greedy CTC finds, packed; see ``SearchResult``."""
+        assert self._network.ctc
+        encoded, frames, _ = self._encoded(waveforms, lengths)
+        return (ctc_greedy(self._network.ctc(encoded), frames, self._network.ctc.blank).packed(),)
 
     def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         if self._writer:
@@ -377,16 +393,14 @@ class Model:
         features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
         return features
 
-    def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> SearchResult:
+    def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> FetchedResult:
         network, transducer = self._network, self._config.transducer
-        if decoder == "ctc" and network.ctc:
-            if self._language_model:
-                return ctc_beam(network.ctc(encoded), lengths, network.ctc.blank, self._language_model)
-            return ctc_greedy(network.ctc(encoded), lengths, network.ctc.blank)
+        if decoder == "ctc" and network.ctc and self._language_model:
+            return ctc_beam(network.ctc(encoded), lengths, network.ctc.blank, self._language_model).fetched()
         if transducer and network.predictor and network.joint:
             # Both find the same. A GPU waits for launches, and scores frames ahead to save some; a CPU for products.
             if self.device.type == "cpu":
-                return flat(encoded, lengths, network.predictor, network.joint, transducer.max_symbols)
+                return flat(encoded, lengths, network.predictor, network.joint, transducer.max_symbols).fetched()
             if self._graphed is None:
                 self._graphed = GraphedLookAhead(network.predictor, network.joint, transducer.max_symbols)
             return self._graphed.search(encoded, lengths)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from models.hypothesis import Hypothesis
-from models.search.result import FetchedResult, Row, SearchResult
+from models.search.result import FetchedResult, Row
 
 Spell = Callable[[Sequence[Row]], list[Hypothesis]]
 
@@ -11,9 +11,9 @@ Spell = Callable[[Sequence[Row]], list[Hypothesis]]
 class Recognition:
     """What becomes the hypotheses of a batch. Any thread may use it, while the device has the next batch."""
 
-    def __init__(self, found: SearchResult, spell: Spell) -> None:
-        """Begin to fetch what was found; ``spell`` makes hypotheses of it on the host."""
-        self._fetched = FetchedResult(found)
+    def __init__(self, fetched: FetchedResult, spell: Spell) -> None:
+        """Take what was found, or will be; ``spell`` makes hypotheses of it on the host."""
+        self._fetched = fetched
         self._spell = spell
 
     def wait(self) -> None:

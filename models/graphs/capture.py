@@ -9,13 +9,17 @@ from typing import Any
 
 import torch
 
+from models.graphs.lane import Lane
+
 Pool = Any  # torch's type for it has no public name
 
 # Before a capture: libraries choose their kernels and take their workspaces, which a graph cannot hold.
 _WARM_UPS = 3
 
 
-def captured(work: Callable[[], None], device: torch.device, pool: Pool | None = None) -> Callable[[], None]:
+def captured(
+    work: Callable[[], None], device: torch.device, pool: Pool | None = None, lane: Lane | None = None
+) -> Callable[[], None]:
     """Return what does the work again: the replay of its graph, or the work itself on a CPU.
 
     Args:
@@ -23,27 +27,31 @@ def captured(work: Callable[[], None], device: torch.device, pool: Pool | None =
             is captured.
         device: where it runs.
         pool: memory that graphs share which never run at the same time; None gives this one its own.
+        lane: the lane of the device in which the graph will run; None if it will run in none.
 
     Raises:
         RuntimeError: if it cannot be captured.
     """
     if device.type == "cpu":
         return work
-    graph = captured_graph(work, device, pool)
+    graph = captured_graph(work, device, pool, lane)
     graph.instantiate()
     replay: Callable[[], None] = graph.replay
     return replay
 
 
-def captured_graph(work: Callable[[], None], device: torch.device, pool: Pool | None = None) -> "torch.cuda.CUDAGraph":
+def captured_graph(
+    work: Callable[[], None], device: torch.device, pool: Pool | None = None, lane: Lane | None = None
+) -> "torch.cuda.CUDAGraph":
     """Return the graph of some work on a GPU, which is not instantiated; see ``captured``.
 
     Raises:
         RuntimeError: if it cannot be captured.
     """
-    # All warm-ups and captures on one stream: a workspace that a library first took during a capture would lie in that
-    # graph's memory, and be written to by whatever ran there later.
-    stream = _capture_stream(device)
+    # All warm-ups and captures of what never runs at the same time on one stream: a workspace that a library first took
+    # during a capture would lie in that graph's memory, and be written to by whatever ran there later. Each stream has
+    # its own, so that those of a lane and of what runs beside it are two.
+    stream = _capture_stream(device) if lane is None or lane.stream is None else lane.stream
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UPS):

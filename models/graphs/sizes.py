@@ -1,7 +1,7 @@
 """Batches of about one size share what a CUDA graph needs: memory that stays, and the graph itself."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 import torch
@@ -19,17 +19,17 @@ class Sizes(Generic[Size]):
     """What was prepared for each size, once, at its first batch."""
 
     def __init__(self) -> None:
-        self._prepared: dict[tuple[int, ...], Size] = {}
+        self._prepared: dict[tuple[Hashable, ...], Size] = {}
         self.is_refused = False
 
     def __len__(self) -> int:
         return len(self._prepared)
 
-    def known(self, size: tuple[int, ...]) -> Size | None:
+    def known(self, size: tuple[Hashable, ...]) -> Size | None:
         """Return what was prepared for a size; None if nothing was."""
         return self._prepared.get(size)
 
-    def get(self, size: tuple[int, ...], prepare: Callable[[], Size]) -> Size | None:
+    def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Size]) -> Size | None:
         """Return what was prepared for a size; None if the device cannot capture graphs, now and ever after.
 
         Raises:

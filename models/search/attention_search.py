@@ -1,4 +1,7 @@
-"""The search of an attention decoder over batches: on a GPU a graph for each of a few sizes (drivers/graph.py)."""
+"""The search of an attention decoder over batches: on a GPU a graph for each of a few sizes (drivers/graph.py).
+
+Its graphs run in a lane of their own: the device encodes the next batch beside them.
+"""
 
 import sys
 from collections.abc import Callable
@@ -8,13 +11,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from models.config import AttentionDecoderConfig
+from models.graphs.lane import Lane
 from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
-from models.search.result import SearchResult
+from models.search.result import FetchedResult
 
 # Of the free memory, what the keys and values of one size may take: a size that would take more is driven by the host,
 # whose memory the next batch has again. So the sizes together never take all of it.
@@ -47,15 +51,17 @@ class AttentionSearch:
         self._end = end
         self._graphed = graphed
         self._free_bytes = free_bytes or _free_bytes
+        self._lane = Lane(decoder.embedding.weight.device)
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
-    def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> SearchResult:
+    def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> FetchedResult:
         """Search a batch.
 
         Args:
-            encoded: [batch, frames, encoder width], in the dtype of the decoder; choices are made in float32.
-            lengths: valid frames of each row, [batch].
+            encoded: [batch, frames, encoder width], in the dtype of the decoder; choices are made in float32. What the
+                device is given next may overwrite it.
+            lengths: valid frames of each row, [batch]; may be overwritten too.
             prompts: [batch, prompt], int64, tokens that come before the text.
             bound: how long sequences may get.
 
@@ -70,7 +76,7 @@ class AttentionSearch:
             return size.search(memory, prompts, bound.limits)
         writing = self._writing(memory, prompts, bound.longest)
         writing.restart(prompts, bound.limits)
-        return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity))
+        return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).fetched()
 
     def _size(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Size | None":
         """Return what batches of this size share; None where the host drives."""
@@ -87,7 +93,7 @@ class AttentionSearch:
         def prepare() -> _Size:
             lasting = prompts.new_zeros(rows, prompts.size(1))
             memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
-            return _Size(self._writing(memory, lasting, longest), memory, lasting)
+            return _Size(self._writing(memory, lasting, longest), memory, lasting, self._lane)
 
         return self.sizes.get(size, prepare)
 
@@ -114,23 +120,26 @@ def _free_bytes(device: torch.device) -> int:
 class _Size:
     """State and graph of batches of up to so many rows, of so many frames."""
 
-    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor) -> None:
+    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, lane: Lane) -> None:
+        self._lane = lane
         self._writing = writing
         self._memory = memory
         self._prompts = prompts
         self._limits = torch.zeros_like(prompts[:, 0])
         self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
-        self._driver = GraphDriver(self._advance, self._going)
+        self._driver = GraphDriver(self._advance, self._going, lane)
 
-    def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> SearchResult:
+    def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> FetchedResult:
         rows = prompts.size(0)
+        self._lane.join()  # the batch before has the state until its tokens are copied
         self._memory.replace_first(memory)
         self._prompts[:rows] = prompts
         self._limits.zero_()  # rows that no utterance has are done before they begin
         self._limits[:rows] = limits
         self._writing.restart(self._prompts, self._limits)
-        steps = self._driver.until_done(most=self._writing.capacity + 1)
-        return self._writing.result(columns=min(steps, self._writing.capacity)).first(rows)
+        with self._lane.entered():
+            steps = self._driver.until_done(most=self._writing.capacity + 1)
+            return self._writing.result(columns=min(steps, self._writing.capacity)).first(rows).fetched()
 
     def _advance(self, steps: int) -> None:
         for _ in range(steps):

@@ -6,6 +6,9 @@ from torch.nn.functional import pad
 
 from models.search.result import SearchResult
 
+# What its results have (``SearchResult.fields``).
+FIELDS = ("tokens", "frames", "ends")
+
 
 @torch.no_grad()
 def ctc_greedy(logits: Tensor, lengths: Tensor, blank: int) -> SearchResult:

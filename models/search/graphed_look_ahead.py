@@ -1,4 +1,7 @@
-"""Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py)."""
+"""Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py).
+
+It runs in a lane of its own: the device encodes the next batch beside it.
+"""
 
 import logging
 from collections.abc import Callable
@@ -7,11 +10,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from models.graphs.lane import Lane
 from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.graph import GraphDriver
 from models.search.look_ahead import WINDOW, LookAhead, look_ahead
-from models.search.result import SearchResult
+from models.search.result import FetchedResult
 from models.search.state import TransducerState
 
 log = logging.getLogger("steno.models")
@@ -52,22 +56,20 @@ class GraphedLookAhead:
         self._max_symbols = max_symbols
         self.fused = joint.output.weight.is_cuda if fused is None else fused
         self._loops = loops
+        self._lane = Lane(joint.output.weight.device)
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
-    def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
+    def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
         """Search a batch, as ``look_ahead`` does.
 
         Args:
-            encoded: [batch, frames, width], in the dtype of the joint.
-            lengths: valid frames of each row, [batch].
-
-        Returns:
-            Tensors of its own: the next batch does not change them.
+            encoded: [batch, frames, width], in the dtype of the joint; what the device is given next may overwrite it.
+            lengths: valid frames of each row, [batch]; may be overwritten too.
         """
         size = self._size(encoded) if encoded.size(0) and encoded.size(1) else None
         if size is None:
-            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols)
+            return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols).fetched()
         return size.search(encoded, lengths)
 
     def _size(self, encoded: Tensor) -> "_Size | None":
@@ -89,31 +91,44 @@ class GraphedLookAhead:
         return self._size_of(LookAhead, largest)
 
     def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":
-        return _Size(form, largest, self._predictor, self._joint, self._max_symbols, loops=self._loops)
+        parts = self._predictor, self._joint, self._max_symbols
+        return _Size(form, largest, *parts, lane=self._lane, loops=self._loops)
 
 
 class _Size:
     """State and graph of batches of up to as many rows, and frames, as there are in ``largest``."""
 
     def __init__(
-        self, form: NewForm, largest: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, *, loops: bool
+        self,
+        form: NewForm,
+        largest: Tensor,
+        predictor: Predictor,
+        joint: Joint,
+        max_symbols: int,
+        *,
+        lane: Lane,
+        loops: bool,
     ) -> None:
+        self._lane = lane
         self._joint = joint
         self._projected = joint.encoder_projection(largest)
         self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
         self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
         self._form = form(self._projected, predictor, joint, WINDOW)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
-        self._driver = GraphDriver(self._advance, self._going, loops=loops)
+        self._driver = GraphDriver(self._advance, self._going, lane, loops=loops)
 
-    def search(self, encoded: Tensor, lengths: Tensor) -> SearchResult:
+    def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = encoded.shape[:2]
-        self._projected[:rows, :frames] = self._joint.encoder_projection(encoded)
+        projected = self._joint.encoder_projection(encoded)
+        self._lane.join()  # the batch before has the state until its tokens are copied
+        self._projected[:rows, :frames] = projected
         self._lengths.zero_()
         self._lengths[:rows] = lengths
         self._state.restart()
-        steps = self._driver.until_done(most=self._state.capacity + 1)
-        return self._state.result(columns=min(steps, self._state.capacity)).first(rows)
+        with self._lane.entered():
+            steps = self._driver.until_done(most=self._state.capacity + 1)
+            return self._state.result(columns=min(steps, self._state.capacity)).first(rows).fetched()
 
     def _advance(self, steps: int) -> None:
         for _ in range(steps // 2):

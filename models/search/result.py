@@ -1,9 +1,12 @@
 """What every search returns: a batch of token sequences on the device, and the same as plain rows on the host."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+_WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +51,54 @@ class SearchResult:
         return cls(nothing, None, None, None, nothing.float(), nothing.flatten())
 
     def first(self, rows: int) -> "SearchResult":
-        """Return a copy of the first rows."""
+        """Return the first rows, in the same memory."""
 
-        def copied(field: Tensor | None) -> Tensor | None:
-            return None if field is None else field[:rows].clone()
+        def first(field: Tensor | None) -> Tensor | None:
+            return None if field is None else field[:rows]
 
         return SearchResult(
-            tokens=self.tokens[:rows].clone(),
-            frames=copied(self.frames),
-            ends=copied(self.ends),
-            durations=copied(self.durations),
-            confidence=self.confidence[:rows].clone(),
-            counts=self.counts[:rows].clone(),
+            tokens=self.tokens[:rows],
+            frames=first(self.frames),
+            ends=first(self.ends),
+            durations=first(self.durations),
+            confidence=self.confidence[:rows],
+            counts=self.counts[:rows],
         )
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Which of its whole numbers are known, in the order of ``packed``."""
+        return tuple(name for name in _WHOLE_NUMBERS if getattr(self, name) is not None)
+
+    def packed(self) -> Tensor:
+        """Return all of it in one tensor [batch, 1 + (fields + 1) * columns], int32, of its own memory.
+
+        A row has its count, then its fields, then its confidence, whose bits are kept.
+        """
+        whole = [getattr(self, name).to(torch.int32) for name in self.fields]
+        columns = torch.stack([*whole, self.confidence.view(torch.int32)], dim=1)
+        return torch.cat([self.counts[:, None].to(torch.int32), columns.flatten(1)], dim=1)
+
+    def fetched(self) -> "FetchedResult":
+        """Begin to copy it to the host."""
+        return FetchedResult(self.packed(), self.fields)
 
     def rows(self) -> list[Row]:
         """Return the utterances as plain lists."""
-        return FetchedResult(self).rows()
+        return self.fetched().rows()
 
 
 class FetchedResult:
     """A result on its way to the host: one copy, for which only those wait who ask for it, in any thread."""
 
-    def __init__(self, result: SearchResult) -> None:
-        """Begin to copy; neither the host nor the device waits."""
-        fields = {"tokens": result.tokens, "frames": result.frames, "ends": result.ends, "durations": result.durations}
-        known = {name: field for name, field in fields.items() if field is not None}
-        integers = [field.to(torch.int32) for field in known.values()]
-        columns = torch.stack([*integers, result.confidence.view(torch.int32)], dim=1)
-        packed = torch.cat([result.counts[:, None].to(torch.int32), columns.flatten(1)], dim=1)
-        self._known = list(known)
-        self._columns = columns.shape
+    def __init__(self, packed: Tensor, fields: Sequence[str]) -> None:
+        """Begin to copy; neither the host nor the device waits.
+
+        Args:
+            packed: the result as ``SearchResult.packed`` gives it.
+            fields: what it has, as ``SearchResult.fields`` says it.
+        """
+        self._fields = fields
         self._copied: torch.cuda.Event | None = None
         self._packed = packed
         if packed.is_cuda:
@@ -100,10 +120,11 @@ class FetchedResult:
     def rows(self) -> list[Row]:
         """Wait, and return the utterances as plain lists."""
         self.wait()
-        host = self._packed[:, 1:].reshape(self._columns).numpy()
+        kinds = len(self._fields) + 1
+        host = torch.unflatten(self._packed[:, 1:], 1, (kinds, self._packed.size(1) // kinds)).numpy()
         rows = []
         for count, row in zip(self._packed[:, 0].tolist(), host, strict=True):
-            values = {name: column[:count].tolist() for name, column in zip(self._known, row, strict=False)}
+            values = {name: column[:count].tolist() for name, column in zip(self._fields, row, strict=False)}
             rows.append(
                 Row(
                     tokens=values["tokens"],

@@ -98,6 +98,8 @@ class SpeechRecognizer:
 
     def release(self) -> None:
         """Give the model's memory back to the device."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # a search that nobody waits for may still write to it
         del self._model
         gc.collect()  # graphs and buffers may hold each other
         if self._device.type == "cuda":

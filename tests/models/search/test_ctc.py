@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.search.ctc import ctc_greedy
+from models.search.ctc import FIELDS, ctc_greedy
 
 BLANK = 3
 paths = st.lists(st.sampled_from([0, 0, 1, 2, BLANK, BLANK]), max_size=30)
@@ -70,6 +70,7 @@ def test_bfloat16_logits_give_the_same_tokens():
     result = ctc_greedy(logits.bfloat16(), lengths, BLANK)
 
     assert result.confidence.dtype == torch.float32
+    assert result.fields == FIELDS
     assert result.rows()[0].tokens == [0, 1, 2]
 
 

@@ -49,6 +49,24 @@ def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):
     assert found.rows() == look_ahead(*inputs, predictor, joint, 5).rows()
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_alone(device):
+    predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5)
+    batches = [batch(rows, frames, device, seed) for seed in range(5) for rows, frames in SIZES]
+    alone = [driver.search(*inputs).rows() for inputs in batches]
+
+    # What it reads may be overwritten at once, as the next batch of an encoder's graph does.
+    given = []
+    for encoded, lengths in batches:
+        shared = encoded.clone(), lengths.clone()
+        given.append(driver.search(*shared))
+        for tensor in shared:
+            tensor.zero_()
+
+    assert [found.rows() for found in given] == alone
+
+
 @pytest.mark.gpu
 def test_a_thousand_batches_take_no_more_memory_than_the_first():
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)

@@ -179,7 +179,7 @@ def test_logits_that_are_not_numbers_end_the_search_at_max_symbols(search, durat
 
     result = search(encoded, torch.tensor([5, 3]), predictor, joint, max_symbols=4)
 
-    assert (result.counts <= 4 * torch.tensor([5, 3])).all()
+    assert all(len(row.tokens) <= 4 * frames for row, frames in zip(result.rows(), (5, 3), strict=True))
 
 
 def test_an_utterance_without_frames_has_no_tokens(search):
@@ -197,7 +197,6 @@ def test_bfloat16_models_choose_among_their_own_logits(search):
 
     result = search(encoded.bfloat16(), torch.tensor([4]), predictor.bfloat16(), joint.bfloat16(), max_symbols=1)
 
-    assert result.confidence.dtype == torch.float32
     assert result.rows()[0].tokens == [0, 1]
 
 

@@ -1,12 +1,11 @@
-"""From samples to encoder frames in one CUDA graph, for a few sizes of batches that are prepared before they come.
+"""What a model does with samples in one pass, as one CUDA graph for each of a few sizes, prepared before batches come.
 
 An encoder is a thousand kernels. A small batch is over before the host has launched them all, so a graph makes it
 several times as fast; a large one keeps the device busy by itself, and runs operation by operation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,37 +17,23 @@ from models.graphs.sizes import Sizes
 # parameters, 2,000 frames of 80 ms are 2.4 TFLOP, a few milliseconds.
 MOST_SECONDS = 160.0
 
-
-class Encoded(NamedTuple):
-    """What an encoder makes of a batch.
-
-    Attributes:
-        frames: encoder frames, [batch, frames, width].
-        lengths: encoder frames of each row, int64 [batch].
-        features: features of each row, int64 [batch].
-    """
-
-    frames: Tensor
-    lengths: Tensor
-    features: Tensor
+# Takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the device, and returns
+# tensors with a row for each utterance. It allocates no shape that depends on values, and does not wait for the device.
+Pass = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 
-Encode = Callable[[Tensor, Tensor], Encoded]
+class GraphedPasses:
+    """The passes of a model, whose graphs share their memory: never two run at the same time."""
 
-
-class GraphedEncoding:
-    """An encoder with its front end, whose graphs share their memory: never two run at the same time."""
-
-    def __init__(self, encode: Encode, device: torch.device, most_samples: int) -> None:
+    def __init__(self, passes: Collection[Pass], device: torch.device, most_samples: int) -> None:
         """Prepare nothing yet.
 
         Args:
-            encode: takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the
-                device; it allocates no shape that depends on their values, and does not wait for the device.
-            device: where it runs.
+            passes: those that there are to be graphs of.
+            device: where they run.
             most_samples: samples and padding of the largest batch with a graph.
         """
-        self._encode = encode
+        self._passes = passes
         self._device = device
         self._most_samples = most_samples
         self._pool = shared_pool(device)
@@ -67,25 +52,25 @@ class GraphedEncoding:
             self._waveforms = torch.zeros(self._most_samples, device=self._device)
         for most in sizes:
             waveforms = self._waveforms[: most * samples].view(most, samples)
-            self.sizes.get((most, samples), partial(_Size, self._encode, waveforms, self._pool))
+            for work in self._passes:
+                self.sizes.get((work, most, samples), partial(_Size, work, waveforms, self._pool))
 
     @torch.no_grad()
-    def __call__(self, waveforms: Tensor, lengths: Tensor) -> Encoded:
-        """Encode a batch.
+    def __call__(self, work: Pass, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        """Let a batch go through a pass.
 
         Args:
+            work: the pass.
             waveforms: [batch, samples], float32, on the host; anything may stand in the padding.
             lengths: samples of each row, int64 [batch], on the host.
 
         Returns:
-            Tensors that stay as they are until the next call only.
+            What the pass returns; these tensors stay as they are until the next call only.
         """
         rows, samples = waveforms.shape
         waveforms, lengths = self._uploaded(waveforms), self._uploaded(lengths)
-        size = self.sizes.known((_powers_down_from(rows)[0], samples))
-        if size is not None:
-            return size.encode(waveforms, lengths)
-        return self._encode(waveforms, lengths)
+        size = self.sizes.known((work, _powers_down_from(rows)[0], samples))
+        return work(waveforms, lengths) if size is None else size.run(waveforms, lengths)
 
     def _uploaded(self, tensor: Tensor) -> Tensor:
         """Copy to the device, which may still be busy with the batch before."""
@@ -102,23 +87,23 @@ class GraphedEncoding:
 class _Size:
     """Input, output and graph of batches of up to so many rows."""
 
-    def __init__(self, encode: Encode, waveforms: Tensor, pool: Pool | None) -> None:
+    def __init__(self, work: Pass, waveforms: Tensor, pool: Pool | None) -> None:
         self._waveforms = waveforms
         self._lengths = torch.zeros(waveforms.size(0), dtype=torch.int64, device=waveforms.device)
-        self._encoded: Encoded
+        self._returned: tuple[Tensor, ...] = ()
 
-        def work() -> None:
-            self._encoded = encode(self._waveforms, self._lengths)
+        def run() -> None:
+            self._returned = work(self._waveforms, self._lengths)
 
-        self._replay = captured(work, waveforms.device, pool)
+        self._replay = captured(run, waveforms.device, pool)
 
-    def encode(self, waveforms: Tensor, lengths: Tensor) -> Encoded:
+    def run(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
         rows = waveforms.size(0)
         self._waveforms[:rows] = waveforms
         self._lengths[rows:].zero_()  # rows that no utterance has are empty
         self._lengths[:rows] = lengths
         self._replay()
-        return Encoded(*(tensor[:rows] for tensor in self._encoded))
+        return tuple(tensor[:rows] for tensor in self._returned)
 
 
 def _powers_down_from(rows: int) -> list[int]:

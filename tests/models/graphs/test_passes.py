@@ -1,10 +1,12 @@
-"""The encoder in graphs on a device: what it gives without them; rehearsed on a CPU."""
+"""What a model does in one pass, in graphs on a device: the same as without them; rehearsed on a CPU."""
+
+import itertools
 
 import pytest
 import torch
 
 from models import load_model
-from models.graphs.encoding import GraphedEncoding
+from models.graphs.passes import GraphedPasses
 from tests.models import golden_data as golden
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -18,8 +20,8 @@ def model(request):
     return load_model(golden.GOLDEN / NAME / "model.nemo", device=request.param)
 
 
-def encoding(model, most_samples=4 * SAMPLES):
-    return GraphedEncoding(model._encoded, model.device, most_samples)
+def passes(model, most_samples=4 * SAMPLES):
+    return GraphedPasses([model._encoded, model._ctc_tokens], model.device, most_samples)
 
 
 def batch(rows, samples=SAMPLES, seed=0, padding=0.0):
@@ -31,60 +33,65 @@ def batch(rows, samples=SAMPLES, seed=0, padding=0.0):
     return waveforms, lengths
 
 
-def assert_same(model, found, inputs):
-    waveforms, lengths = inputs
+def assert_same(model, graphed, inputs):
+    on_device = [tensor.to(model.device) for tensor in inputs]
     with torch.no_grad():
-        wanted = model._encoded(waveforms.to(model.device), lengths.to(model.device))
-    assert found.lengths.tolist() == wanted.lengths.tolist()
-    assert found.features.tolist() == wanted.features.tolist()
-    assert found.frames.shape == wanted.frames.shape
-    assert torch.allclose(found.frames, wanted.frames, atol=TOLERANCE, rtol=TOLERANCE)
+        frames, *counts = model._encoded(*on_device)
+        (tokens,) = model._ctc_tokens(*on_device)
+    found, *found_counts = graphed(model._encoded, *inputs)
+    assert torch.allclose(found, frames, atol=TOLERANCE, rtol=TOLERANCE)
+    assert [count.tolist() for count in found_counts] == [count.tolist() for count in counts]
+    # Not the last quarter, which is how sure they are: its bits say little of how close two are.
+    (found,) = graphed(model._ctc_tokens, *inputs)
+    assert found.shape == tokens.shape
+    assert found[:, : 3 * tokens.size(1) // 4].tolist() == tokens[:, : 3 * tokens.size(1) // 4].tolist()
 
 
 def test_ragged_batches_in_any_order_give_what_they_give_without_graphs(model):
-    graphed = encoding(model)
+    graphed = passes(model)
     graphed.prepare(4, SAMPLES)
     graphed.prepare(4, SAMPLES // 2)
 
     for seed, rows in enumerate((4, 1, 3, 2, 4)):
         for samples in (SAMPLES, SAMPLES // 2):
             inputs = batch(rows, samples, seed, padding=float("nan"))
-            assert_same(model, graphed(*inputs), inputs)
-    assert len(graphed.sizes) == 6
+            assert_same(model, graphed, inputs)
+    assert len(graphed.sizes) == 2 * 6
     assert not graphed.sizes.is_refused
 
 
 def test_a_batch_that_nothing_was_prepared_for_goes_without(model):
-    graphed = encoding(model)
+    graphed = passes(model)
     graphed.prepare(2, SAMPLES)
 
     for inputs in (batch(3), batch(2, SAMPLES + 160), batch(1, 0)):
-        assert_same(model, graphed(*inputs), inputs)
-    assert len(graphed.sizes) == 2
+        assert_same(model, graphed, inputs)
+    assert len(graphed.sizes) == 2 * 2
 
 
 def test_only_small_batches_are_prepared(model):
-    graphed = encoding(model, most_samples=3 * SAMPLES)
+    graphed = passes(model, most_samples=3 * SAMPLES)
 
     graphed.prepare(100, SAMPLES)
     graphed.prepare(1, 3 * SAMPLES + 1)
     graphed.prepare(1, 0)
 
-    assert [graphed.sizes.known((rows, SAMPLES)) is not None for rows in (1, 2, 4)] == [True, True, False]
-    assert len(graphed.sizes) == 2
+    known = [graphed.sizes.known((model._encoded, rows, SAMPLES)) is not None for rows in (1, 2, 4)]
+    assert known == [True, True, False]
+    assert len(graphed.sizes) == 2 * 2
 
 
 def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):
     def refuse(*_):
         raise RuntimeError("CUDA error: operation not supported")
 
-    monkeypatch.setattr("models.graphs.encoding.captured", refuse)
+    monkeypatch.setattr("models.graphs.passes.captured", refuse)
     model, inputs = golden.model(NAME), batch(2)
-    graphed = encoding(model)
+    graphed = passes(model)
 
     graphed.prepare(4, SAMPLES)
 
-    assert_same(model, graphed(*inputs), inputs)
+    assert_same(model, graphed, inputs)
     assert len(caplog.records) == 1
     assert len(graphed.sizes) == 0
 
@@ -97,13 +104,14 @@ def test_a_prepared_model_says_what_nemo_says():
     waveforms = torch.nn.utils.rnn.pad_sequence(clips, batch_first=True)
 
     sizes = model.prepare(len(clips), waveforms.size(1))
-    found = model.transcribe_batch(waveforms, lengths)
 
     assert sizes[0] == len(clips)
-    assert len(model._encoding.sizes) > 0
-    assert [hypothesis.tokens for hypothesis in found] == [
-        golden.transcript(NAME, name, "tdt")["tokens"] for name in golden.CLIPS
-    ]
+    assert len(model._passes.sizes) > 0
+    for decoder in model.decoders:
+        found = model.transcribe_batch(waveforms, lengths, decoder=decoder)
+        assert [hypothesis.tokens for hypothesis in found] == [
+            golden.transcript(NAME, name, decoder)["tokens"] for name in golden.CLIPS
+        ]
 
 
 @pytest.mark.gpu
@@ -112,11 +120,11 @@ def test_the_host_does_not_wait_for_the_device():
     model.prepare(4, SAMPLES)
     waveforms, lengths = (tensor.pin_memory() for tensor in batch(4))
     unprepared = tuple(tensor.pin_memory() for tensor in batch(5))
-    for inputs in ((waveforms, lengths), unprepared):
-        model._encoding(*inputs)
+    for inputs, work in itertools.product(((waveforms, lengths), unprepared), (model._encoded, model._ctc_tokens)):
+        model._passes(work, *inputs)
         torch.cuda.set_sync_debug_mode("error")
         try:
-            model._encoding(*inputs)
+            model._passes(work, *inputs)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

@@ -1,0 +1,50 @@
+"""Work in a lane goes on beside what the device is given next, and is waited for only where that is said."""
+
+import pytest
+import torch
+
+from models.graphs.lane import Lane
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+# Clock cycles, about half a second: longer than the host takes to look.
+LONG = 10**9
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_follows_its_join(device):
+    lane = Lane(torch.device(device))
+    value = torch.zeros(2**20, device=device)
+
+    for round_ in range(20):
+        value.add_(1)
+        with lane.entered():
+            value.mul_(2)
+        lane.join()
+        assert round_ or value[0] == 2
+
+    assert (value == 2.0**21 - 2).all()
+
+
+@pytest.mark.gpu
+def test_what_the_device_is_given_next_does_not_wait_for_the_lane():
+    lane, done = Lane(torch.device("cuda")), torch.cuda.Event()
+    with lane.entered():
+        torch.cuda._sleep(LONG)
+        done.record()
+
+    torch.ones(10, device="cuda").sum().item()
+
+    assert not done.query()
+    lane.join()
+    torch.ones(10, device="cuda").sum().item()
+    assert done.query()
+
+
+@pytest.mark.gpu
+def test_an_error_inside_leaves_the_lane():
+    lane, before = Lane(torch.device("cuda")), torch.cuda.current_stream()
+
+    with pytest.raises(ValueError, match="anything"), lane.entered():
+        raise ValueError("anything")
+
+    assert torch.cuda.current_stream() == before
