@@ -23,11 +23,11 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
     """
     assert row.frames is not None
     assert row.ends is not None
-    texts = [vocabulary.text([token]) for token in row.tokens]
+    texts = [vocabulary.texts[token] for token in row.tokens]
     starts, ends = row.frames, row.ends
     if row.durations is not None:
         starts, ends = _at_the_word_before(texts, vocabulary.punctuation, starts, ends)
-    spans = _spans([vocabulary.begins_word(token) for token in row.tokens], texts, vocabulary.punctuation)
+    spans = _spans([vocabulary.begin_words[token] for token in row.tokens], texts, vocabulary.punctuation)
     found = []
     for index, (first, last) in enumerate(spans):
         if text := vocabulary.text(row.tokens[first:last]).strip():

@@ -226,11 +226,17 @@ class Vocabulary:
         spelt = map(self.tokenizer.spell, range(len(self.pieces)))
         return tuple(one[1:] if one.startswith(marks) else one for one in spelt)
 
-    def begins_word(self, token: int) -> bool:
-        """Tell whether a token begins a word: its text is not its piece, which has the mark of a word's start."""
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The transcript of each token alone."""
+        return tuple(self.text([token]) for token in range(len(self.pieces)))
+
+    @cached_property
+    def begin_words(self) -> tuple[bool, ...]:
+        """Whether each token begins a word: its text is not its piece, which has the mark of a word's start."""
         if self.kind == WordPieceTokenizer.kind:  # these mark what does not
-            return not self.pieces[token].startswith(WORD_CONTINUES)
-        return self.pieces[token] != self.text([token])
+            return tuple(not piece.startswith(WORD_CONTINUES) for piece in self.pieces)
+        return tuple(piece != text for piece, text in zip(self.pieces, self.texts, strict=True))
 
     @cached_property
     def punctuation(self) -> frozenset[str]:
