@@ -41,10 +41,10 @@ def main() -> None:
     model = next(iter(models.values()))
     about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
     rows = Rows("latency", about | describe(model.device), args.rows)
-    speech = _speech(args.audio, model.sample_rate, max(args.seconds))
+    longest = speech(args.audio, model.sample_rate, max(args.seconds))
     cells = itertools.product(args.dtypes, args.seconds, args.batch)
     for dtype, seconds, batch in tqdm(rows.missing(cells), unit="cell", disable=None):
-        waveforms = speech[: int(seconds * model.sample_rate)].repeat(batch, 1)
+        waveforms = longest[: int(seconds * model.sample_rate)].repeat(batch, 1)
         latency = _measure(models[dtype], waveforms, args.decoder, args.repeats)
         row = {"dtype": dtype, "batch": batch, "seconds": seconds, **latency.row()}
         rows.add((dtype, seconds, batch), row | {"rtfx": seconds * batch / latency.mean})
@@ -78,7 +78,8 @@ def model_name(args: argparse.Namespace) -> str:
     return str(args.model or random)
 
 
-def _speech(path: str | None, rate: int, seconds: float) -> Tensor:
+def speech(path: str | None, rate: int, seconds: float) -> Tensor:
+    """Return so many samples [samples] of a recording, again and again from its beginning; of noise without one."""
     samples = int(seconds * rate)
     if path is None:
         return 0.1 * torch.randn(samples, generator=torch.Generator().manual_seed(0))

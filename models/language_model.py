@@ -101,6 +101,14 @@ class LanguageModel:
         tensors = (self._keys, self._log_probabilities, self._backoffs, self._suffixes, self._next)
         self.nbytes = sum(tensor.nbytes for tensor in tensors)
 
+    def to(self, device: torch.device) -> "LanguageModel":
+        """Move it, and return it."""
+        self._keys, self._suffixes, self._next = (
+            tensor.to(device) for tensor in (self._keys, self._suffixes, self._next)
+        )
+        self._log_probabilities, self._backoffs = self._log_probabilities.to(device), self._backoffs.to(device)
+        return self
+
     def score(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log probability of each token after its context, and the context after it.
 
@@ -190,26 +198,26 @@ def read_language_model(path: Path, pieces: Sequence[str], device: torch.device)
         raise UnsupportedValueError("language_model", str(path), "one that was made with this model's vocabulary")
     try:
         weight, bonus = (_finite(metadata[name]) for name in ("weight", "bonus"))
-        return LanguageModel(_orders(tensors, device), len(pieces), weight, bonus)
+        return LanguageModel(_orders(tensors), len(pieces), weight, bonus).to(device)
     except (KeyError, ValueError, RuntimeError) as error:
         raise UnreadableCheckpointError(f"{path} is damaged: {error}") from error
 
 
-def _orders(tensors: Mapping[str, Tensor], device: torch.device) -> list[Ngrams]:
+def _orders(tensors: Mapping[str, Tensor]) -> list[Ngrams]:
     highest = sum(name.startswith("tokens.") for name in tensors)
     if not 1 <= highest <= _MAX_ORDER or len(tensors) != 4 * highest - 2:
         raise ValueError(f"{len(tensors)} tensors for n-grams of {highest} orders")
     orders = []
     for order in range(1, highest + 1):
-        tokens = tensors[f"tokens.{order}"].long().to(device)
+        tokens = tensors[f"tokens.{order}"].long()
         names = ("log_probabilities", "backoffs", "children") if order < highest else ("log_probabilities",)
         fields = {name: tensors[f"{name}.{order}"] for name in names}
         if any(field.shape != tokens.shape or tokens.dim() != 1 for field in fields.values()):
             raise ValueError(f"n-grams of order {order} that differ in number")
-        floats = {name: field.float().to(device) for name, field in fields.items() if name != "children"}
+        floats = {name: field.float() for name, field in fields.items() if name != "children"}
         if not all(bool(field.isfinite().all()) and bool((field <= 0).all()) for field in floats.values()):
             raise ValueError(f"log probabilities of order {order} that are none")
-        children = fields["children"].long().to(device) if order < highest else None
+        children = fields["children"].long() if order < highest else None
         orders.append(Ngrams(tokens, floats["log_probabilities"], floats.get("backoffs"), children))
     return orders
 

@@ -1,6 +1,7 @@
 """A model, ready to transcribe: the public face of this package."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -275,15 +276,8 @@ class Model:
             self._check_prompt(prompt)
         if waveforms.size(0) == 0:
             return Recognition(SearchResult.of_no_utterance().fetched(), lambda _: [])
-        if self._first_pass(decoder) == self._ctc_tokens:
-            (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
-            fetched = FetchedResult(packed, CTC_FIELDS)
-        else:
-            frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
-            if self._writer:
-                return self._writer.write(frames, encoder_lengths, features, lengths, prompts)
-            fetched = self._search(frames, encoder_lengths, decoder)
-        return Recognition(fetched, lambda rows: list(map(self._hypothesis, rows)))
+        with self._as_current_device():
+            return self._recognized(waveforms, lengths, decoder, prompts)
 
     @torch.no_grad()
     def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
@@ -302,7 +296,8 @@ class Model:
         if not pcm:
             raise ValueError("features of no utterance have no shape")
         waveforms, lengths = self.batch(pcm)
-        return self._features(waveforms.to(self.device), lengths.to(self.device))
+        with self._as_current_device():
+            return self._features(waveforms.to(self.device), lengths.to(self.device))
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -316,9 +311,9 @@ class Model:
             Encoder frames [batch, frames, width] in ``dtype``, but float32 or bfloat16 if that is int8, and the encoder
             frames of each utterance.
         """
-        encoded: tuple[Tensor, Tensor] = self._network.encoder(
-            features.to(self.device, self._activations), lengths.to(self.device)
-        )
+        features, lengths = features.to(self.device, self._activations), lengths.to(self.device)
+        with self._as_current_device():
+            encoded: tuple[Tensor, Tensor] = self._network.encoder(features, lengths)
         return encoded
 
     def prepare(self, rows: int, samples: int) -> list[int]:
@@ -329,7 +324,8 @@ class Model:
         """
         if self.device.type == "cpu":
             return [rows]
-        self._passes.prepare(rows, samples)
+        with self._as_current_device():
+            self._passes.prepare(rows, samples)
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def info(self) -> dict[str, Any]:
@@ -371,6 +367,23 @@ class Model:
             if decoder in (None, known):
                 return known
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
+
+    def _as_current_device(self) -> AbstractContextManager[object]:
+        """Make a GPU the current one: kernels are launched there, wherever the tensors are that they are given."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+
+    def _recognized(
+        self, waveforms: Tensor, lengths: Tensor, decoder: Decoder, prompts: Sequence[Prompt]
+    ) -> Recognition:
+        if self._first_pass(decoder) == self._ctc_tokens:
+            (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
+            fetched = FetchedResult(packed, CTC_FIELDS)
+        else:
+            frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
+            if self._writer:
+                return self._writer.write(frames, encoder_lengths, features, lengths, prompts)
+            fetched = self._search(frames, encoder_lengths, decoder)
+        return Recognition(fetched, lambda rows: list(map(self._hypothesis, rows)))
 
     def _first_pass(self, decoder: Decoder) -> Pass:
         """Return what the device does in one pass: greedy CTC needs no other, every other search begins behind it."""

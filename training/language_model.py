@@ -96,9 +96,10 @@ def _joined(sentences: Iterable[Sequence[int]], labels: int) -> tuple[Integers, 
 
 def _count(text: Integers, place: Integers, order: int, width: int) -> _Counted:
     """Count the n-grams that end with a label, or with an end, and lie in one sentence."""
-    codes = np.zeros(len(text) - order + 1, np.int64)
+    places = max(0, len(text) - order + 1)
+    codes = np.zeros(places, np.int64)
     for offset in range(order):
-        codes = codes * width + text[offset : len(text) - order + 1 + offset]
+        codes = codes * width + text[offset : places + offset]
     inside = place[order - 1 :] >= max(1, order - 1)
     return _Counted(*np.unique(codes[inside], return_counts=True))
 

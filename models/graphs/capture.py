@@ -20,7 +20,7 @@ _WARM_UPS = 3
 def captured(
     work: Callable[[], None], device: torch.device, pool: Pool | None = None, lane: Lane | None = None
 ) -> Callable[[], None]:
-    """Return what does the work again: the replay of its graph, or the work itself on a CPU.
+    """Return what does the work again: the replay of its graph, or the work itself on what is no GPU.
 
     Args:
         work: it allocates no shape that depends on data, asks the device for nothing, and runs a few times before it
@@ -32,7 +32,7 @@ def captured(
     Raises:
         RuntimeError: if it cannot be captured.
     """
-    if device.type == "cpu":
+    if device.type != "cuda":
         return work
     graph = captured_graph(work, device, pool, lane)
     graph.instantiate()
@@ -65,8 +65,8 @@ def captured_graph(
 
 
 def shared_pool(device: torch.device) -> Pool | None:
-    """Return memory for graphs of which never two run at the same time; None on a CPU, which needs none."""
-    if device.type == "cpu":
+    """Return memory for graphs of which never two run at the same time; None on what is no GPU and needs none."""
+    if device.type != "cuda":
         return None
     return torch.cuda.graph_pool_handle()
 

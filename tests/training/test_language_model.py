@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -41,6 +41,7 @@ def probability(model, context, token):
 
 
 @given(SENTENCES, st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(1, 4), max_size=3).map(sorted))
+@example(sentences=[[]], context=[], least=[1, 1, 1])  # fewer tokens than the longest n-gram
 @settings(max_examples=60, deadline=None)
 def test_after_every_context_something_is_said_or_nothing_more(tmp_path_factory, sentences, context, least):
     model = model_of(tmp_path_factory.mktemp("model") / "some.ngrams", sentences, least)

@@ -1,0 +1,66 @@
+"""From samples to packed tokens nobody asks the device for a value, and no tensor of the host gets among its own.
+
+Held without a GPU: on torch's meta device, whose tensors have shapes and no values, whoever asks for one gets an error.
+What a GPU adds to it, graphs and streams, is in test_recognition.py.
+"""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from models import load_model
+from models.search.drivers.graph import GraphDriver
+from models.search.flat import flat
+from tests.models import golden_data as golden
+from tests.models.test_recognition import DECODERS
+
+META = torch.device("meta")
+VARIANTS = ["variant-local-attention", "variant-layer-norm", "variant-stacking", "variant-convolution-groups"]
+MODELS = [*DECODERS, *((name, "ctc") for name in VARIANTS), ("quartznet-small", "ctc")]
+
+
+@pytest.fixture(autouse=True)
+def on_meta(monkeypatch):
+    """The meta device has no autocast; the flag of a driver is what a host without loops may wait for."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+
+    def say_nothing(driver):
+        driver._seen.zero_()
+
+    monkeypatch.setattr(GraphDriver, "_copy_flag", say_nothing)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("name", "decoder"), MODELS)
+def test_a_batch_is_recognised_without_a_look_at_its_values(name, decoder, dtype):
+    model = load_model(golden.GOLDEN / name / "model.nemo", device=META, dtype=dtype)
+    waveforms, lengths = model.batch(golden.clips())
+
+    unprepared = model.recognize_batch(waveforms, lengths, decoder=decoder)
+    model.prepare(*waveforms.shape)
+    prepared = model.recognize_batch(waveforms, lengths, decoder=decoder)
+
+    assert len(model._passes.sizes) > 0
+    for recognition in (unprepared, prepared):
+        assert recognition._fetched._packed.device == META
+        assert len(recognition._fetched._packed) == len(golden.CLIPS)
+
+
+def test_the_beam_with_a_language_model_asks_for_nothing_before_it_has_its_tokens():
+    model = load_model("bundled", device=META)
+    waveforms, lengths = model.batch(golden.clips())
+
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta") as error:
+        model.recognize_batch(waveforms, lengths)
+
+    assert "counts.tolist()" in str(error.traceback[-1].statement) + str(error.traceback[-2].statement)
+
+
+def test_a_search_that_the_host_drives_does_ask():
+    model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo", device=META)
+    network = model._network
+    frames, lengths, _ = model._encoded(*(tensor.to(META) for tensor in model.batch(golden.clips())))
+
+    with pytest.raises(RuntimeError, match="meta"):
+        flat(frames, lengths, network.predictor, network.joint, max_symbols=3)
