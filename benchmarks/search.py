@@ -51,6 +51,8 @@ def main() -> None:
         network.load_state_dict(checkpoint.state)
         network.fold()
         network.to(device, DTYPES[args.dtype])
+        if device.type == "cpu":
+            network.pack()
         assert network.predictor
         assert network.joint
         assert checkpoint.config.transducer

@@ -54,15 +54,13 @@ class Network(nn.Module):
             module.fold()
 
     def pack(self) -> None:
-        """For inference on a CPU, once all else is done: lay out the encoder's weights for its products.
-
-        Those of the heads are not: a step of a search has too few rows to gain from it.
-        """
+        """For inference on a CPU, once all else is done: lay out the weights for their products."""
         if not can_pack():
             return
-        for module in [module for module in self.encoder.modules() if isinstance(module, FeedForward | Subsampling)]:
+        packing = (FeedForward, Subsampling, Predictor)
+        for module in [module for module in self.modules() if isinstance(module, packing)]:
             module.pack()
-        _replace_products(self.encoder, PackedLinear.of, is_worth_packing)
+        _replace_products(self, PackedLinear.of, lambda linear: is_worth_packing(linear.weight))
 
     def quantize(self, dtype: torch.dtype) -> None:
         """For inference on a CPU, before it is moved to ``dtype``: compute the encoder's products in 8 bits."""

@@ -48,6 +48,6 @@ def can_pack() -> bool:
     return has_kernels and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def is_worth_packing(linear: nn.Linear) -> bool:
-    """Return whether it is large enough."""
-    return linear.weight.numel() >= _LEAST_WEIGHTS
+def is_worth_packing(weight: Tensor) -> bool:
+    """Return whether there is enough of it."""
+    return weight.numel() >= _LEAST_WEIGHTS

@@ -127,7 +127,7 @@ class FeedForward(nn.Module):
 
     def pack(self) -> None:
         """For inference on a CPU, let the first product apply the activation."""
-        if isinstance(self.expand, nn.Linear) and is_worth_packing(self.expand):
+        if isinstance(self.expand, nn.Linear) and is_worth_packing(self.expand.weight):
             self.expand, self._is_packed = PackedLinear.of(self.expand, "swish"), True  # type: ignore[assignment]
 
 

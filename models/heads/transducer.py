@@ -1,11 +1,12 @@
 """The two networks that a transducer adds to an encoder: the predictor and the joint (Graves, 2012)."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+
+from models.packed_linear import PackedLinear, is_worth_packing
 
 Activation = Literal["relu", "tanh", "sigmoid"]
 PredictorState = tuple[Tensor, Tensor]
@@ -22,15 +23,19 @@ class Predictor(nn.Module):
     def __init__(self, vocabulary_size: int, width: int, layers: int) -> None:
         super().__init__()
         self.blank = vocabulary_size
+        self.width = width
+        self.layers = layers
         self.embedding = nn.Embedding(vocabulary_size + 1, width, padding_idx=vocabulary_size)
         self.lstm = nn.LSTM(width, width, layers)
         # What each label adds to the gates of the first layer, [labels + 1, 4 * width], once it is folded.
         self.label_gates: Tensor | None
         self.register_buffer("label_gates", None, persistent=False)
+        # What gives the gates of each layer, once it is packed: of its state, and of its input but in the first.
+        self.gates: nn.ModuleList | None = None
 
     def initial_state(self, batch: int) -> PredictorState:
         """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width]."""
-        zeros = self.embedding.weight.new_zeros(self.lstm.num_layers, batch, self.lstm.hidden_size)
+        zeros = self.embedding.weight.new_zeros(self.layers, batch, self.width)
         return zeros, zeros.clone()
 
     def forward(self, labels: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
@@ -46,12 +51,8 @@ class Predictor(nn.Module):
         output = labels
         hidden, cell = [], []
         # Not self.lstm(...): on a CPU that repacks all weights at every call, ten times the work of one label.
-        for layer, weights in enumerate(self.lstm.all_weights):
-            before = state[0][layer], state[1][layer]
-            if layer == 0:
-                output, layer_cell = self._first_layer(labels, before, weights)
-            else:
-                output, layer_cell = torch.lstm_cell(output, before, *weights)
+        for layer in range(self.layers):
+            output, layer_cell = self._layer(layer, output, state[0][layer], state[1][layer])
             hidden.append(output)
             cell.append(layer_cell)
         return output, (torch.stack(hidden), torch.stack(cell))
@@ -65,11 +66,30 @@ class Predictor(nn.Module):
         from_input, _, bias, other_bias = (weight.float() for weight in self.lstm.all_weights[0])
         self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)
 
-    def _first_layer(self, labels: Tensor, before: PredictorState, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        if self.label_gates is None:
-            return torch.lstm_cell(self.embedding(labels), before, *weights)
-        hidden, cell = before
-        gates = torch.addmm(self.label_gates[labels], hidden, weights[1].T)
+    @torch.no_grad()
+    def pack(self) -> None:
+        """For inference on a CPU, once it is folded, lay out what a step multiplies, in one product a layer."""
+        (_, first, *_), *others = self.lstm.all_weights
+        if not is_worth_packing(first):
+            return
+        merged = (
+            PackedLinear(torch.cat([from_input, from_hidden], dim=1), bias + other_bias)
+            for from_input, from_hidden, bias, other_bias in others
+        )
+        self.gates = nn.ModuleList([PackedLinear(first, None), *merged])
+        del self.lstm
+
+    def _layer(self, layer: int, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the state of a layer after its inputs: what the layer before gives, or labels in the first."""
+        if self.gates is not None and layer > 0:
+            gates = self.gates[layer](torch.cat([inputs, hidden], dim=1))
+        elif self.gates is not None and self.label_gates is not None:
+            gates = self.gates[0](hidden) + self.label_gates.index_select(0, inputs)
+        elif self.label_gates is not None and layer == 0:
+            gates = torch.addmm(self.label_gates[inputs], hidden, self.lstm.all_weights[0][1].T)
+        else:
+            inputs = self.embedding(inputs) if layer == 0 else inputs
+            return torch.lstm_cell(inputs, (hidden, cell), *self.lstm.all_weights[layer])
         write, keep, content, show = gates.chunk(4, dim=1)
         cell = keep.sigmoid() * cell + write.sigmoid() * content.tanh()
         return show.sigmoid() * cell.tanh(), cell

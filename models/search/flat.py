@@ -1,19 +1,24 @@
-"""Flat greedy transducer search, for a CPU: a frame of every row a step, and the predictor for those that said a label.
+"""Flat greedy transducer search, for a CPU: the next frames of every row a step, and the predictor for new labels.
 
-No row waits for another, as in look-ahead, and nothing is scored that is not needed: rows that are done, or have no new
-label, are left out by index. Label looping (Bataev et al., 2024) lets every row wait, for each label, for the one that
-has most blanks before its own. An RNN-T is searched as the TDT whose labels all have duration 0: both leave a frame by
-a blank, which moves on by at least 1.
+No row waits for another, and nothing is scored that is not needed. Label looping (Bataev et al., 2024) lets every row
+wait, for each label, for the one that has most blanks before its own. What a row does next is decided in plain numbers,
+which costs the host less than the same in tensors: those are for the joint and the predictor. An RNN-T is searched as
+the TDT whose labels all have duration 0: both leave a frame by a blank, which moves on by at least 1.
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from models.heads.transducer import Joint, Predictor
-from models.search.decision import confidence, decide
-from models.search.drivers.eager import repeat
+from models.search.decision import confidence
 from models.search.result import SearchResult
-from models.search.state import Labels, TransducerState
+
+# Frames that a step scores, of all rows together, if there are fewer rows: a product of a few rows takes as long as one
+# of one row, whose weights have to be read as well.
+_FRAMES_A_STEP = 4
 
 
 @torch.no_grad()
@@ -34,51 +39,133 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
     Raises:
         ValueError: if ``max_symbols`` is not positive.
     """
-    form = _Flat(joint.encoder_projection(encoded), predictor, joint)
-    state = TransducerState(lengths.long(), encoded.size(1), predictor, joint, max_symbols)
-    steps = repeat(form.step, state)
-    return state.result(columns=min(steps, state.capacity))
+    if max_symbols < 1:
+        raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
+    rows = [_Row(place, length) for place, length in enumerate(lengths.tolist())]
+    form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols)
+    going = [row for row in rows if not row.is_done]
+    while going:
+        form.step(going)
+        going = [row for row in going if not row.is_done]
+    return form.result(rows)
+
+
+@dataclass(slots=True)
+class _Row:
+    """Where a row of ``length`` frames stands, and what it has said: one entry a token."""
+
+    place: int
+    length: int
+    time: int = 0
+    symbols: int = 0
+    tokens: list[int] = field(default_factory=list)
+    frames: list[int] = field(default_factory=list)
+    durations: list[int] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return self.time >= self.length
+
+    def say(self, token: int, duration: int, max_symbols: int) -> None:
+        """Add a label that was scored where the row stands, and move on as it says."""
+        again = bool(self.frames) and self.frames[-1] == self.time
+        self.symbols = self.symbols + 1 if again else 1
+        self.tokens.append(token)
+        self.frames.append(self.time)
+        self.durations.append(duration)
+        # A label with a duration has left its frame by itself; only those that stayed are counted out.
+        self.time += duration if duration or self.symbols < max_symbols else 1
 
 
 class _Flat:
-    """The form: one step, and what it needs besides the state."""
+    """The form: one step, and the tensors it needs."""
 
-    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint) -> None:
-        self._projected = projected
+    def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
+        batch, self._columns = projected.shape[:2]
+        self._projected = projected.flatten(0, 1)
+        self._device = projected.device
         self._predictor = predictor
         self._joint = joint
-        self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=projected.device)
+        self._max_symbols = max_symbols
+        start = torch.full((batch,), predictor.blank, device=self._device)
+        output, (self._hidden, self._cell) = predictor(start, predictor.initial_state(batch))
+        self._predicted: Tensor = joint.predictor_projection(output)
+        # Logits of the labels, and whose they are, in the order in which they were said.
+        self._logits: list[Tensor] = []
+        self._speakers: list[_Row] = []
 
-    def step(self, state: TransducerState) -> None:
-        """Score a frame of every row that goes on, which emits a label there or moves on."""
-        rows = _indices(state.active)
-        frame = state.time[rows]
-        choice = decide(self._joint, self._projected[rows, frame], state.predicted[rows], self._durations)
-        state.time[rows] = frame + choice.duration
-        said = _indices(choice.token != self._joint.blank)
-        if said.numel() == 0:
+    def step(self, going: Sequence[_Row]) -> None:
+        """Move every row to its next label, or past the frames that are scored if there is none in them."""
+        window = max(1, _FRAMES_A_STEP // len(going))
+        logits = self._scored(going, window)
+        label_logits, duration_logits = self._joint.split(logits)
+        tokens = label_logits.argmax(dim=1).tolist()
+        choices = duration_logits.argmax(dim=1).tolist() if self._joint.durations else []
+        durations = [self._joint.durations[choice] for choice in choices] or [0] * len(tokens)
+        said, at = [], []
+        for first, row in zip(range(0, len(tokens), window), going, strict=True):
+            begin, end = row.time, min(row.time + window, row.length)
+            while row.time < end:
+                here = first + row.time - begin
+                if tokens[here] != self._joint.blank:
+                    row.say(tokens[here], durations[here], self._max_symbols)
+                    said.append(row)
+                    at.append(here)
+                    break
+                row.time += max(1, durations[here])
+        if said:
+            self._speakers += said
+            self._logits.append(label_logits.index_select(0, self._indices(at)))
+            self._advance_predictor([row for row in said if not row.is_done])
+
+    def _scored(self, going: Sequence[_Row], window: int) -> Tensor:
+        """Return the logits of the next frames of some rows, float32 [rows * window, labels + 1 + durations]."""
+        ahead = range(window)
+        frames = [row.place * self._columns + min(row.time + more, row.length - 1) for row in going for more in ahead]
+        scored = self._projected.index_select(0, self._indices(frames)).view(len(going), window, -1)
+        predicted = self._predicted.index_select(0, self._indices([row.place for row in going]))
+        logits: Tensor = self._joint(scored, predicted[:, None])
+        return logits.float().flatten(0, 1)
+
+    def _advance_predictor(self, rows: Sequence[_Row]) -> None:
+        """Let the predictor read the last labels of some rows."""
+        if not rows:
             return
-        emitting, token = rows[said], choice.token[said]
-        labels = Labels.none(state.time)
-        labels.found[emitting] = True
-        labels.token[emitting] = token
-        labels.frame[emitting] = frame[said]
-        labels.duration[emitting] = choice.duration[said]
-        labels.confidence[emitting] = confidence(choice.logits[said], token)
-        state.emit(labels)
-        self._advance_predictor(state, labels)
+        places = self._indices([row.place for row in rows])
+        before = self._hidden.index_select(1, places), self._cell.index_select(1, places)
+        output, (hidden, cell) = self._predictor(self._indices([row.tokens[-1] for row in rows]), before)
+        self._hidden.index_copy_(1, places, hidden)
+        self._cell.index_copy_(1, places, cell)
+        self._predicted.index_copy_(0, places, self._joint.predictor_projection(output))
 
-    def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
-        """Let the predictor read the labels of the rows that go on."""
-        rows = _indices(labels.found & state.active)
-        if rows.numel() == 0:
-            return
-        before = state.hidden[:, rows], state.cell[:, rows]
-        output, (hidden, cell) = self._predictor(labels.token[rows], before)
-        state.hidden[:, rows] = hidden
-        state.cell[:, rows] = cell
-        state.predicted[rows] = self._joint.predictor_projection(output)
+    def result(self, rows: Sequence[_Row]) -> SearchResult:
+        """Return what all rows have said."""
+        longest = max((len(row.tokens) for row in rows), default=0)
 
+        def padded(lists: Sequence[Sequence[float]], dtype: torch.dtype = torch.int64) -> Tensor:
+            equal = [[*one, *[0] * (longest - len(one))] for one in lists]
+            return torch.tensor(equal, dtype=dtype, device=self._device).view(len(rows), longest)
 
-def _indices(mask: Tensor) -> Tensor:
-    return mask.nonzero().squeeze(1)
+        frames = padded([row.frames for row in rows])
+        durations = padded([row.durations for row in rows]) if self._joint.durations else None
+        return SearchResult(
+            tokens=padded([row.tokens for row in rows]),
+            frames=frames,
+            ends=frames + (1 if durations is None else durations),
+            durations=durations,
+            confidence=padded(self._confidence(rows), torch.float32),
+            counts=self._indices([len(row.tokens) for row in rows]),
+        )
+
+    def _confidence(self, rows: Sequence[_Row]) -> list[list[float]]:
+        """Return the probability of every token of every row."""
+        confidences: list[list[float]] = [[] for _ in rows]
+        if self._speakers:
+            left = [iter(row.tokens) for row in rows]
+            tokens = self._indices([next(left[row.place]) for row in self._speakers])
+            for row, one in zip(self._speakers, confidence(torch.cat(self._logits), tokens).tolist(), strict=True):
+                confidences[row.place].append(one)
+        return confidences
+
+    def _indices(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self._device)
