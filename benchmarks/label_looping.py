@@ -62,7 +62,7 @@ class _LabelLooping:
 
     def _next_labels(self, state: TransducerState) -> Labels:
         """Move every active row over its blanks to its next label or its end."""
-        labels = Labels.none(state.time)
+        labels = _no_labels(state.time)
         rows = _indices(state.active)
         for _ in range(self.projected.size(1)):  # a blank moves on by at least a frame
             if rows.numel() == 0:
@@ -92,6 +92,17 @@ class _LabelLooping:
         state.hidden[:, rows] = hidden
         state.cell[:, rows] = cell
         state.predicted[rows] = self.joint.predictor_projection(output)
+
+
+def _no_labels(like: Tensor) -> Labels:
+    """Return no labels, for as many rows as the int64 tensor ``like`` has and on its device."""
+    return Labels(
+        found=torch.zeros_like(like, dtype=torch.bool),
+        token=torch.zeros_like(like),
+        frame=torch.zeros_like(like),
+        duration=torch.zeros_like(like),
+        confidence=torch.zeros_like(like, dtype=torch.float32),
+    )
 
 
 def _indices(mask: Tensor) -> Tensor:

@@ -410,7 +410,7 @@ class Model:
         network, transducer = self._network, self._config.transducer
         if decoder == "ctc" and network.ctc and self._language_model:
             return ctc_beam(network.ctc(encoded), lengths, network.ctc.blank, self._language_model).fetched()
-        if transducer and network.predictor and network.joint:
+        if decoder != "ctc" and transducer and network.predictor and network.joint:
             # Both find the same. A GPU waits for launches, and scores frames ahead to save some; a CPU for products.
             if self.device.type == "cpu":
                 return flat(encoded, lengths, network.predictor, network.joint, transducer.max_symbols).fetched()

@@ -8,6 +8,7 @@ from torch import Tensor
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
 from models.model import Model
+from models.search.ctc import ctc_greedy
 
 
 def engines(checkpoint: Checkpoint, dtype: torch.dtype, waveforms: Tensor) -> list[Engine]:
@@ -22,6 +23,8 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, waveforms: Tensor) -> li
 
         def search() -> object:
             # Nobody but a benchmark searches without encoding.
+            if decoder == "ctc" and (head := model._network.ctc):  # noqa: SLF001
+                return ctc_greedy(head(encoded), frames, head.blank).rows()
             return model._search(encoded, frames, model._check_decoder(decoder)).rows()  # noqa: SLF001
 
         name = f"steno {str(dtype).removeprefix('torch.')}"

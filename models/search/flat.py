@@ -19,6 +19,8 @@ from models.search.result import SearchResult
 # Frames that a step scores, of all rows together, if there are fewer rows: a product of a few rows takes as long as one
 # of one row, whose weights have to be read as well.
 _FRAMES_A_STEP = 4
+# Labels whose confidence is computed at once: one after the other takes longer, and the logits of hours are gigabytes.
+_LABELS_RATED_AT_ONCE = 256
 
 
 @torch.no_grad()
@@ -61,6 +63,7 @@ class _Row:
     tokens: list[int] = field(default_factory=list)
     frames: list[int] = field(default_factory=list)
     durations: list[int] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
 
     @property
     def is_done(self) -> bool:
@@ -90,9 +93,9 @@ class _Flat:
         start = torch.full((batch,), predictor.blank, device=self._device)
         output, (self._hidden, self._cell) = predictor(start, predictor.initial_state(batch))
         self._predicted: Tensor = joint.predictor_projection(output)
-        # Logits of the labels, and whose they are, in the order in which they were said.
+        # Labels without a confidence as yet, with whose they are, and their logits.
+        self._unrated: list[tuple[_Row, int]] = []
         self._logits: list[Tensor] = []
-        self._speakers: list[_Row] = []
 
     def step(self, going: Sequence[_Row]) -> None:
         """Move every row to its next label, or past the frames that are scored if there is none in them."""
@@ -114,8 +117,10 @@ class _Flat:
                     break
                 row.time += max(1, durations[here])
         if said:
-            self._speakers += said
+            self._unrated += ((row, row.tokens[-1]) for row in said)
             self._logits.append(label_logits.index_select(0, self._indices(at)))
+            if len(self._unrated) >= _LABELS_RATED_AT_ONCE:
+                self._rate()
             self._advance_predictor([row for row in said if not row.is_done])
 
     def _scored(self, going: Sequence[_Row], window: int) -> Tensor:
@@ -140,6 +145,7 @@ class _Flat:
 
     def result(self, rows: Sequence[_Row]) -> SearchResult:
         """Return what all rows have said."""
+        self._rate()
         longest = max((len(row.tokens) for row in rows), default=0)
 
         def padded(lists: Sequence[Sequence[float]], dtype: torch.dtype = torch.int64) -> Tensor:
@@ -153,19 +159,20 @@ class _Flat:
             frames=frames,
             ends=frames + (1 if durations is None else durations),
             durations=durations,
-            confidence=padded(self._confidence(rows), torch.float32),
+            confidence=padded([row.confidence for row in rows], torch.float32),
             counts=self._indices([len(row.tokens) for row in rows]),
         )
 
-    def _confidence(self, rows: Sequence[_Row]) -> list[list[float]]:
-        """Return the probability of every token of every row."""
-        confidences: list[list[float]] = [[] for _ in rows]
-        if self._speakers:
-            left = [iter(row.tokens) for row in rows]
-            tokens = self._indices([next(left[row.place]) for row in self._speakers])
-            for row, one in zip(self._speakers, confidence(torch.cat(self._logits), tokens).tolist(), strict=True):
-                confidences[row.place].append(one)
-        return confidences
+    def _rate(self) -> None:
+        """Give the labels that have none their confidence."""
+        if not self._unrated:
+            return
+        tokens = self._indices([token for _, token in self._unrated])
+        rated = confidence(torch.cat(self._logits), tokens).tolist()
+        for (row, _), probability in zip(self._unrated, rated, strict=True):
+            row.confidence.append(probability)
+        self._unrated.clear()
+        self._logits.clear()
 
     def _indices(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64, device=self._device)

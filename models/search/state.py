@@ -27,17 +27,6 @@ class Labels:
     duration: Tensor
     confidence: Tensor
 
-    @classmethod
-    def none(cls, like: Tensor) -> "Labels":
-        """Return no labels, for as many rows as the int64 tensor ``like`` has and on its device."""
-        return cls(
-            found=torch.zeros_like(like, dtype=torch.bool),
-            token=torch.zeros_like(like),
-            frame=torch.zeros_like(like),
-            duration=torch.zeros_like(like),
-            confidence=torch.zeros_like(like, dtype=torch.float32),
-        )
-
 
 class TransducerState:
     """Where each row stands, what its predictor said last, and the tokens it has emitted.

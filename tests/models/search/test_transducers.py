@@ -25,8 +25,18 @@ def graphed(encoded, lengths, predictor, joint, max_symbols, steps):
         return driver.search(encoded, lengths)
 
 
+def flat_by(encoded, lengths, predictor, joint, max_symbols, frames):
+    """Flat search, so many frames of all rows a step, that rates its labels two at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("models.search.flat._FRAMES_A_STEP", frames)
+        patch.setattr("models.search.flat._LABELS_RATED_AT_ONCE", 2)
+        return flat(encoded, lengths, predictor, joint, max_symbols)
+
+
 SEARCHES = {
     "flat": flat,
+    "flat by a frame": partial(flat_by, frames=1),
+    "flat by twenty frames": partial(flat_by, frames=20),
     "label looping": label_looping,
     "look-ahead": look_ahead,
     "look-ahead replayed": partial(graphed, steps=16),
