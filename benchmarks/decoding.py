@@ -8,6 +8,7 @@ exactly as many tokens of every row as `--tokens` says; the words are nonsense a
 import argparse
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,11 +17,13 @@ from tqdm import tqdm
 from benchmarks.environment import describe
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_in_turns
-from models.config import AttentionDecoderConfig, ConformerConfig
+from models.config import AttentionDecoderConfig, ConformerConfig, ModelConfig
 from models.encoders.conformer import ConformerEncoder
 from models.heads.attention_decoder import AttentionDecoder
+from models.network import Network
 from models.search.attention import LengthBound
 from models.search.attention_search import AttentionSearch
+from training.student import FRONT_END
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _PROMPT = 9
@@ -35,20 +38,27 @@ class EncoderDecoder:
     def __init__(self, encoder_layers: int, decoder_layers: int, width: int, device: str, dtype: torch.dtype) -> None:
         torch.manual_seed(0)
         self.layers = f"{encoder_layers}+{decoder_layers}"
-        self.encoder = ConformerEncoder(_encoder(encoder_layers, width)).to(device, dtype).eval()
-        self.decoder = AttentionDecoder(_decoder(decoder_layers, width), width, _VOCABULARY).to(device, dtype).eval()
-        self._search = AttentionSearch(
-            self.decoder, self.decoder.config, _VOCABULARY, graphed=torch.device(device).type != "cpu"
+        encoder, decoder = _encoder(encoder_layers, width), _decoder(decoder_layers, width)
+        features = replace(FRONT_END, mels=_MELS)
+        config = ModelConfig(
+            "EncDecMultiTaskModel", features, encoder, _VOCABULARY, ctc=False, transducer=None, attention=decoder
         )
-        self.parameters = sum(
-            parameter.numel() for part in (self.encoder, self.decoder) for parameter in part.parameters()
-        )
+        network = Network(config).eval()
+        self.parameters = _parameters(network)
+        # As a model that is served is prepared.
+        network.fold()
+        network.to(device, dtype)
+        if device == "cpu":
+            network.pack()
+        assert network.attention_decoder
+        self._encoder = network.encoder
+        self._search = AttentionSearch(network.attention_decoder, decoder, _VOCABULARY, graphed=device != "cpu")
 
     @torch.no_grad()
     def write(self, features: torch.Tensor, tokens: int) -> None:
         """Encode a batch [batch, mels, frames] and write so many tokens of each row."""
         lengths = torch.full((features.size(0),), features.size(2), device=features.device)
-        encoded, frames = self.encoder(features, lengths)
+        encoded, frames = self._encoder(features, lengths)
         prompts = torch.arange(_PROMPT, device=features.device).repeat(features.size(0), 1)
         bound = LengthBound(torch.full_like(frames, _PROMPT + tokens), _PROMPT + tokens)
         found = self._search.search(encoded, frames, prompts, bound)
