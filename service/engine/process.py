@@ -17,9 +17,12 @@ from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.staging import Samples
 
-# Padded audio-seconds per batch where the operator names none: on a CPU six recordings of a minute, so that a batch is
-# over in seconds; a GPU is filled by far more.
-_BATCH_SECONDS = {"cpu": 360.0, "cuda": 1920.0}
+# Padded audio-seconds per batch where the operator names none. On a CPU those from which on a larger batch is hardly
+# faster, and only lets others wait (`benchmarks budget`): what a batch costs besides its audio is the same for any
+# number of cores. A GPU is filled by far more.
+_CPU_BATCH_SECONDS_PER_CORE = 30.0
+_LEAST_CPU_BATCH_SECONDS = 60.0
+_GPU_BATCH_SECONDS = 1920.0
 # A GPU gets its next batch while it computes; on a CPU there is nothing to overlap, and a batch formed later is fuller.
 _PLACES = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
@@ -51,7 +54,7 @@ class SpeechRecognizer:
         }
         self.spellings: Sequence[bytes] = self._model.spellings
         self.sample_rate: int = self._model.sample_rate
-        self.batch_seconds = load.batch_seconds or _BATCH_SECONDS[device.type]
+        self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         self.places = _PLACES[device.type]
         self.weight_bytes: int = self._model.weight_bytes
 
@@ -142,6 +145,12 @@ def _device(name: str) -> torch.device:
     if device.type not in _PLACES:
         raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     return device
+
+
+def _default_batch_seconds(device: torch.device) -> float:
+    if device.type == "cuda":
+        return _GPU_BATCH_SECONDS
+    return max(_LEAST_CPU_BATCH_SECONDS, _CPU_BATCH_SECONDS_PER_CORE * torch.get_num_threads())
 
 
 def _device_name(device: torch.device) -> str:

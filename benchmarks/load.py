@@ -1,0 +1,116 @@
+"""What a running service takes: `python -m benchmarks load FILE... --url URL`, clients that ask again once answered.
+
+Each of the clients uploads one of the recordings after the other, drawn at random, as long as the measurement lasts.
+Answers that began before it are not counted. A refusal is counted by its status, and its client waits as it was told.
+"""
+
+import argparse
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import soundfile
+import torch
+from tqdm import tqdm
+
+from benchmarks.environment import describe
+from benchmarks.rows import Rows, add_rows_option
+from benchmarks.timing import Latency
+
+_PATH = "/v1/audio/transcriptions"
+_WARM_UP_SECONDS = 5.0
+_TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file to upload, and its seconds."""
+
+    name: str
+    content: bytes
+    seconds: float
+
+
+@dataclass(slots=True)
+class Answers:
+    """What the clients got: the latency of each transcript, their audio, and how often each status."""
+
+    latencies: list[float] = field(default_factory=list)
+    audio_seconds: float = 0.0
+    statuses: Counter[int] = field(default_factory=Counter)
+
+
+async def ask(
+    client: httpx.AsyncClient, recordings: Sequence[Recording], model: str, seconds: float, seed: int
+) -> Answers:
+    """Upload one recording after the other for so many seconds."""
+    answers, chosen = Answers(), random.Random(seed)  # noqa: S311  # nothing is kept secret
+    end = time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        recording = chosen.choice(recordings)
+        answer = await client.post(_PATH, files={"file": (recording.name, recording.content)}, data={"model": model})
+        answers.statuses[answer.status_code] += 1
+        if answer.is_success:
+            answers.latencies.append(time.monotonic() - began)
+            answers.audio_seconds += recording.seconds
+        else:
+            told = float(answer.headers.get("retry-after", 1))
+            await asyncio.sleep(min(told, max(0.0, end - time.monotonic())))
+    return answers
+
+
+async def loaded(
+    url: str, recordings: Sequence[Recording], model: str, clients: int, seconds: float, warm_up_seconds: float
+) -> tuple[Answers, float]:
+    """Return what so many clients got after a warm-up, and the seconds until the last of them was answered."""
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False) as client:
+        await asyncio.gather(*(ask(client, recordings, model, warm_up_seconds, seed) for seed in range(clients)))
+        began = time.monotonic()
+        each = await asyncio.gather(
+            *(ask(client, recordings, model, seconds, clients + seed) for seed in range(clients))
+        )
+        took = time.monotonic() - began
+    every = Answers()
+    for answers in each:
+        every.latencies += answers.latencies
+        every.audio_seconds += answers.audio_seconds
+        every.statuses += answers.statuses
+    return every, took
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", type=Path, nargs="+", help="recordings that soundfile reads")
+    parser.add_argument("--url", default="http://localhost:8000")
+    parser.add_argument("--model", default="whisper-1", help="the default is the service's own")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the measurement, after some that are not")
+    add_rows_option(parser)
+    args = parser.parse_args()
+
+    recordings = [Recording(path.name, path.read_bytes(), soundfile.info(path).duration) for path in args.files]
+    about = {"url": args.url, "model": args.model, "files": len(recordings), "measured_seconds": args.seconds}
+    rows = Rows("load", about | describe(torch.device("cpu")), args.rows)
+    for (clients,) in tqdm(rows.missing((count,) for count in args.clients), unit="cell", disable=None):
+        answers, took = asyncio.run(loaded(args.url, recordings, args.model, clients, args.seconds, _WARM_UP_SECONDS))
+        latency = Latency.of(answers.latencies).row() if answers.latencies else {}
+        statuses = {str(status): count for status, count in sorted(answers.statuses.items())}
+        rows.add(
+            (clients,), {"clients": clients, "rtfx": answers.audio_seconds / took, "statuses": statuses, **latency}
+        )
+    print(f"{'clients':>7} {'RTFx':>8} {'p50 s':>7} {'p95 s':>7} {'p99 s':>7}  statuses")
+    for row in rows:
+        times = " ".join(f"{row[key]:7.2f}" if key in row else " " * 7 for key in ("p50", "p95", "p99"))
+        print(f"{row['clients']:7d} {row['rtfx']:8.1f} {times}  {row['statuses']}")
+    print(rows.line())
+
+
+if __name__ == "__main__":
+    main()
