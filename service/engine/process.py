@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -18,8 +19,8 @@ from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Tr
 from service.engine.staging import Samples
 
 # Padded audio-seconds per batch where the operator names none. On a CPU those from which on a larger batch is hardly
-# faster, and only lets others wait (`benchmarks budget`): what a batch costs besides its audio is the same for any
-# number of cores. A GPU is filled by far more.
+# faster, and only lets others wait (`benchmarks budget`): what a batch costs besides its audio is one core's work, so
+# that of more cores takes more audio to be made good. A GPU is filled by far more.
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
@@ -102,7 +103,8 @@ class SpeechRecognizer:
     def release(self) -> None:
         """Give the model's memory back to the device."""
         if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # a search that nobody waits for may still write to it
+            with suppress(RuntimeError):  # of a device that is lost
+                torch.cuda.synchronize(self._device)  # a search that nobody waits for may still write to it
         del self._model
         gc.collect()  # graphs and buffers may hold each other
         if self._device.type == "cuda":
