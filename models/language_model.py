@@ -114,23 +114,23 @@ class LanguageModel:
 
         Args:
             states: int64, any shape.
-            tokens: labels, int64, in the same shape.
+            tokens: labels, int64, of a shape that both extend to.
 
         Returns:
             float32 and int64, in that shape.
         """
-        penalty = torch.zeros(states.shape, device=states.device)
-        score, following = torch.zeros_like(penalty), torch.zeros_like(states)
-        is_open = torch.ones_like(states, dtype=torch.bool)
-        for _ in range(self._order):
-            found, at = self._find(states, tokens)
-            found &= is_open
-            score = torch.where(found, penalty + self._log_probabilities[at], score)
-            following = torch.where(found, self._next[at], following)
-            is_open &= ~found
-            penalty = penalty + self._backoffs[states]
-            states = self._suffixes[states]
-        return score, following
+        contexts = [states]  # ever shorter ones; the last is the empty one, which every token follows
+        for _ in range(self._order - 1):
+            contexts.append(self._suffixes[contexts[-1]])
+        tried = torch.stack(contexts)
+        found, at = self._find(tried, tokens)
+        chosen = found.byte().argmax(dim=0, keepdim=True)  # the longest, which is the first
+        # What the longer ones leave for all that they do not know.
+        backoffs = self._backoffs[tried[:-1]].cumsum(dim=0)
+        penalties = torch.cat([backoffs.new_zeros(1, *states.shape), backoffs])
+        ngram = at.gather(0, chosen).squeeze(0)
+        penalty = penalties.expand(found.shape).gather(0, chosen).squeeze(0)
+        return penalty + self._log_probabilities[ngram], self._next[ngram]
 
     def score_end(self, states: Tensor) -> Tensor:
         """Return the log probability that nothing more is said, in the shape of ``states``."""

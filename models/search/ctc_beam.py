@@ -48,7 +48,7 @@ def ctc_beam(
         texts, parent, token = _advanced(texts, step, frame < lengths, language_model)
         parents.append(parent)
         tokens.append(token)
-    ended = texts.rank + language_model.weight * language_model.score_end(texts.context)
+    ended = texts.rank + language_model.weight * language_model.score_end(texts.state[0])
     best = ended.argmax(dim=1, keepdim=True)
     found, counts = _traced(best, parents, tokens, blank)
     # The one wait for the device: an alignment takes memory by tokens and frames, and few frames have a token.
@@ -68,89 +68,72 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """What may have been said so far; each tensor is [batch, beam].
+    """What may have been said so far.
 
     Attributes:
-        blanked: log probability of the ways that end with a blank.
-        spoken: of those that end with the last token.
-        extra: what the language model and the bonus add.
-        context: state of the language model.
-        last: the last token; the blank before the first.
-        digest: tells a text from the others of its row.
+        scores: [3, batch, beam], float32: the log probability of the ways that end with a blank, of those that end with
+            the last token, and what the language model and the bonus add.
+        state: [3, batch, beam], int64: the context of the language model, the last token or the blank before the first,
+            and what tells a text from the others of its row.
     """
 
-    blanked: Tensor
-    spoken: Tensor
-    extra: Tensor
-    context: Tensor
-    last: Tensor
-    digest: Tensor
+    scores: Tensor
+    state: Tensor
 
     @classmethod
     def first(cls, batch: int, beam: int, blank: int, start: int, device: torch.device) -> "_Texts":
         """Return the empty text, and nothing beside it."""
-        zeros = torch.zeros(batch, beam, device=device)
-        numbers = torch.zeros(batch, beam, dtype=torch.int64, device=device)
-        blanked = torch.full_like(zeros, -torch.inf)
-        blanked[:, 0] = 0
-        return cls(blanked, torch.full_like(zeros, -torch.inf), zeros, numbers + start, numbers + blank, numbers)
-
-    @property
-    def heard(self) -> Tensor:
-        """Log probability of each text."""
-        return torch.logaddexp(self.blanked, self.spoken)
+        scores = torch.full((3, batch, beam), -torch.inf, device=device)
+        scores[0, :, 0] = 0
+        scores[2] = 0
+        state = torch.zeros(3, batch, beam, dtype=torch.int64, device=device)
+        state[0] = start
+        state[1] = blank
+        return cls(scores, state)
 
     @property
     def rank(self) -> Tensor:
         """What texts are compared by."""
-        return self.heard + self.extra
+        return torch.logaddexp(self.scores[0], self.scores[1]) + self.scores[2]
 
 
 def _advanced(texts: _Texts, frame: _Frame, is_inside: Tensor, model: LanguageModel) -> tuple[_Texts, Tensor, Tensor]:
     """Return the best texts after a frame, and of each its parent and the token it adds, or the blank for none."""
-    heard = texts.heard
-    same = frame.log_probabilities.gather(1, texts.last)
-    blanked = heard + frame.log_probabilities[:, frame.blank, None]
-    # Before the first token nothing ends with one: -inf, whatever the blank in its place has.
-    spoken = texts.spoken + same
+    (blanked, spoken, extra), (context, last, digest) = texts.scores, texts.state
+    heard = torch.logaddexp(blanked, spoken)
+    beam, count = heard.size(1), frame.candidates.size(1)
 
-    shape = (*heard.shape, frame.candidates.size(1))
-    labels = frame.candidates[:, None].expand(shape)
+    labels = frame.candidates[:, None]
     # A label that follows itself is another one only after a blank.
-    ways = torch.where(labels == texts.last[..., None], texts.blanked[..., None], heard[..., None])
+    ways = torch.where(labels == last[..., None], blanked[..., None], heard[..., None])
     longer = ways + frame.scores[:, None]
-    score, context = model.score(texts.context[..., None].expand(shape), labels)
-    extra = texts.extra[..., None] + model.weight * score + model.bonus
-    digest = texts.digest[..., None] * _HASH_FACTOR + labels + 1
+    score, next_context = model.score(context[..., None], labels)
+    next_digest = digest[..., None] * _HASH_FACTOR + labels + 1
 
     # A longer text may be one that is there already. One that is impossible is nobody's.
-    is_there = (digest[:, None] == texts.digest[..., None, None]) & (heard > -torch.inf)[..., None, None]
+    is_there = (next_digest[:, None] == digest[..., None, None]) & (heard > -torch.inf)[..., None, None]
     more = torch.where(is_there, longer[:, None], -torch.inf).amax(dim=(2, 3))
-    spoken = torch.logaddexp(spoken, more)
     longer = torch.where(is_there.any(dim=1), -torch.inf, longer)
 
-    stays = _Texts(blanked, spoken, texts.extra, texts.context, texts.last, texts.digest)
-    rank = torch.cat([stays.rank, (longer + extra).flatten(1)], dim=1)
-    chosen = rank.topk(heard.size(1), dim=1).indices
-    unspoken = torch.full_like(longer, -torch.inf)
-    merged = [
-        torch.cat([stay, new.flatten(1)], dim=1).gather(1, chosen)
-        for stay, new in (
-            (blanked, unspoken),
-            (spoken, longer),
-            (texts.extra, extra),
-            (texts.context, context),
-            (texts.last, labels),
-            (texts.digest, digest),
-        )
-    ]
-    here = torch.arange(heard.size(1), device=heard.device).expand_as(heard)
-    parent = torch.cat([here, here[..., None].expand(shape).flatten(1)], dim=1).gather(1, chosen)
-    token = torch.cat([torch.full_like(here, frame.blank), labels.flatten(1)], dim=1).gather(1, chosen)
+    # Before the first token nothing ends with one: -inf, whatever the blank in its place has.
+    same = torch.logaddexp(spoken + frame.log_probabilities.gather(1, last), more)
+    stay = torch.stack([heard + frame.log_probabilities[:, frame.blank, None], same, extra])
+    next_extra = extra[..., None] + model.weight * score + model.bonus
+    new = torch.stack([torch.full_like(longer, -torch.inf), longer, next_extra]).flatten(2)
+    rank = torch.cat([torch.logaddexp(stay[0], stay[1]) + extra, new[1] + new[2]], dim=1)
+    chosen = rank.topk(beam, dim=1).indices
+    scores = torch.cat([stay, new], dim=2).gather(2, chosen.expand(3, -1, -1))
+
+    # Beside the state the parent, and the token that is added.
+    here = torch.arange(beam, device=heard.device).expand_as(heard)
+    old = torch.cat([texts.state, torch.stack([here, torch.full_like(here, frame.blank)])])
+    added = [next_context, labels, next_digest, here[..., None], labels]
+    grown = torch.stack([one.expand(-1, beam, count) for one in added]).flatten(2)
+    after = torch.cat([old, grown], dim=2).gather(2, chosen.expand(len(added), -1, -1))
+
     inside = is_inside[:, None]
-    before = (texts.blanked, texts.spoken, texts.extra, texts.context, texts.last, texts.digest)
-    after = _Texts(*(torch.where(inside, new, old) for new, old in zip(merged, before, strict=True)))
-    return after, torch.where(inside, parent, here), token.where(inside, frame.blank)
+    after = torch.where(inside, after, old)
+    return _Texts(torch.where(inside, scores, texts.scores), after[:3]), after[3], after[4]
 
 
 def _traced(best: Tensor, parents: list[Tensor], tokens: list[Tensor], blank: int) -> tuple[Tensor, Tensor]:

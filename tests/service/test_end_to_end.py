@@ -64,7 +64,7 @@ def test_mixed_uploads_at_once_are_answered_like_offline_in_full_batches(checkpo
     recordings = mixed_lengths(speech, 64)
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
 
-    with steno_serve(tmp_path / "log", "--model", str(checkpoint), *WHOLE) as service:
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint), "--batch-seconds", "360", *WHOLE) as service:
         with concurrent.futures.ThreadPoolExecutor(64) as pool:
             answers = post_while_engine_is_held(service, recordings, pool)
             service.signal_engine(signal.SIGCONT)
