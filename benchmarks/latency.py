@@ -29,7 +29,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
     parser.add_argument("--decoder", help="instead of the model's first")
-    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 7.0, 16.7])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 16])
@@ -37,7 +36,7 @@ def main() -> None:
     add_rows_option(parser)
     args = parser.parse_args()
 
-    models = {dtype: chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
+    models = chosen_models(args)
     model = next(iter(models.values()))
     about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
     rows = Rows("latency", about | describe(model.device), args.rows)
@@ -56,16 +55,21 @@ def main() -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `chosen_model` reads."""
+    """Add the options that `chosen_models` reads."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--model", help="checkpoint")
     which.add_argument("--shape", choices=sorted(SHAPES), help="random model of this shape")
     parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt", help="of a random Conformer")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
 
 
-def chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
-    """Return the model that the options name."""
+def chosen_models(args: argparse.Namespace) -> dict[str, Model]:
+    """Return the model that the options name, in each of the dtypes."""
+    return {dtype: _chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
+
+
+def _chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
     if args.model is not None:
         return load_model(args.model, device=args.device, dtype=dtype)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)

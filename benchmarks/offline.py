@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from benchmarks.environment import describe
-from benchmarks.latency import OF_MODELS, add_model_options, chosen_model, model_name
+from benchmarks.latency import add_model_options, chosen_models, model_name
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
 
@@ -27,7 +27,6 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
-    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
     parser.add_argument("--decoders", nargs="+", help="instead of all that the model has")
     parser.add_argument("--utterances", type=int, default=128)
     parser.add_argument("--batch-seconds", type=float, nargs="+", default=[60.0, 240.0], help="audio and padding")
@@ -36,7 +35,7 @@ def main() -> None:
     args = parser.parse_args()
 
     seconds = utterance_seconds(args.utterances)
-    models = {dtype: chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
+    models = chosen_models(args)
     model = next(iter(models.values()))
     about = {"model": model_name(args), "utterances": args.utterances, "audio_seconds": sum(seconds)}
     rows = Rows("offline", about | describe(model.device), args.rows)

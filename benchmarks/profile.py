@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
 from benchmarks.environment import describe
-from benchmarks.latency import OF_MODELS, add_model_options, chosen_model, model_name, speech
+from benchmarks.latency import add_model_options, chosen_models, model_name, speech
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import Latency, times_of
 
@@ -36,7 +36,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
     parser.add_argument("--decoder", help="instead of the model's first")
-    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--batch", type=int, default=8)
@@ -45,7 +44,7 @@ def main() -> None:
     add_rows_option(parser)
     args = parser.parse_args()
 
-    models = {dtype: chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
+    models = chosen_models(args)
     model = next(iter(models.values()))
     about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "batch": args.batch}
     rows = Rows("profile", about | {"seconds": args.seconds} | describe(model.device), args.rows)
