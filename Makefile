@@ -88,8 +88,9 @@ $(NEMO)/.ready:
 	$(NEMO)/bin/pip install --quiet 'nemo_toolkit[asr]==3.0.0' torch==$(TORCH_VERSION)
 	touch $@
 
+# Two files at a time; ARGS='-n 0 --pdb' in one process.
 test: setup
-	$(BIN)/python -m pytest -m "not long and not gpu" $(ARGS)
+	$(BIN)/python -m pytest -m "not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
 
 test-long: setup
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
