@@ -20,6 +20,7 @@ from benchmarks.random_model import ENCODERS
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, times_in_turns
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
+from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
 
 _FRAMES_A_SECOND = 12.5
@@ -50,7 +51,7 @@ def main() -> None:
         frames = torch.randn(batch, time, config.width, device=device, dtype=dtype)
         valid = torch.arange(time, device=device) < torch.linspace(time / 2, time, batch, device=device)[:, None]
         positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
-        inputs = (module, frames, positions, valid)
+        inputs = (module, frames, positions, Padding(valid))
         forms: dict[str, Callable[[], Tensor]] = {"operations": partial(SelfAttention.forward, *inputs)}
         if device.type == "cuda":
             forms["flex"] = partial(_flex, *inputs)
@@ -83,7 +84,7 @@ def _done(attend: Callable[[], Tensor], device: torch.device) -> None:
 _compiled_flex = torch.compile(flex_attention, dynamic=False)
 
 
-def _flex(module: RelativeAttention, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+def _flex(module: RelativeAttention, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
     assert module.merged is not None
     heads, time = module.heads, normed.size(1)
     query, key, value = (torch.unflatten(part, 2, (heads, -1)) for part in module.merged(normed).chunk(3, dim=2))
@@ -93,7 +94,7 @@ def _flex(module: RelativeAttention, normed: Tensor, positions: Tensor, valid: T
 
     def with_distance(score: Tensor, row: Tensor, head: Tensor, asked: Tensor, seen: Tensor) -> Tensor:
         score = score + by_distance[row, head, asked, time - 1 - asked + seen]
-        return torch.where(valid[row, seen], score, -float("inf"))
+        return torch.where(padding.valid[row, seen], score, -float("inf"))
 
     with_content = (query + module.content_bias).transpose(1, 2)
     attended = _compiled_flex(

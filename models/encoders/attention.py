@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from models.config import ConformerConfig
+from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
 
 _LONGEST_WAVELENGTH = 10_000.0
@@ -78,39 +79,43 @@ class SelfAttention(nn.Module):
         self.merged.bias = nn.Parameter(torch.cat(biases)) if biases else None  # type: ignore[assignment]  # may be None
         del self.query, self.key, self.value
 
-    def forward(self, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Attend.
 
         Args:
-            normed: frames after ``norm``, [batch, time, width].
+            normed: frames after ``norm``, [batch, time, width], or what is left of them without their padding.
             positions: sinusoids of the distances r - 1 down to 1 - r, [2 * r - 1, width], with r of
                 ``frames_within_reach``; scores that depend on content alone do not look at them.
-            valid: which frames may be attended to, bool [batch, time].
+            padding: of the batch; nobody attends to it.
 
         Returns:
-            [batch, time, width]. Frames that are not valid attend too, and what they give means nothing.
+            What ``normed`` has the shape of. Padding attends too, and what it gives means nothing.
         """
-        query, key, value = self._projected(normed)
+        query, key, value = self._projected(normed, padding)
         query, key, value = torch.unflatten(query, 2, (self.heads, -1)), self._by_head(key), self._by_head(value)
         with_content = self._with_content(query).transpose(1, 2)
         position_scores = self._position_scores(query, positions)
         in_products = normed.device.type == "cpu" and not _in_training_on_cpu()
         attend = _attended_in_products if in_products else scaled_dot_product_attention
         attended = []
-        for block in _blocks(normed.size(1), normed.size(0) * self.heads, normed.device, self.context):
+        for block in _blocks(query.size(1), query.size(0) * self.heads, query.device, self.context):
             first, last, low, high = block
             spare = (low - high) % _KEYS_ON_CPU if in_products else 0
-            bias = position_scores(block, high - low + spare) + self._penalties(valid, block, spare, query.dtype)
+            bias = position_scores(block, high - low + spare) + self._penalties(
+                padding.valid, block, spare, query.dtype
+            )
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
             attended.append(attend(queries, keys, values, bias))
-        projected: Tensor = self.output(torch.cat(attended, dim=2).transpose(1, 2).flatten(2))
+        rows = torch.cat(attended, dim=2).transpose(1, 2).flatten(2)
+        projected: Tensor = self.output(padding.without(rows))
         return projected
 
-    def _projected(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _projected(self, normed: Tensor, padding: Padding) -> tuple[Tensor, Tensor, Tensor]:
         """Return query, key and value, each [batch, time, width]."""
-        if self.merged is None:
-            return self.query(normed), self.key(normed), self.value(normed)
-        query, key, value = self.merged(normed).chunk(3, dim=2)
+        if self.merged is not None:
+            query, key, value = padding.with_it(self.merged(normed)).chunk(3, dim=2)
+        else:
+            query, key, value = (padding.with_it(product(normed)) for product in (self.query, self.key, self.value))
         return query, key, value
 
     def _with_content(self, query: Tensor) -> Tensor:
@@ -172,14 +177,14 @@ class RelativeAttention(SelfAttention):
         positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
         self.table = self._projected_positions(positions.to(weight.dtype)).contiguous()
 
-    def forward(self, normed: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
+    def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Attend; see ``SelfAttention``."""
         merged = None if torch.is_grad_enabled() else self.merged
         kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if merged else None
         if merged is None or kernel is None:
-            return super().forward(normed, positions, valid)
+            return super().forward(normed, positions, padding)
         table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
-        attended: Tensor = self.output(kernel(merged(normed), table, *biases, valid, self.context))
+        attended: Tensor = self.output(kernel(merged(normed), table, *biases, padding.valid, self.context))
         return attended
 
     def _with_content(self, query: Tensor) -> Tensor:

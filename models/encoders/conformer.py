@@ -18,6 +18,7 @@ from models.encoders.attention import (
     sinusoids,
 )
 from models.encoders.batch_norm import FrameBatchNorm, fold
+from models.encoders.padding import Padding
 from models.encoders.subsampling import Stacking, Subsampling
 from models.kernels import gated_convolution_on, residual_norm_on
 from models.masking import valid_positions
@@ -56,10 +57,12 @@ class ConformerEncoder(nn.Module):
         positions = self._positions(frames)
         if self.config.positions == "absolute":
             frames = frames + positions
-        valid = valid_positions(lengths, frames.size(1))
+        stays = frames.device.type != "cpu" or torch.is_grad_enabled()
+        padding = Padding(valid_positions(lengths, frames.size(1)), stays=stays)
+        frames = padding.without(frames)
         for layer in self.layers:
-            frames = layer(frames, positions, valid)
-        return frames.masked_fill(~valid[:, :, None], 0.0), lengths
+            frames = layer(frames, positions, padding)
+        return padding.with_it(frames).masked_fill(~padding.valid[:, :, None], 0.0), lengths
 
     def _positions(self, frames: Tensor) -> Tensor:
         """Return the sinusoids of all frames, or of all distances that attention looks at, in the frames' dtype."""
@@ -85,13 +88,13 @@ class ConformerLayer(nn.Module):
         self.norm = nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, frames: Tensor, positions: Tensor, valid: Tensor) -> Tensor:
-        """Apply the layer to ``frames`` [batch, time, width], of which ``valid`` [batch, time] are real."""
+    def forward(self, frames: Tensor, positions: Tensor, padding: Padding) -> Tensor:
+        """Apply the layer to ``frames`` [batch, time, width], or what is left of them without their padding."""
         change = self.dropout(self.first_feed_forward(self.first_feed_forward.norm(frames)))
         frames, normed = _added(frames, change, 0.5, self.attention.norm)
-        change = self.dropout(self.attention(normed, positions, valid))
+        change = self.dropout(self.attention(normed, positions, padding))
         frames, normed = _added(frames, change, 1.0, self.convolution.norm)
-        change = self.dropout(self.convolution(normed, valid))
+        change = self.dropout(self.convolution(normed, padding))
         frames, normed = _added(frames, change, 1.0, self.second_feed_forward.norm)
         change = self.dropout(self.second_feed_forward(normed))
         return _added(frames, change, 0.5, self.norm)[1]
@@ -158,18 +161,19 @@ class ConvolutionModule(nn.Module):
             self.layer_norm = nn.LayerNorm(config.width)
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
 
-    def forward(self, normed: Tensor, valid: Tensor) -> Tensor:
-        """Apply to frames after ``norm``, [batch, time, width], of which ``valid`` [batch, time] are real."""
+    def forward(self, normed: Tensor, padding: Padding) -> Tensor:
+        """Apply to frames after ``norm``, [batch, time, width], or what is left of them without their padding."""
         halves = self.gate(normed)
         is_final = self.batch_norm is None and not torch.is_grad_enabled()
         kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None
         if kernel is not None:
             weight, bias, swish = self.depthwise.weight, self.depthwise.bias, self.layer_norm is None
-            convolved = kernel(halves, valid, weight, bias, swish=swish)
+            convolved = kernel(halves, padding.valid, weight, bias, swish=swish)
             return self._projected(convolved if self.layer_norm is None else silu(self.layer_norm(convolved)))
-        convolved = self._convolved(glu(halves, dim=-1) * valid[:, :, None])
+        convolved = self._convolved(padding.with_it(glu(halves, dim=-1)) * padding.valid[:, :, None])
         if self.batch_norm is not None:
-            convolved = self.batch_norm(convolved.transpose(1, 2), valid).transpose(1, 2)
+            convolved = self.batch_norm(convolved.transpose(1, 2), padding.valid).transpose(1, 2)
+        convolved = padding.without(convolved)
         if self.layer_norm is not None:
             convolved = self.layer_norm(convolved)
         return self._projected(silu(convolved))

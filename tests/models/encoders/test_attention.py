@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from models.config import ConformerConfig
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
+from models.encoders.padding import Padding
 
 
 def attention(heads, width, *, bias=True, context=None, kind=RelativeAttention):
@@ -68,7 +69,7 @@ def test_it_equals_its_definition_pair_by_pair(time, padding, heads, bias, conte
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention._LEAST_BLOCK", block)
-        attended = module(frames, positions(module, time + padding, 8), valid)
+        attended = module(frames, positions(module, time + padding, 8), Padding(valid))
 
     # The sinusoids are computed in float32, as NeMo's are.
     torch.testing.assert_close(attended[0, :time], pair_by_pair(module, frames[0], time)[:time], rtol=0, atol=1e-5)
@@ -79,7 +80,7 @@ def test_a_row_without_a_valid_frame_gives_numbers():
     module = attention(2, 8)
 
     frames = torch.randn(1, 3, 8, dtype=torch.float64)
-    attended = module(frames, positions(module, 3, 8), torch.zeros(1, 3, dtype=torch.bool))
+    attended = module(frames, positions(module, 3, 8), Padding(torch.zeros(1, 3, dtype=torch.bool)))
 
     assert attended.isfinite().all()
 
@@ -95,9 +96,9 @@ def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention._SCORES_PER_BLOCK", 0)
         patch.setattr("models.encoders.attention._LEAST_BLOCK", least)
-        blocks = module(frames, distances, valid)
+        blocks = module(frames, distances, Padding(valid))
         patch.setattr("models.encoders.attention._LEAST_BLOCK", time)
-        whole = module(frames, distances, valid)
+        whole = module(frames, distances, Padding(valid))
 
     torch.testing.assert_close(blocks, whole)
 
@@ -109,7 +110,7 @@ def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more, kind):
     frames, valid = torch.randn(2, time, 8, dtype=torch.float64), torch.ones(2, time, dtype=torch.bool)
     whole, band = attention(2, 8, kind=kind), attention(2, 8, kind=kind, context=time - 1 + more)
 
-    attended = [module(frames, positions(module, time, 8), valid) for module in (whole, band)]
+    attended = [module(frames, positions(module, time, 8), Padding(valid)) for module in (whole, band)]
 
     torch.testing.assert_close(attended[0], attended[1])
 
@@ -128,7 +129,7 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
         computed = []
         for time in (1000, 2000):
             frames, valid = torch.randn(1, time, 8, dtype=torch.float64), torch.ones(1, time, dtype=torch.bool)
-            module(frames, positions(module, time, 8), valid)
+            module(frames, positions(module, time, 8), Padding(valid))
             computed.append(sum(scores))
             scores.clear()
 
@@ -143,11 +144,11 @@ def test_what_learns_attends_as_what_does_not(heads, context, kind):
     module = attention(heads, 8, kind=kind, context=context)
     frames, valid = torch.randn(2, 45, 8, dtype=torch.float64), torch.arange(45) < torch.tensor([[45], [13]])
 
-    learning = module(frames, positions(module, 45, 8), valid)
+    learning = module(frames, positions(module, 45, 8), Padding(valid))
     with torch.no_grad():
-        found = module(frames, positions(module, 45, 8), valid)
+        found = module(frames, positions(module, 45, 8), Padding(valid))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        near = module.float()(frames.float(), positions(module, 45, 8).float(), valid)
+        near = module.float()(frames.float(), positions(module, 45, 8).float(), Padding(valid))
 
     assert learning.requires_grad
     torch.testing.assert_close(found[valid], learning.detach()[valid])
@@ -159,9 +160,9 @@ def test_one_product_gives_what_three_give(bias):
     module = attention(2, 8, bias=bias)
     frames, valid = torch.randn(2, 9, 8, dtype=torch.float64), torch.ones(2, 9, dtype=torch.bool)
     with torch.no_grad():
-        wanted = module(frames, positions(module, 9, 8), valid)
+        wanted = module(frames, positions(module, 9, 8), Padding(valid))
         module.fold()
-        found = module(frames, positions(module, 9, 8), valid)
+        found = module(frames, positions(module, 9, 8), Padding(valid))
 
     assert not [name for name, _ in module.named_parameters() if name.startswith(("query", "key", "value"))]
     assert torch.allclose(found, wanted)
@@ -176,12 +177,12 @@ def test_distances_projected_once_give_what_those_of_a_batch_give(time, context,
     module = attention(2, 8, context=context)
     frames = torch.randn(3, time, 8, dtype=torch.float64)
     valid = torch.arange(time) < torch.tensor([[time], [time // 2], [0]])
-    wanted = module(frames, positions(module, time, 8), valid)
+    wanted = module(frames, positions(module, time, 8), Padding(valid))
 
     module.fold()
 
     assert module.table.shape == (2, 15, 4)
-    torch.testing.assert_close(module(frames, positions(module, time, 8), valid), wanted)
+    torch.testing.assert_close(module(frames, positions(module, time, 8), Padding(valid)), wanted)
     if positions(module, time, 8).size(0) <= 15:  # longer clips have distances that are not in the table
         module.position = None
-        module(frames, positions(module, time, 8), valid)
+        module(frames, positions(module, time, 8), Padding(valid))

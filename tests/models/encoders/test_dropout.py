@@ -6,6 +6,7 @@ import torch
 from models.config import ConformerConfig
 from models.encoders.attention import relative_positions
 from models.encoders.conformer import ConformerLayer
+from models.encoders.padding import Padding
 
 CONFIG = ConformerConfig(
     mels=8,
@@ -28,6 +29,6 @@ def test_with_everything_dropped_only_the_norm_is_left(training):
     frames = torch.randn(2, 5, CONFIG.width)
     positions = relative_positions(5, CONFIG.width, frames.device)
 
-    out = layer(frames, positions, torch.ones(2, 5, dtype=torch.bool))
+    out = layer(frames, positions, Padding(torch.ones(2, 5, dtype=torch.bool)))
 
     assert torch.equal(out, layer.norm(frames)) == training

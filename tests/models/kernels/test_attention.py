@@ -11,6 +11,7 @@ if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.config import ConformerConfig
 from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
+from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
 from models.kernels.attention import relative_attention
 
@@ -65,11 +66,11 @@ def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_ta
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: relative_attention)
-        found = module(inputs, positions, valid)
+        found = module(inputs, positions, Padding(valid))
     exact = module.float()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: None)
-        wanted = exact(inputs.float(), positions.float(), valid)
+        wanted = exact(inputs.float(), positions.float(), Padding(valid))
 
     assert found.dtype == dtype
     assert found.isfinite().all()
@@ -90,12 +91,12 @@ def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device,
 
     monkeypatch.setattr("models.encoders.attention.relative_attention_on", lambda *_: counted)
     with torch.no_grad():
-        wanted = module(frames, positions, valid)
+        wanted = module(frames, positions, Padding(valid))
     module.fold()
-    module(frames, positions, valid)
+    module(frames, positions, Padding(valid))
     assert not calls
     with torch.no_grad():
-        found = module(frames, positions, valid)
+        found = module(frames, positions, Padding(valid))
 
     assert len(calls) == 1
     assert torch.allclose(found, wanted, atol=1e-5)

@@ -13,6 +13,7 @@ if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.config import ConformerConfig
 from models.encoders.conformer import ConvolutionModule
+from models.encoders.padding import Padding
 from models.kernels import gated_convolution_on
 from models.kernels.convolution import gated_convolution
 
@@ -80,13 +81,13 @@ def test_the_module_uses_it_once_it_is_folded_and_nobody_wants_gradients(device,
 
     monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: None)
     with torch.no_grad():
-        wanted = module(frames, valid)
+        wanted = module(frames, Padding(valid))
     monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: counted)
-    module(frames, valid)  # with gradients
+    module(frames, Padding(valid))  # with gradients
     assert not calls
     module.fold()
     with torch.no_grad():
-        found = module(frames, valid)
+        found = module(frames, Padding(valid))
 
     assert calls == [{"swish": norm == "batch_norm"}]
     assert torch.allclose(found[valid], wanted[valid], atol=1e-5)

@@ -11,6 +11,7 @@ from torch.nn.functional import layer_norm
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 from models.encoders.conformer import ConformerLayer
+from models.encoders.padding import Padding
 from models.kernels import residual_norm_on
 from models.kernels.residual_norm import residual_norm
 from tests.models.kernels.test_convolution import CONFIG
@@ -58,12 +59,12 @@ def test_a_layer_uses_it_where_nobody_wants_gradients(device, monkeypatch):
     monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: None)
     monkeypatch.setattr("models.encoders.conformer.residual_norm_on", lambda *_: None)
     with torch.no_grad():
-        wanted = layer(frames, positions, valid)
+        wanted = layer(frames, positions, Padding(valid))
     monkeypatch.setattr("models.encoders.conformer.residual_norm_on", lambda *_: counted)
-    layer(frames, positions, valid)  # with gradients
+    layer(frames, positions, Padding(valid))  # with gradients
     assert not shares
     with torch.no_grad():
-        found = layer(frames, positions, valid)
+        found = layer(frames, positions, Padding(valid))
 
     assert shares == [0.5, 1.0, 1.0, 0.5]
     assert torch.allclose(found, wanted, atol=1e-5)

@@ -1,0 +1,63 @@
+"""What padding costs: batches of the same audio and number of utterances, whose lengths differ more and more."""
+
+import argparse
+import statistics
+from functools import partial
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from benchmarks.environment import describe
+from benchmarks.latency import add_model_options, chosen_models, model_name, speech
+from benchmarks.rows import Rows, add_rows_option
+from benchmarks.timing import WARM_UPS, times_in_turns
+from models import Model
+
+
+def main() -> None:
+    """Parse, measure in turns, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_model_options(parser)
+    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=7.0, help="mean length")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help="of padding, at most a half")
+    parser.add_argument("--rounds", type=int, default=9, help="measured turns; medians count")
+    add_rows_option(parser)
+    args = parser.parse_args()
+
+    models = chosen_models(args)
+    model = next(iter(models.values()))
+    about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "batch": args.batch}
+    rows = Rows("padding", about | {"seconds": args.seconds} | describe(model.device), args.rows)
+    for (dtype,) in tqdm(rows.missing((dtype,) for dtype in args.dtypes), unit="dtype", disable=None):
+        calls = {}
+        for share in (0.0, *args.shares):
+            waveforms, lengths = _batch(models[dtype], args.batch, args.seconds, share)
+            calls[str(share)] = partial(models[dtype].transcribe_batch, waveforms, lengths, decoder=args.decoder)
+        times = times_in_turns(calls, args.rounds, WARM_UPS)
+        found = []
+        for share, taken in times.items():
+            slower = [one / none for one, none in zip(taken, times["0.0"], strict=True)]
+            row = {"dtype": dtype, "padding_share": float(share), "time_to_none": statistics.median(slower)}
+            found.append(row | {"rtfx": args.batch * args.seconds / statistics.median(taken)})
+        rows.add((dtype,), *found)
+    print(f"{'dtype':>9} {'padding %':>10} {'RTFx':>9} {'time to none':>13}")
+    for row in rows:
+        print(f"{row['dtype']:>9} {100 * row['padding_share']:10.0f} {row['rtfx']:9.1f} {row['time_to_none']:13.3f}")
+    print(rows.line())
+
+
+def _batch(model: Model, batch: int, seconds: float, share: float) -> tuple[Tensor, Tensor]:
+    """Return utterances whose lengths lie evenly around a mean, as far apart as the share of padding wants."""
+    longest = seconds / (1 - share)
+    samples = (torch.linspace(2 * seconds - longest, longest, batch) * model.sample_rate).long().tolist()
+    noise = speech(None, model.sample_rate, longest + 1)
+    waveforms, lengths = model.batch([noise[:length].numpy() for length in samples])
+    model.prepare(*waveforms.shape)
+    return waveforms, lengths
+
+
+if __name__ == "__main__":
+    main()

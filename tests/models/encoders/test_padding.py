@@ -1,0 +1,64 @@
+"""Padding is taken out, and put back where it was; that results do not change is in test_conformer.py."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from models.config import ConformerConfig
+from models.encoders.conformer import ConformerEncoder
+from models.encoders.padding import Padding
+from models.masking import valid_positions
+
+CONFIG = ConformerConfig(
+    mels=16,
+    width=8,
+    layers=2,
+    heads=2,
+    feed_forward_width=16,
+    kernel_size=5,
+    subsampling="dw_striding",
+    subsampling_factor=4,
+    subsampling_channels=4,
+    bias=True,
+    scale_input=False,
+)
+LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=5)
+
+
+@given(LENGTHS, st.integers(1, 5))
+def test_what_is_taken_out_is_put_back_where_it_was(lengths, spare):
+    rows = torch.randn(len(lengths), max(lengths) + spare, 3)
+    valid = valid_positions(torch.tensor(lengths), rows.size(1))
+    padding = Padding(valid, stays=False)
+
+    frames = padding.without(rows)
+
+    assert frames.shape == ((1, sum(lengths), 3) if any(lengths) else rows.shape)
+    assert padding.with_it(frames).shape == rows.shape
+    assert torch.equal(padding.with_it(frames)[valid], rows[valid])
+    assert not any(lengths) or torch.equal(frames[0], rows[valid])
+
+
+@pytest.mark.parametrize(("lengths", "stays"), [([4, 2], True), ([4, 4], False)])
+def test_where_it_stays_or_there_is_none_nothing_is_copied(lengths, stays):
+    rows = torch.randn(2, 4, 3)
+    padding = Padding(valid_positions(torch.tensor(lengths), 4), stays=stays)
+
+    assert padding.without(rows) is rows
+    assert padding.with_it(rows) is rows
+
+
+@torch.no_grad()
+def test_a_cpu_multiplies_only_what_was_said():
+    encoder = ConformerEncoder(CONFIG).eval()
+    multiplied = set()
+    for product in encoder.layers.modules():
+        if isinstance(product, nn.Linear):
+            product.register_forward_hook(lambda _, inputs, __: multiplied.add(inputs[0].shape[:-1].numel()))
+
+    _, frames = encoder(torch.randn(3, CONFIG.mels, 64), torch.tensor([64, 9, 30]))
+
+    distances = 2 * (16 + 31) - 1
+    assert multiplied == {int(frames.sum()), distances}
