@@ -49,9 +49,9 @@ def main() -> None:
     for seconds, batch in tqdm(rows.missing(cells), unit="length", disable=None):
         time = round(seconds * _FRAMES_A_SECOND)
         frames = torch.randn(batch, time, config.width, device=device, dtype=dtype)
-        valid = torch.arange(time, device=device) < torch.linspace(time / 2, time, batch, device=device)[:, None]
+        padding = Padding(torch.linspace(time / 2, time, batch, device=device).long(), time)
         positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
-        inputs = (module, frames, positions, Padding(valid))
+        inputs = (module, frames, positions, padding)
         forms: dict[str, Callable[[], Tensor]] = {"operations": partial(SelfAttention.forward, *inputs)}
         if device.type == "cuda":
             forms["flex"] = partial(_flex, *inputs)
@@ -62,7 +62,7 @@ def main() -> None:
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
         for form, attend in forms.items():
-            apart = ((attend() - wanted) * valid[:, :, None]).abs().max() / wanted.abs().max()
+            apart = ((attend() - wanted) * padding.valid[:, :, None]).abs().max() / wanted.abs().max()
             row = {"seconds": seconds, "batch": batch, "form": form, "median": statistics.median(times[form])}
             found.append(row | {"least": min(times[form]), "apart": float(apart)})
         rows.add((seconds, batch), *found)

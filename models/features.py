@@ -61,7 +61,11 @@ class LogMelFeatures(nn.Module):
                 features = self._normalized(waveforms, lengths, columns)
             else:
                 features = torch.cat([self._alone(clip, columns) for clip in unpadded(waveforms, lengths)])
-        return features, lengths // self.config.hop
+        return features, self.frames(lengths)
+
+    def frames(self, lengths: Tensor) -> Tensor:
+        """Return the frames of clips of so many samples, [batch]."""
+        return lengths // self.config.hop
 
     def _alone(self, clip: Tensor, columns: int) -> Tensor:
         """Return the features of one clip, ``clip`` [samples], with so many columns, [1, mels, columns]."""
@@ -72,7 +76,7 @@ class LogMelFeatures(nn.Module):
     def _normalized(self, waveforms: Tensor, lengths: Tensor, columns: int) -> Tensor:
         """Return the features of a batch, [batch, mels, columns], zero in the padding."""
         log_mel = self._log_mel(self._emphasize(waveforms.float(), lengths), columns)
-        return _normalize(log_mel, lengths // self.config.hop)
+        return _normalize(log_mel, self.frames(lengths))
 
     def _emphasize(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
         """Silence the padding and subtract from each sample its share of the one before."""

@@ -311,10 +311,9 @@ class Model:
             Encoder frames [batch, frames, width] in ``dtype``, but float32 or bfloat16 if that is int8, and the encoder
             frames of each utterance.
         """
-        features, lengths = features.to(self.device, self._activations), lengths.to(self.device)
+        known = lengths if lengths.device.type == "cpu" else None
         with self._as_current_device():
-            encoded: tuple[Tensor, Tensor] = self._network.encoder(features, lengths)
-        return encoded
+            return self._encode(features.to(self.device), lengths.to(self.device), known)
 
     def prepare(self, rows: int, samples: int) -> list[int]:
         """Capture what batches of up to so many rows of so many samples go through, on a GPU; the longest first.
@@ -389,15 +388,21 @@ class Model:
         """Return what the device does in one pass: greedy CTC needs no other, every other search begins behind it."""
         return self._ctc_tokens if decoder == "ctc" and not self._language_model else self._encoded
 
-    def _encoded(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _encoded(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return encoder frames [batch, frames, width], their number and that of features, of each row, [batch]."""
         features, frames = self._features(waveforms, lengths)
-        return *self.encode(features, frames), frames
+        if known is not None:
+            known = self._front_end.frames(self._writer.lengths(known) if self._writer else known)
+        return *self._encode(features, frames, known), frames
 
-    def _ctc_tokens(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor]:
+    def _encode(self, features: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor]:
+        encoded: tuple[Tensor, Tensor] = self._network.encoder(features.to(self._activations), lengths, known)
+        return encoded
+
+    def _ctc_tokens(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor]:
         """Return what greedy CTC finds, packed; see ``SearchResult``."""
         assert self._network.ctc
-        encoded, frames, _ = self._encoded(waveforms, lengths)
+        encoded, frames, _ = self._encoded(waveforms, lengths, known)
         return (ctc_greedy(self._network.ctc(encoded), frames, self._network.ctc.blank).packed(),)
 
     def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,12 @@ def with_silence_around(waveforms: Tensor, lengths: Tensor, least: int) -> tuple
     source = torch.arange(least, device=lengths.device) - before[:, None]
     silent = (source < 0) | (source >= lengths[:, None])
     start = waveforms[:, :least].gather(1, source.clamp(min=0)).masked_fill(silent, 0.0)
-    return torch.cat((start, waveforms[:, least:]), dim=1), lengths.clamp(min=least).where(lengths > 0, lengths)
+    return torch.cat((start, waveforms[:, least:]), dim=1), lengths_with_silence(lengths, least)
+
+
+def lengths_with_silence(lengths: Tensor, least: int) -> Tensor:
+    """Return the samples that utterances of so many have then, int64 [batch]."""
+    return lengths.clamp(min=least).where(lengths > 0, lengths)
 
 
 def silence_before(lengths: Tensor, least: int) -> Tensor:

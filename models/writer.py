@@ -13,7 +13,7 @@ from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
 from models.search.result import Row
-from models.short_utterances import silence_before, with_silence_around
+from models.short_utterances import lengths_with_silence, silence_before, with_silence_around
 from models.tokenizers import PromptedVocabulary
 from models.written_words import written_words
 
@@ -42,6 +42,10 @@ class Writer:
     def lengthened(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return waveforms [batch, samples] as long as the model needs them, and the samples of each row."""
         return with_silence_around(waveforms, lengths, self._least)
+
+    def lengths(self, lengths: Tensor) -> Tensor:
+        """Return the samples of each row then."""
+        return lengths_with_silence(lengths, self._least)
 
     def write(
         self, encoded: Tensor, encoder_frames: Tensor, frames: Tensor, lengths: Tensor, prompts: Sequence[Prompt]

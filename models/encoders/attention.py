@@ -184,7 +184,8 @@ class RelativeAttention(SelfAttention):
         if merged is None or kernel is None:
             return super().forward(normed, positions, padding)
         table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
-        attended: Tensor = self.output(kernel(merged(normed), table, *biases, padding.valid, self.context))
+        rows = padding.starts, padding.lengths, padding.time
+        attended: Tensor = self.output(kernel(merged(normed), table, *biases, *rows, self.context))
         return attended
 
     def _with_content(self, query: Tensor) -> Tensor:

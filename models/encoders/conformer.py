@@ -21,7 +21,6 @@ from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.padding import Padding
 from models.encoders.subsampling import Stacking, Subsampling
 from models.kernels import gated_convolution_on, residual_norm_on
-from models.masking import valid_positions
 from models.packed_linear import PackedLinear, is_worth_packing
 
 
@@ -40,25 +39,30 @@ class ConformerEncoder(nn.Module):
         self.subsampling = Stacking(config) if config.subsampling == "stacking" else Subsampling(config)
         self.layers = nn.ModuleList(ConformerLayer(config, dropout) for _ in range(config.layers))
 
-    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor, lengths: Tensor, known: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Encode a batch.
 
         Args:
             features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
-            lengths: frames of each row, [batch]; 0 is allowed.
+            lengths: frames of each row, int64 [batch]; 0 is allowed.
+            known: the same on the host, if it knows them: then nothing is computed of padding, where nobody wants
+                gradients. Of a CPU it does.
 
         Returns:
             Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
             each row: rounded up as well, but down where features are stacked.
         """
+        known = lengths if lengths.device.type == "cpu" else known
+        total = None
+        if known is not None and not torch.is_grad_enabled():
+            total = int(self.subsampling.shortened(known).sum())
         frames, lengths = self.subsampling(features, lengths)
         if self.config.scale_input:
             frames = frames * math.sqrt(self.config.width)
         positions = self._positions(frames)
         if self.config.positions == "absolute":
             frames = frames + positions
-        stays = frames.device.type != "cpu" or torch.is_grad_enabled()
-        padding = Padding(valid_positions(lengths, frames.size(1)), stays=stays)
+        padding = Padding(lengths, frames.size(1), total)
         frames = padding.without(frames)
         for layer in self.layers:
             frames = layer(frames, positions, padding)
@@ -168,7 +172,7 @@ class ConvolutionModule(nn.Module):
         kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None
         if kernel is not None:
             weight, bias, swish = self.depthwise.weight, self.depthwise.bias, self.layer_norm is None
-            convolved = kernel(halves, padding.valid, weight, bias, swish=swish)
+            convolved = kernel(halves, padding.starts, padding.lengths, padding.time, weight, bias, swish=swish)
             return self._projected(convolved if self.layer_norm is None else silu(self.layer_norm(convolved)))
         convolved = self._convolved(padding.with_it(glu(halves, dim=-1)) * padding.valid[:, :, None])
         if self.batch_norm is not None:

@@ -48,12 +48,18 @@ class JasperEncoder(nn.Module):
             self.blocks.append(Block(block, widths, _ACTIVATIONS[config.activation], dropout))
             widths = _kept(block, widths, block.filters)
 
-    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self,
+        features: Tensor,
+        lengths: Tensor,
+        known: Tensor | None = None,  # noqa: ARG002  # all of it looks along time
+    ) -> tuple[Tensor, Tensor]:
         """Encode a batch.
 
         Args:
             features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
             lengths: frames of each row, [batch]; 0 is allowed, and stays 0.
+            known: the same on the host, if it knows them; padding stays all the same.
 
         Returns:
             Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of

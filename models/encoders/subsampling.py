@@ -52,9 +52,13 @@ class Subsampling(nn.Module):
             clips = [self._alone(clip) for clip in unpadded(features, lengths)]
             padded = [pad(clip, (0, 0, 0, frames - clip.size(0))) for clip in clips]
             stacked = torch.stack(padded) if padded else self._stacked(features)
+        return self.projection(stacked), self.shortened(lengths)
+
+    def shortened(self, lengths: Tensor) -> Tensor:
+        """Return what is left of lengths, int64."""
         for _ in self.stages:
             lengths = halved(lengths)
-        return self.projection(stacked), lengths
+        return lengths
 
     @torch.no_grad()
     def fold(self) -> None:
@@ -124,7 +128,11 @@ class Stacking(nn.Module):
         padding = ~valid_positions(lengths, features.size(2))
         silenced = features.masked_fill(padding[:, None], 0.0).transpose(1, 2)
         whole = pad(silenced, (0, 0, 0, -silenced.size(1) % self.factor))
-        return self.projection(torch.unflatten(whole, 1, (-1, self.factor)).flatten(2)), lengths // self.factor
+        return self.projection(torch.unflatten(whole, 1, (-1, self.factor)).flatten(2)), self.shortened(lengths)
+
+    def shortened(self, lengths: Tensor) -> Tensor:
+        """Return what is left of lengths, int64."""
+        return lengths // self.factor
 
 
 class FirstStage(nn.Module):

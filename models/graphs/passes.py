@@ -17,9 +17,10 @@ from models.graphs.sizes import Sizes
 # parameters, 2,000 frames of 80 ms are 2.4 TFLOP, a few milliseconds.
 MOST_SECONDS = 160.0
 
-# Takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the device, and returns
-# tensors with a row for each utterance. It allocates no shape that depends on values, and does not wait for the device.
-Pass = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+# Takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the device; the latter
+# on the host as well, or None in a graph, which is for any lengths. It returns tensors with a row for each utterance,
+# allocates no shape that depends on values of the device, and does not wait for it.
+Pass = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, ...]]
 
 
 class GraphedPasses:
@@ -68,9 +69,9 @@ class GraphedPasses:
             What the pass returns; these tensors stay as they are until the next call only.
         """
         rows, samples = waveforms.shape
-        waveforms, lengths = self._uploaded(waveforms), self._uploaded(lengths)
+        known, waveforms, lengths = lengths, self._uploaded(waveforms), self._uploaded(lengths)
         size = self.sizes.known((work, _powers_down_from(rows)[0], samples))
-        return work(waveforms, lengths) if size is None else size.run(waveforms, lengths)
+        return work(waveforms, lengths, known) if size is None else size.run(waveforms, lengths)
 
     def _uploaded(self, tensor: Tensor) -> Tensor:
         """Copy to the device, which may still be busy with the batch before."""
@@ -93,7 +94,7 @@ class _Size:
         self._returned: tuple[Tensor, ...] = ()
 
         def run() -> None:
-            self._returned = work(self._waveforms, self._lengths)
+            self._returned = work(self._waveforms, self._lengths, None)
 
         self._replay = captured(run, waveforms.device, pool)
 

@@ -13,7 +13,7 @@ Kernel = TypeVar("Kernel")
 log = logging.getLogger("steno.models")
 
 GatedConvolution = Callable[..., Tensor]
-RelativeAttentionKernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int | None], Tensor]
+RelativeAttentionKernel = Callable[..., Tensor]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
@@ -25,8 +25,9 @@ def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvo
         from models.kernels.convolution import gated_convolution  # only a GPU has Triton
 
         frames = torch.zeros(1, 8, 128, dtype=dtype, device=device)
-        valid = torch.ones(1, 8, dtype=torch.bool, device=device)
-        gated_convolution(frames, valid, frames[0, :3, :64].reshape(64, 1, 3), frames[0, 0, :64], swish=True)
+        starts = torch.tensor([0, 8], device=device)
+        weight, bias = frames[0, :3, :64].reshape(64, 1, 3), frames[0, 0, :64]
+        gated_convolution(frames, starts, starts[1:], 8, weight, bias, swish=True)
         return gated_convolution
 
     return _if_it_runs(tried, device, "the convolution module")
@@ -58,7 +59,8 @@ def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) 
 
         merged = torch.zeros(1, 8, 3 * share, dtype=dtype, device=device)
         table, bias = torch.zeros(1, 15, share, dtype=dtype, device=device), merged[0, :1, :share]
-        relative_attention(merged, table, bias, bias, torch.ones(1, 8, dtype=torch.bool, device=device), None)
+        starts = torch.tensor([0, 8], device=device)
+        relative_attention(merged, table, bias, bias, starts, starts[1:], 8, None)
         return relative_attention
 
     return _if_it_runs(tried, device, "attention")

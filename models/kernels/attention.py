@@ -41,9 +41,9 @@ def _attend(
     table,
     content_bias,
     position_bias,
-    valid,
+    starts,
+    lengths,
     attended,
-    frames,
     reach,
     table_head,
     table_row,
@@ -56,13 +56,17 @@ def _attend(
     CONTEXT: tl.constexpr,
 ):
     """A tile of queries, of a head, of a row of the batch."""
-    begin, head, row = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2).to(tl.int64)
+    begin, head, row = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
+    start, length = tl.load(starts + row), tl.load(lengths + row)
+    room = tl.load(starts + row + 1) - start
+    if begin >= room:
+        return
     width = HEADS * SHARE
     channel, place = tl.arange(0, CHANNELS), tl.arange(0, TILE)
     known = channel < SHARE
     query = begin + place
-    own = row * frames * 3 * width + head * SHARE
-    asking = _inside(query < frames, known, CHANNELS == SHARE)
+    own = start * 3 * width + head * SHARE
+    asking = _inside(query < length, known, CHANNELS == SHARE)
     asked = tl.load(merged + own + query[:, None] * (3 * width) + channel[None, :], mask=asking, other=0.0)
     biases = head * SHARE + channel
     with_content = asked + tl.load(content_bias + biases, mask=known, other=0.0)[None, :]
@@ -75,7 +79,7 @@ def _attend(
         first = tl.maximum(begin - CONTEXT, 0)
     for tile in range(TILES):
         key = first + tile * TILE + place
-        there = key < frames
+        there = key < length
         inside = _inside(there, known, CHANNELS == SHARE)
         place_of_key = merged + own + key[:, None] * (3 * width) + channel[None, :]
         keys = tl.load(place_of_key + width, mask=inside, other=0.0)
@@ -90,7 +94,7 @@ def _attend(
         by_distance = tl.dot(with_position, tl.trans(distances), input_precision="ieee")
         scores = tl.dot(with_content, tl.trans(keys), input_precision="ieee")
         scores += tl.gather(by_distance, place[None, :] - place[:, None] + TILE - 1, 1)
-        visible = (tl.load(valid + row * frames + key, mask=there, other=0) != 0)[None, :]
+        visible = there[None, :]
         if CONTEXT >= 0:
             visible = visible & (tl.abs(query[:, None] - key[None, :]) <= CONTEXT)
         # Finite, so that a row that sees nothing gives numbers.
@@ -103,38 +107,46 @@ def _attend(
         best = top
     result = (total / mass[:, None]).to(attended.dtype.element_ty)
     tl.store(
-        attended + (row * frames + query[:, None]) * width + head * SHARE + channel[None, :],
+        attended + (start + query[:, None]) * width + head * SHARE + channel[None, :],
         result,
-        mask=asking,
+        mask=_inside(query < room, known, CHANNELS == SHARE),
     )
 
 
 def relative_attention(
-    merged: Tensor, table: Tensor, content_bias: Tensor, position_bias: Tensor, valid: Tensor, context: int | None
+    merged: Tensor,
+    table: Tensor,
+    content_bias: Tensor,
+    position_bias: Tensor,
+    starts: Tensor,
+    lengths: Tensor,
+    time: int,
+    context: int | None,
 ) -> Tensor:
-    """Attend from every frame to the valid ones, or to those of them in reach.
+    """Attend from every frame to the real ones of its row, or to those of them in reach.
 
     Args:
-        merged: query, key and value of each frame, side by side, [batch, time, 3 * width].
+        merged: query, key and value of each of all frames, side by side, [..., 3 * width].
         table: what is projected of the distances reach - 1 down to 1 - reach, [heads, 2 * reach - 1, width / heads];
             the values of a distance lie side by side. No two frames that see each other are farther apart.
         content_bias: added to queries that meet keys, [heads, width / heads].
         position_bias: added to queries that meet distances, in the same shape.
-        valid: which frames may be attended to, bool [batch, time].
+        starts: the place of each row's first frame among them, and their number, int64 [batch + 1].
+        lengths: real frames of each row, int64 [batch]; what lies between them and the next row is padding.
+        time: the most frames that a row has, with its padding.
         context: frames on each side that a frame sees; None for all.
 
     Returns:
-        [batch, time, width]. What a frame gives that sees nothing means nothing.
+        [..., width]. What padding gives means nothing.
     """
-    batch, frames, width = merged.size(0), merged.size(1), merged.size(2) // 3
     heads, _, share = table.shape
-    attended = merged.new_empty(batch, frames, width)
+    attended = merged.new_empty(*merged.shape[:-1], merged.size(-1) // 3)
     if not attended.numel():
         return attended
     channels = max(_LEAST_CHANNELS, triton.next_power_of_2(share))
     tile = max(_LEAST_TILE, min(_LARGEST_TILE, _TILE_ROOM // (channels * merged.element_size() ** 2)))
-    tiles = triton.cdiv(frames, tile)
-    grid = tiles, heads, batch
+    tiles = triton.cdiv(time, tile)
+    grid = tiles, heads, lengths.size(0)
     if context is not None:
         tiles = min(tiles, triton.cdiv(tile + 2 * context, tile))
     _attend[grid](
@@ -142,9 +154,9 @@ def relative_attention(
         table,
         content_bias,
         position_bias,
-        valid.contiguous(),
+        starts,
+        lengths,
         attended,
-        frames,
         table.size(1) // 2 + 1,
         table.stride(0),
         table.stride(1),

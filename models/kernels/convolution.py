@@ -20,11 +20,11 @@ _CHANNELS = 64
 @triton.jit
 def _convolve(
     halves,
-    valid,
+    starts,
+    lengths,
     weight,
     bias,
     convolved,
-    time,
     WIDTH: tl.constexpr,
     KERNEL: tl.constexpr,
     BIASED: tl.constexpr,
@@ -33,17 +33,20 @@ def _convolve(
     CHANNELS: tl.constexpr,
 ):
     """Some frames and channels of an utterance."""
-    row = tl.program_id(2).to(tl.int64)
-    frame = tl.program_id(0) * FRAMES + tl.arange(0, FRAMES)
+    row = tl.program_id(2)
+    start, length = tl.load(starts + row), tl.load(lengths + row)
+    room = tl.load(starts + row + 1) - start
+    begin = tl.program_id(0) * FRAMES
+    if begin >= room:
+        return
+    frame = begin + tl.arange(0, FRAMES)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     known = channel < WIDTH
     total = tl.zeros((FRAMES, CHANNELS), tl.float32)
     for tap in range(KERNEL):
         source = frame + tap - (KERNEL - 1) // 2
-        inside = (source >= 0) & (source < time)
-        inside = inside & (tl.load(valid + row * time + source, mask=inside, other=0) != 0)
-        wanted = inside[:, None] & known[None, :]
-        place = halves + (row * time + source)[:, None] * (2 * WIDTH) + channel[None, :]
+        wanted = ((source >= 0) & (source < length))[:, None] & known[None, :]
+        place = halves + (start + source)[:, None] * (2 * WIDTH) + channel[None, :]
         content = tl.load(place, mask=wanted, other=0.0).to(tl.float32)
         gate = tl.load(place + WIDTH, mask=wanted, other=0.0).to(tl.float32)
         weights = tl.load(weight + channel * KERNEL + tap, mask=known, other=0.0).to(tl.float32)
@@ -52,32 +55,36 @@ def _convolve(
         total += tl.load(bias + channel, mask=known, other=0.0).to(tl.float32)[None, :]
     if SWISH:
         total = total / (1 + tl.exp(-total))
-    place = convolved + (row * time + frame)[:, None] * WIDTH + channel[None, :]
-    tl.store(place, total.to(convolved.dtype.element_ty), mask=(frame < time)[:, None] & known[None, :])
+    place = convolved + (start + frame)[:, None] * WIDTH + channel[None, :]
+    tl.store(place, total.to(convolved.dtype.element_ty), mask=(frame < room)[:, None] & known[None, :])
 
 
-def gated_convolution(halves: Tensor, valid: Tensor, weight: Tensor, bias: Tensor | None, *, swish: bool) -> Tensor:
-    """Gate the frames, silence those that are not valid, convolve every channel over time.
+def gated_convolution(
+    halves: Tensor, starts: Tensor, lengths: Tensor, time: int, weight: Tensor, bias: Tensor | None, *, swish: bool
+) -> Tensor:
+    """Gate the frames, silence their padding, convolve every channel over time.
 
     Args:
-        halves: content, and behind it the gates, [batch, time, 2 * width].
-        valid: which frames are real, bool [batch, time].
+        halves: content, and behind it the gates, of all frames, [..., 2 * width].
+        starts: the place of each row's first frame among them, and their number, int64 [batch + 1].
+        lengths: real frames of each row, int64 [batch]; what lies between them and the next row is padding.
+        time: the most frames that a row has, with its padding.
         weight: of the depthwise convolution, [width, 1, kernel]; the kernel is odd.
         bias: of the convolution, [width].
         swish: whether x * sigmoid(x) comes last.
 
     Returns:
-        [batch, time, width].
+        [..., width].
     """
-    batch, time, width = *halves.shape[:2], weight.size(0)
-    convolved = torch.empty(batch, time, width, dtype=halves.dtype, device=halves.device)
-    _convolve[(triton.cdiv(time, _FRAMES), triton.cdiv(width, _CHANNELS), batch)](
+    width = weight.size(0)
+    convolved = torch.empty(*halves.shape[:-1], width, dtype=halves.dtype, device=halves.device)
+    _convolve[(triton.cdiv(time, _FRAMES), triton.cdiv(width, _CHANNELS), lengths.size(0))](
         halves.contiguous(),
-        valid.contiguous(),
+        starts,
+        lengths,
         weight,
         bias,
         convolved,
-        time,
         WIDTH=width,
         KERNEL=weight.size(2),
         BIASED=bias is not None,

@@ -59,7 +59,7 @@ def test_the_beam_with_a_language_model_asks_for_nothing_before_it_has_its_token
 def test_a_search_that_the_host_drives_does_ask():
     model = load_model(golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo", device=META)
     network = model._network
-    frames, lengths, _ = model._encoded(*(tensor.to(META) for tensor in model.batch(golden.clips())))
+    frames, lengths, _ = model._encoded(*(tensor.to(META) for tensor in model.batch(golden.clips())), None)
 
     with pytest.raises(RuntimeError, match="meta"):
         flat(frames, lengths, network.predictor, network.joint, max_symbols=3)

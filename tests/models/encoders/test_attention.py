@@ -54,7 +54,7 @@ def pair_by_pair(module, frames, length):
 
 @given(
     time=st.integers(1, 6),
-    padding=st.integers(0, 3),
+    spare=st.integers(0, 3),
     heads=st.sampled_from([1, 2, 4]),
     bias=st.booleans(),
     context=st.none() | st.integers(1, 6),
@@ -62,14 +62,13 @@ def pair_by_pair(module, frames, length):
 )
 @settings(max_examples=40, deadline=None)
 @torch.no_grad()
-def test_it_equals_its_definition_pair_by_pair(time, padding, heads, bias, context, block):
+def test_it_equals_its_definition_pair_by_pair(time, spare, heads, bias, context, block):
     module = attention(heads, 8, bias=bias, context=context)
-    frames = torch.randn(1, time + padding, 8, dtype=torch.float64)
-    valid = torch.arange(time + padding)[None] < time
+    frames = torch.randn(1, time + spare, 8, dtype=torch.float64)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention._LEAST_BLOCK", block)
-        attended = module(frames, positions(module, time + padding, 8), Padding(valid))
+        attended = module(frames, positions(module, time + spare, 8), Padding(torch.tensor([time]), time + spare))
 
     # The sinusoids are computed in float32, as NeMo's are.
     torch.testing.assert_close(attended[0, :time], pair_by_pair(module, frames[0], time)[:time], rtol=0, atol=1e-5)
@@ -80,7 +79,7 @@ def test_a_row_without_a_valid_frame_gives_numbers():
     module = attention(2, 8)
 
     frames = torch.randn(1, 3, 8, dtype=torch.float64)
-    attended = module(frames, positions(module, 3, 8), Padding(torch.zeros(1, 3, dtype=torch.bool)))
+    attended = module(frames, positions(module, 3, 8), Padding(torch.zeros(1, dtype=torch.int64), 3))
 
     assert attended.isfinite().all()
 
@@ -91,14 +90,14 @@ def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
     module = attention(heads=2, width=8)
     frames = torch.randn(batch, time, 8, dtype=torch.float64)
     distances = positions(module, time, 8)
-    valid = torch.arange(time) < torch.randint(0, time + 1, (batch, 1))
+    padding = Padding(torch.randint(0, time + 1, (batch,)), time)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention._SCORES_PER_BLOCK", 0)
         patch.setattr("models.encoders.attention._LEAST_BLOCK", least)
-        blocks = module(frames, distances, Padding(valid))
+        blocks = module(frames, distances, padding)
         patch.setattr("models.encoders.attention._LEAST_BLOCK", time)
-        whole = module(frames, distances, Padding(valid))
+        whole = module(frames, distances, padding)
 
     torch.testing.assert_close(blocks, whole)
 
@@ -107,10 +106,10 @@ def test_queries_in_blocks_attend_as_all_at_once(time, batch, least):
 @given(st.integers(1, 60), st.integers(1, 20), st.sampled_from([RelativeAttention, SelfAttention]))
 @torch.no_grad()
 def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more, kind):
-    frames, valid = torch.randn(2, time, 8, dtype=torch.float64), torch.ones(2, time, dtype=torch.bool)
+    frames, lengths = torch.randn(2, time, 8, dtype=torch.float64), torch.tensor([time, time])
     whole, band = attention(2, 8, kind=kind), attention(2, 8, kind=kind, context=time - 1 + more)
 
-    attended = [module(frames, positions(module, time, 8), Padding(valid)) for module in (whole, band)]
+    attended = [module(frames, positions(module, time, 8), Padding(lengths, time)) for module in (whole, band)]
 
     torch.testing.assert_close(attended[0], attended[1])
 
@@ -128,8 +127,8 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
         patch.setattr("models.encoders.attention._attended_in_products", note)
         computed = []
         for time in (1000, 2000):
-            frames, valid = torch.randn(1, time, 8, dtype=torch.float64), torch.ones(1, time, dtype=torch.bool)
-            module(frames, positions(module, time, 8), Padding(valid))
+            frames = torch.randn(1, time, 8, dtype=torch.float64)
+            module(frames, positions(module, time, 8), Padding(torch.tensor([time]), time))
             computed.append(sum(scores))
             scores.clear()
 
@@ -142,13 +141,14 @@ def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
 @pytest.mark.parametrize("heads", [1, 2])
 def test_what_learns_attends_as_what_does_not(heads, context, kind):
     module = attention(heads, 8, kind=kind, context=context)
-    frames, valid = torch.randn(2, 45, 8, dtype=torch.float64), torch.arange(45) < torch.tensor([[45], [13]])
+    frames, padding = torch.randn(2, 45, 8, dtype=torch.float64), Padding(torch.tensor([45, 13]), 45)
+    valid = padding.valid
 
-    learning = module(frames, positions(module, 45, 8), Padding(valid))
+    learning = module(frames, positions(module, 45, 8), padding)
     with torch.no_grad():
-        found = module(frames, positions(module, 45, 8), Padding(valid))
+        found = module(frames, positions(module, 45, 8), padding)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        near = module.float()(frames.float(), positions(module, 45, 8).float(), Padding(valid))
+        near = module.float()(frames.float(), positions(module, 45, 8).float(), padding)
 
     assert learning.requires_grad
     torch.testing.assert_close(found[valid], learning.detach()[valid])
@@ -158,11 +158,11 @@ def test_what_learns_attends_as_what_does_not(heads, context, kind):
 @pytest.mark.parametrize("bias", [True, False])
 def test_one_product_gives_what_three_give(bias):
     module = attention(2, 8, bias=bias)
-    frames, valid = torch.randn(2, 9, 8, dtype=torch.float64), torch.ones(2, 9, dtype=torch.bool)
+    frames, padding = torch.randn(2, 9, 8, dtype=torch.float64), Padding(torch.tensor([9, 9]), 9)
     with torch.no_grad():
-        wanted = module(frames, positions(module, 9, 8), Padding(valid))
+        wanted = module(frames, positions(module, 9, 8), padding)
         module.fold()
-        found = module(frames, positions(module, 9, 8), Padding(valid))
+        found = module(frames, positions(module, 9, 8), padding)
 
     assert not [name for name, _ in module.named_parameters() if name.startswith(("query", "key", "value"))]
     assert torch.allclose(found, wanted)
@@ -176,13 +176,13 @@ def test_distances_projected_once_give_what_those_of_a_batch_give(time, context,
     monkeypatch.setattr("models.encoders.attention._LEAST_BLOCK", 4)
     module = attention(2, 8, context=context)
     frames = torch.randn(3, time, 8, dtype=torch.float64)
-    valid = torch.arange(time) < torch.tensor([[time], [time // 2], [0]])
-    wanted = module(frames, positions(module, time, 8), Padding(valid))
+    padding = Padding(torch.tensor([time, time // 2, 0]), time)
+    wanted = module(frames, positions(module, time, 8), padding)
 
     module.fold()
 
     assert module.table.shape == (2, 15, 4)
-    torch.testing.assert_close(module(frames, positions(module, time, 8), Padding(valid)), wanted)
+    torch.testing.assert_close(module(frames, positions(module, time, 8), padding), wanted)
     if positions(module, time, 8).size(0) <= 15:  # longer clips have distances that are not in the table
         module.position = None
-        module(frames, positions(module, time, 8), Padding(valid))
+        module(frames, positions(module, time, 8), padding)

@@ -29,6 +29,6 @@ def test_with_everything_dropped_only_the_norm_is_left(training):
     frames = torch.randn(2, 5, CONFIG.width)
     positions = relative_positions(5, CONFIG.width, frames.device)
 
-    out = layer(frames, positions, Padding(torch.ones(2, 5, dtype=torch.bool)))
+    out = layer(frames, positions, Padding(torch.tensor([5, 5]), 5))
 
     assert torch.equal(out, layer.norm(frames)) == training

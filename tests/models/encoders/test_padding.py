@@ -9,7 +9,6 @@ from torch import nn
 from models.config import ConformerConfig
 from models.encoders.conformer import ConformerEncoder
 from models.encoders.padding import Padding
-from models.masking import valid_positions
 
 CONFIG = ConformerConfig(
     mels=16,
@@ -30,24 +29,25 @@ LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=5)
 @given(LENGTHS, st.integers(1, 5))
 def test_what_is_taken_out_is_put_back_where_it_was(lengths, spare):
     rows = torch.randn(len(lengths), max(lengths) + spare, 3)
-    valid = valid_positions(torch.tensor(lengths), rows.size(1))
-    padding = Padding(valid, stays=False)
+    padding = Padding(torch.tensor(lengths), rows.size(1), sum(lengths))
 
     frames = padding.without(rows)
 
     assert frames.shape == ((1, sum(lengths), 3) if any(lengths) else rows.shape)
     assert padding.with_it(frames).shape == rows.shape
-    assert torch.equal(padding.with_it(frames)[valid], rows[valid])
-    assert not any(lengths) or torch.equal(frames[0], rows[valid])
+    assert torch.equal(padding.with_it(frames)[padding.valid], rows[padding.valid])
+    for row, length, start in zip(rows, lengths, padding.starts.tolist(), strict=False):
+        assert torch.equal(frames.flatten(0, 1)[start : start + length], row[:length])
 
 
-@pytest.mark.parametrize(("lengths", "stays"), [([4, 2], True), ([4, 4], False)])
-def test_where_it_stays_or_there_is_none_nothing_is_copied(lengths, stays):
+@pytest.mark.parametrize(("lengths", "total"), [([4, 2], None), ([4, 4], 8), ([0, 0], 0)])
+def test_where_it_stays_or_is_all_or_nothing_rows_stay_rows(lengths, total):
     rows = torch.randn(2, 4, 3)
-    padding = Padding(valid_positions(torch.tensor(lengths), 4), stays=stays)
+    padding = Padding(torch.tensor(lengths), 4, total)
 
     assert padding.without(rows) is rows
     assert padding.with_it(rows) is rows
+    assert padding.starts.tolist() == [0, 4, 8]
 
 
 @torch.no_grad()

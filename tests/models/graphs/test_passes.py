@@ -36,8 +36,8 @@ def batch(rows, samples=SAMPLES, seed=0, padding=0.0):
 def assert_same(model, graphed, inputs):
     on_device = [tensor.to(model.device) for tensor in inputs]
     with torch.no_grad():
-        frames, *counts = model._encoded(*on_device)
-        (tokens,) = model._ctc_tokens(*on_device)
+        frames, *counts = model._encoded(*on_device, inputs[1])
+        (tokens,) = model._ctc_tokens(*on_device, inputs[1])
     found, *found_counts = graphed(model._encoded, *inputs)
     assert torch.allclose(found, frames, atol=TOLERANCE, rtol=TOLERANCE)
     assert [count.tolist() for count in found_counts] == [count.tolist() for count in counts]

@@ -19,7 +19,7 @@ from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 ASSEMBLER = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
 INTEGERS = dict.fromkeys(("rows", "frames", "tiles", "columns", "max_symbols"), "i32")
-COUNTERS = ("lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
+COUNTERS = ("starts", "lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
             "duration_values", "found", "found_out", "label_out", "labels")  # fmt: skip
 SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp32", "time": "*i64"}
 TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
@@ -33,12 +33,12 @@ KERNELS = [
     (_project, {}, {"JOINT": 640} | WIDTHS),
     (
         _convolve,
-        {"time": "i32", "valid": "*i1"},
+        {},
         {"WIDTH": 1024, "KERNEL": 9, "BIASED": True, "SWISH": True, "FRAMES": 32, "CHANNELS": 64},
     ),
     (
         _attend,
-        {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32", "valid": "*i1"},
+        {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32"},
         {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "TILE": 64, "TILES": 2, "CONTEXT": -1},
     ),
     (_add_and_norm, {"share": "fp32", "epsilon": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}),

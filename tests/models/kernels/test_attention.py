@@ -40,19 +40,20 @@ def attention(heads, share, context=None):
     share=st.sampled_from([2, 16, 22, 64]),
     context=st.none() | st.integers(1, 100),
     in_table=st.booleans(),
+    packed=st.booleans(),
 )
-def test_it_gives_what_the_operations_give(device, seed, dtype, batch, frames, heads, share, context, in_table):
-    assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table)
+def test_it_gives_what_the_operations_give(device, seed, dtype, batch, frames, heads, share, context, in_table, packed):
+    assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table, packed)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("frames", "context"), [(3, None), (125, None), (300, 40)])
 def test_in_bfloat16_too(frames, context):
-    assert_same("cuda", 0, torch.bfloat16, 3, frames, 8, 128, context, in_table=True)
+    assert_same("cuda", 0, torch.bfloat16, 3, frames, 8, 128, context, in_table=True, packed=True)
 
 
 @torch.no_grad()
-def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table):
+def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_table, packed):
     torch.manual_seed(seed)
     module = attention(heads, share, context)
     positions = relative_positions(frames_within_reach(frames, context), heads * share, torch.device("cpu"))
@@ -62,19 +63,20 @@ def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_ta
     module = module.to(device, dtype)
     positions, inputs = positions.to(device, dtype), torch.randn(batch, frames, heads * share).to(device, dtype)
     lengths = torch.randint(0, frames + 1, (batch,)).to(device)
-    valid = torch.arange(frames, device=device) < lengths[:, None]
+    rows = Padding(lengths, frames)
+    padding = Padding(lengths, frames, int(lengths.sum())) if packed else rows
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: relative_attention)
-        found = module(inputs, positions, Padding(valid))
+        found = padding.with_it(module(padding.without(inputs), positions, padding))
     exact = module.float()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.encoders.attention.relative_attention_on", lambda *_: None)
-        wanted = exact(inputs.float(), positions.float(), Padding(valid))
+        wanted = exact(inputs.float(), positions.float(), rows)
 
     assert found.dtype == dtype
     assert found.isfinite().all()
-    real = valid[:, :, None]
+    real = rows.valid[:, :, None]
     assert torch.allclose(found.float() * real, wanted * real, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
@@ -82,7 +84,7 @@ def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_ta
 def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device, monkeypatch):
     torch.manual_seed(1)
     module, calls = attention(2, 16).to(device), []
-    frames, valid = torch.randn(2, 5, 32, device=device), torch.ones(2, 5, dtype=torch.bool, device=device)
+    frames, padding = torch.randn(2, 5, 32, device=device), Padding(torch.tensor([5, 5], device=device), 5)
     positions = relative_positions(frames_within_reach(5, None), 32, torch.device(device))
 
     def counted(*arguments):
@@ -91,21 +93,21 @@ def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device,
 
     monkeypatch.setattr("models.encoders.attention.relative_attention_on", lambda *_: counted)
     with torch.no_grad():
-        wanted = module(frames, positions, Padding(valid))
+        wanted = module(frames, positions, padding)
     module.fold()
-    module(frames, positions, Padding(valid))
+    module(frames, positions, padding)
     assert not calls
     with torch.no_grad():
-        found = module(frames, positions, Padding(valid))
+        found = module(frames, positions, padding)
 
     assert len(calls) == 1
     assert torch.allclose(found, wanted, atol=1e-5)
 
 
 def test_no_utterance_attends_to_nothing():
-    nothing, bias = torch.zeros(0, 5, 48), torch.zeros(2, 8)
+    nothing, bias, start = torch.zeros(0, 5, 48), torch.zeros(2, 8), torch.tensor([0])
 
-    attended = relative_attention(nothing, torch.zeros(2, 9, 8), bias, bias, torch.zeros(0, 5).bool(), None)
+    attended = relative_attention(nothing, torch.zeros(2, 9, 8), bias, bias, start, start[1:], 5, None)
 
     assert attended.shape == (0, 5, 16)
 

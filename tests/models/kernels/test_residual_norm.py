@@ -48,7 +48,7 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, shape, width, sh
 def test_a_layer_uses_it_where_nobody_wants_gradients(device, monkeypatch):
     torch.manual_seed(1)
     layer = ConformerLayer(CONFIG, 0.0).eval().to(device)
-    frames, valid = torch.randn(2, 20, CONFIG.width).to(device), torch.ones(2, 20, dtype=torch.bool, device=device)
+    frames, padding = torch.randn(2, 20, CONFIG.width).to(device), Padding(torch.tensor([20, 20], device=device), 20)
     positions = torch.randn(39, CONFIG.width).to(device)
     shares = []
 
@@ -59,12 +59,12 @@ def test_a_layer_uses_it_where_nobody_wants_gradients(device, monkeypatch):
     monkeypatch.setattr("models.encoders.conformer.gated_convolution_on", lambda *_: None)
     monkeypatch.setattr("models.encoders.conformer.residual_norm_on", lambda *_: None)
     with torch.no_grad():
-        wanted = layer(frames, positions, Padding(valid))
+        wanted = layer(frames, positions, padding)
     monkeypatch.setattr("models.encoders.conformer.residual_norm_on", lambda *_: counted)
-    layer(frames, positions, Padding(valid))  # with gradients
+    layer(frames, positions, padding)  # with gradients
     assert not shares
     with torch.no_grad():
-        found = layer(frames, positions, Padding(valid))
+        found = layer(frames, positions, padding)
 
     assert shares == [0.5, 1.0, 1.0, 0.5]
     assert torch.allclose(found, wanted, atol=1e-5)
