@@ -1,12 +1,15 @@
 """Self-attention with relative positions, one layer of a published shape, in turns: operations, FlexAttention, kernel.
 
 Operations: scores by distance, shifted and masked, are the bias of PyTorch's attention. FlexAttention (compiled) reads
-them shifted in its own kernel. Our kernel writes no scores at all (models/kernels/attention.py). Both need a GPU.
+them shifted in its own kernel. Our kernel writes no scores at all (models/kernels/attention.py), and can be launched in
+several ways, written as TILExWARPSxSTAGES. Both need a GPU; with TRITON_INTERPRET=1 ours is tried on a CPU.
 """
 
 import argparse
+import itertools
+import os
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -23,7 +26,11 @@ from models.encoders.attention import RelativeAttention, SelfAttention, frames_w
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
 
+Attend = Callable[[], Tensor]
+
 _FRAMES_A_SECOND = 12.5
+# Tiles, warps and stages. An interpreter has neither of the latter two.
+_LAUNCHES = ((16, 32), (8,), (1,)) if os.environ.get("TRITON_INTERPRET") == "1" else ((16, 32, 64), (4, 8), (1, 2))
 
 
 @torch.no_grad()
@@ -36,6 +43,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 16.0, 40.0])
     parser.add_argument("--batch-seconds", type=float, default=480.0, help="audio in a batch")
     parser.add_argument("--rounds", type=int, default=20, help="measured turns; medians count")
+    parser.add_argument("--launches", action="store_true", help="launch the kernel in every way that this device can")
     add_rows_option(parser)
     args = parser.parse_args()
 
@@ -52,12 +60,14 @@ def main() -> None:
         padding = Padding(torch.linspace(time / 2, time, batch, device=device).long(), time)
         positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
         inputs = (module, frames, positions, padding)
-        forms: dict[str, Callable[[], Tensor]] = {"operations": partial(SelfAttention.forward, *inputs)}
+        forms: dict[str, Attend] = {"operations": partial(SelfAttention.forward, *inputs)}
         if device.type == "cuda":
             forms["flex"] = partial(_flex, *inputs)
             if relative_attention_on(device, dtype, config.width // config.heads):
                 forms["kernel"] = partial(RelativeAttention.forward, *inputs)
         wanted = forms["operations"]()
+        if args.launches:
+            forms |= dict(_launches(module, frames, padding))
         calls = {form: partial(_done, attend, device) for form, attend in forms.items()}
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
@@ -75,7 +85,30 @@ def main() -> None:
     print(rows.line())
 
 
-def _done(attend: Callable[[], Tensor], device: torch.device) -> None:
+def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> Iterator[tuple[str, Attend]]:
+    """Yield our kernel, launched in all ways that the device has room for."""
+    from models.kernels.attention import Launch, relative_attention  # only a GPU has Triton
+
+    merged, table = module.merged, module.table
+    assert merged is not None
+    assert table is not None
+    biases, rows = (module.content_bias, module.position_bias), (padding.starts, padding.lengths)
+
+    def attend(launch: Launch) -> Tensor:
+        attended = relative_attention(merged(normed), table, *biases, *rows, padding.time, None, launch)
+        projected: Tensor = module.output(attended)
+        return projected
+
+    for launch in itertools.starmap(Launch, itertools.product(*_LAUNCHES)):
+        try:
+            attend(launch)
+        except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
+            tqdm.write(f"{launch}: {error}")
+            continue
+        yield "x".join(map(str, launch)), partial(attend, launch)
+
+
+def _done(attend: Attend, device: torch.device) -> None:
     attend()
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -8,6 +8,7 @@ registers. All sums are float32.
 """
 
 import math
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
@@ -17,13 +18,30 @@ from torch import Tensor
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
-_LARGEST_TILE, _LEAST_TILE = 64, 16  # tensor cores take no less
+_LEAST_TILE = 16  # tensor cores take no less
 _LEAST_CHANNELS = 16
 # Channels x queries x the square of a value's bytes: so a program has the registers it needs, and takes no more than
-# 96 kB of shared memory, which most GPUs have. Loading the next keys ahead would take more than an H100 has.
+# 96 kB of shared memory, which most GPUs have.
 _TILE_ROOM = 128 * 64 * 2**2
-_STAGES, _WARPS = 1, 8
 _FULL = -1
+
+
+class Launch(NamedTuple):
+    """How the work is divided.
+
+    Attributes:
+        tile: the most queries, and keys, that a program has at a time; a power of two.
+        warps: of a program.
+        stages: tiles of keys that are under way at a time. At two, the largest tiles take more shared memory than an
+            H100 has.
+    """
+
+    tile: int = 64
+    warps: int = 8
+    stages: int = 1
+
+
+_LAUNCH = Launch()
 
 
 @triton.jit
@@ -122,6 +140,7 @@ def relative_attention(
     lengths: Tensor,
     time: int,
     context: int | None,
+    launch: Launch = _LAUNCH,
 ) -> Tensor:
     """Attend from every frame to the real ones of its row, or to those of them in reach.
 
@@ -135,6 +154,7 @@ def relative_attention(
         lengths: real frames of each row, int64 [batch]; what lies between them and the next row is padding.
         time: the most frames that a row has, with its padding.
         context: frames on each side that a frame sees; None for all.
+        launch: how the work is divided, which changes how fast it is.
 
     Returns:
         [..., width]. What padding gives means nothing.
@@ -144,7 +164,7 @@ def relative_attention(
     if not attended.numel():
         return attended
     channels = max(_LEAST_CHANNELS, triton.next_power_of_2(share))
-    tile = max(_LEAST_TILE, min(_LARGEST_TILE, _TILE_ROOM // (channels * merged.element_size() ** 2)))
+    tile = max(_LEAST_TILE, min(launch.tile, _TILE_ROOM // (channels * merged.element_size() ** 2)))
     tiles = triton.cdiv(time, tile)
     grid = tiles, heads, lengths.size(0)
     if context is not None:
@@ -167,7 +187,7 @@ def relative_attention(
         TILE=tile,
         TILES=tiles,
         CONTEXT=_FULL if context is None else context,
-        num_stages=_STAGES,
-        num_warps=_WARPS,
+        num_stages=launch.stages,
+        num_warps=launch.warps,
     )
     return attended

@@ -13,7 +13,7 @@ from models.config import ConformerConfig
 from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
-from models.kernels.attention import relative_attention
+from models.kernels.attention import Launch, relative_attention
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
@@ -102,6 +102,19 @@ def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device,
 
     assert len(calls) == 1
     assert torch.allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_however_it_is_launched_it_gives_the_same(device):
+    torch.manual_seed(2)
+    merged, table, biases = torch.randn(1, 90, 96), torch.randn(2, 99, 16), torch.randn(2, 2, 16)
+    starts, lengths = torch.tensor([0, 50, 90]), torch.tensor([50, 40])
+    inputs = [tensor.to(device) for tensor in (merged, table, *biases, starts, lengths)]
+
+    found = [relative_attention(*inputs, 50, None, Launch(tile, warps=4)) for tile in (16, 32, 64)]
+
+    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(found[0], found[2])
 
 
 def test_no_utterance_attends_to_nothing():
