@@ -101,9 +101,8 @@ class SelfAttention(nn.Module):
         for block in _blocks(query.size(1), query.size(0) * self.heads, query.device, self.context):
             first, last, low, high = block
             spare = (low - high) % _KEYS_ON_CPU if in_products else 0
-            bias = position_scores(block, high - low + spare) + self._penalties(
-                padding.valid, block, spare, query.dtype
-            )
+            penalties = self._penalties(padding.valid, block, spare, query.dtype)
+            bias = position_scores(block, high - low + spare) + penalties
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
             attended.append(attend(queries, keys, values, bias))
         rows = torch.cat(attended, dim=2).transpose(1, 2).flatten(2)
