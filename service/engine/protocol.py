@@ -144,7 +144,7 @@ class Result(msgspec.Struct, frozen=True, tag=True):
     number: int
     transcripts: list[Transcript]
     infer_seconds: float
-    padded_seconds: float  # count x longest as the device computed it
+    padded_seconds: float  # count x longest, as the device was given it
 
 
 class FailureKind(StrEnum):
