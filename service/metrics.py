@@ -125,7 +125,7 @@ class Metrics:
         self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio computed.", "model")
         self.batch_padding_seconds = counter(
             "batch_padding_seconds_total",
-            "Padding of batches; its share is padding / (padding + audio).",
+            "Padding of batches, computed or not; its share is padding / (padding + audio).",
             "model",
         )
         self.batch_duration = histogram(
