@@ -14,6 +14,9 @@ from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, times_in_turns
 from models import Model
 
+# Beyond it the shortest utterance would be less than nothing.
+_MOST = 0.5
+
 
 def main() -> None:
     """Parse, measure in turns, print."""
@@ -22,10 +25,12 @@ def main() -> None:
     parser.add_argument("--decoder", help="instead of the model's first")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=7.0, help="mean length")
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help="of padding, at most a half")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help=f"of padding, up to {_MOST}")
     parser.add_argument("--rounds", type=int, default=9, help="measured turns; medians count")
     add_rows_option(parser)
     args = parser.parse_args()
+    if args.batch < 2 or not all(0 < share <= _MOST for share in args.shares):
+        parser.error(f"lengths that differ need a batch of 2 or more, and shares above 0 and up to {_MOST}")
 
     models = chosen_models(args)
     model = next(iter(models.values()))

@@ -46,13 +46,14 @@ class ConformerEncoder(nn.Module):
             features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
             lengths: frames of each row, int64 [batch]; 0 is allowed.
             known: the same on the host, if it knows them: then nothing is computed of padding, where nobody wants
-                gradients. Of a CPU it does.
+                gradients. None takes ``lengths`` where these are there.
 
         Returns:
             Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
             each row: rounded up as well, but down where features are stacked.
         """
-        known = lengths if lengths.device.type == "cpu" else known
+        if known is None and lengths.device.type == "cpu":
+            known = lengths
         total = None
         if known is not None and not torch.is_grad_enabled():
             total = int(self.subsampling.shortened(known).sum())

@@ -11,7 +11,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from models.kernels.attention import _attend
+from models.kernels.attention import Launch, _attend
 from models.kernels.convolution import _convolve
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
@@ -25,6 +25,8 @@ SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp
 TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
 WIDTHS = {"ROWS": 16, "UNITS": 16, "SLICE": 64, "WIDTH": 640}
 TILES = {"ROWS": 16, "LABELS": 64, "WIDTH": 64}
+LAUNCH = Launch()
+OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
 KERNELS = [
     (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
@@ -60,13 +62,11 @@ def registers(assembly):
 for dtype in ("bf16", "fp32"):
     for kernel, types, constants in KERNELS:
         if kernel is _attend:
-            constants |= {"TILE": {"bf16": 64, "fp32": 16}[dtype]}
+            constants |= {"TILE": {"bf16": LAUNCH.tile, "fp32": 16}[dtype]}
         known = TYPES | types | dict.fromkeys(constants, "constexpr")
         signature = {argument: known.get(argument, f"*{dtype}") for argument in kernel.arg_names}
         places = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
-        options = (
-            {"num_warps": 1} if kernel is _walk else {"num_stages": 1, "num_warps": 8} if kernel is _attend else {}
-        )
+        options = {"num_warps": 1} if kernel is _walk else OF_ATTENTION if kernel is _attend else {}
         # What torch allocates is aligned, and strides are multiples of a head's width: loads are wide then.
         aligned = {
             (place,): [["tt.divisibility", 16]]
