@@ -65,9 +65,10 @@ def main() -> None:
             forms["flex"] = partial(_flex, *inputs)
             if relative_attention_on(device, dtype, config.width // config.heads):
                 forms["kernel"] = partial(RelativeAttention.forward, *inputs)
-        wanted = forms["operations"]()
         if args.launches:
             forms |= dict(_launches(module, frames, padding))
+        forms = {form: attend for form, attend in forms.items() if _runs(form, attend)}
+        wanted = forms["operations"]()
         calls = {form: partial(_done, attend, device) for form, attend in forms.items()}
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
@@ -86,7 +87,7 @@ def main() -> None:
 
 
 def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> Iterator[tuple[str, Attend]]:
-    """Yield our kernel, launched in all ways that the device has room for."""
+    """Yield our kernel, launched in every way."""
     from models.kernels.attention import Launch, relative_attention  # only a GPU has Triton
 
     merged, table = module.merged, module.table
@@ -100,12 +101,17 @@ def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> It
         return projected
 
     for launch in itertools.starmap(Launch, itertools.product(*_LAUNCHES)):
-        try:
-            attend(launch)
-        except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
-            tqdm.write(f"{launch}: {error}")
-            continue
         yield "x".join(map(str, launch)), partial(attend, launch)
+
+
+def _runs(form: str, attend: Attend) -> bool:
+    """Try a form: a device may have no room for a launch, or no compiler for FlexAttention."""
+    try:
+        attend()
+    except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
+        tqdm.write(f"{form} does not run here: {error}")
+        return False
+    return True
 
 
 def _done(attend: Attend, device: torch.device) -> None:

@@ -67,9 +67,15 @@ def main() -> None:
 
 
 def spent_on(call: Callable[[], object], repeats: int, device: torch.device) -> list[Spent]:
-    """Return what the operations, or on a GPU the kernels, of a call take of it, the largest first."""
+    """Return what the operations, or on a GPU the kernels, of a call take of it, the largest first.
+
+    Raises:
+        RuntimeError: if the profiler saw none.
+    """
     on_gpu = device.type == "cuda"
-    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiled:
+    activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    # torch 2.11 warns of cycles, of which there is one, unless events are to outlast them.
+    with profile(activities=[activity], acc_events=True) as profiled:
         for _ in range(repeats):
             call()
     where = "CUDA" if on_gpu else "CPU"
@@ -82,7 +88,10 @@ def spent_on(call: Callable[[], object], repeats: int, device: torch.device) -> 
         for one in profiled.key_averages()
         if one.device_type.name == where
     ]
-    return sorted((one for one in found if one.seconds), key=lambda one: one.seconds, reverse=True)
+    spent = sorted((one for one in found if one.seconds), key=lambda one: one.seconds, reverse=True)
+    if not spent:
+        raise RuntimeError("the profiler saw nothing: a container may need the right to read a GPU's counters")
+    return spent
 
 
 def largest(spent: Sequence[Spent], count: int) -> list[Spent]:

@@ -28,3 +28,8 @@ def test_what_has_no_row_of_its_own_is_summed_up(count, names):
     assert [row.operation for row in rows] == names
     assert sum(row.seconds for row in rows) == 6.0
     assert sum(row.times for row in rows) == 16
+
+
+def test_a_profiler_that_saw_nothing_says_so():
+    with pytest.raises(RuntimeError, match="saw nothing"):
+        spent_on(lambda: None, repeats=1, device=torch.device("cpu"))

@@ -6,6 +6,7 @@ import torch
 from models import load_model
 from models.graphs.device_loop import has_loops
 from tests.models import golden_data as golden
+from tests.models.no_waiting import no_waiting
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 DECODERS = [("hybrid-tdt-ctc-bpe", "tdt"), ("hybrid-tdt-ctc-bpe", "ctc"), ("hybrid-rnnt-ctc-bpe", "rnnt"),
@@ -41,10 +42,7 @@ def test_the_host_does_not_wait_for_the_device_from_samples_to_tokens(name, deco
     inputs = batches(model)
     for batch in inputs:
         model.transcribe_batch(*batch, decoder=decoder)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         given = [model.recognize_batch(*batch, decoder=decoder) for batch in inputs]
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
     assert all(recognition.hypotheses() for recognition in given)

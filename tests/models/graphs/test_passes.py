@@ -8,6 +8,7 @@ import torch
 from models import load_model
 from models.graphs.passes import GraphedPasses
 from tests.models import golden_data as golden
+from tests.models.no_waiting import no_waiting
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 NAME = "hybrid-tdt-ctc-bpe"
@@ -122,11 +123,8 @@ def test_the_host_does_not_wait_for_the_device():
     unprepared = tuple(tensor.pin_memory() for tensor in batch(5))
     for inputs, work in itertools.product(((waveforms, lengths), unprepared), (model._encoded, model._ctc_tokens)):
         model._passes(work, *inputs)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with no_waiting():
             model._passes(work, *inputs)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.gpu

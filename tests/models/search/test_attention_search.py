@@ -7,6 +7,7 @@ from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
+from tests.models.no_waiting import no_waiting
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BEAMS = [1, 3]
@@ -98,8 +99,5 @@ def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before(beam):
     encoded, lengths, prompts = batch(64, 50, "cuda", seed=1)
     bound = length_bound(model.config, lengths * FACTOR, FACTOR, encoded.size(1))
     driver.search(encoded, lengths, prompts, bound)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         driver.search(encoded, lengths, prompts, bound)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")

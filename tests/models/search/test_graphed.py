@@ -5,6 +5,7 @@ import torch
 
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.look_ahead import look_ahead
+from tests.models.no_waiting import no_waiting
 from tests.models.search.greedy_twin import random_transducer
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -22,7 +23,7 @@ def batch(rows, frames, device, seed):
 @pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)], ids=["rnnt", "tdt"])
 def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durations):
     predictor, joint = random_transducer(5, durations=durations, layers=2, blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5)
+    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5, fused=False)
 
     for seed in range(3):
         for rows, frames in SIZES:
@@ -37,14 +38,11 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durat
 @pytest.mark.parametrize("loops", [True, False], ids=["looped", "replayed"])
 def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5, loops=loops)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5, fused=False, loops=loops)
     inputs = batch(64, 125, "cuda", seed=1)
     driver.search(*inputs)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_waiting():
         found = driver.search(*inputs)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
     assert found.rows() == look_ahead(*inputs, predictor, joint, 5).rows()
 
@@ -52,7 +50,7 @@ def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_alone(device):
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5)
+    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5, fused=False)
     batches = [batch(rows, frames, device, seed) for seed in range(5) for rows, frames in SIZES]
     alone = [driver.search(*inputs).rows() for inputs in batches]
 
@@ -70,7 +68,7 @@ def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_a
 @pytest.mark.gpu
 def test_a_thousand_batches_take_no_more_memory_than_the_first():
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5, fused=False)
     batches = [batch(rows, frames, "cuda", seed=2) for rows, frames in SIZES]
     for inputs in batches:
         driver.search(*inputs)
@@ -89,7 +87,7 @@ def test_where_a_loop_is_refused_steps_are_replayed(monkeypatch, caplog):
 
     monkeypatch.setattr("models.search.drivers.graph.DeviceLoop", refuse)
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)
-    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5)
+    driver = GraphedLookAhead(predictor.cuda(), joint.cuda(), max_symbols=5, fused=False)
     inputs = batch(5, 40, "cuda", seed=1)
 
     for _ in range(2):
