@@ -30,6 +30,7 @@ from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
 from models.search.ctc_beam import ctc_beam
 from models.search.flat import flat
+from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.result import FetchedResult, Row, SearchResult
 from models.timestamps import words
@@ -150,6 +151,7 @@ class Model:
         if device.type == "cpu":
             self._network.pack()
         self._graphed: GraphedLookAhead | None = None
+        self._graphed_beam: GraphedCtcBeam | None = None
         self._language_model = None
         if language_model is not None:
             self._language_model = read_language_model(Path(language_model), self._vocabulary.pieces, device)
@@ -414,7 +416,12 @@ class Model:
     def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> FetchedResult:
         network, transducer = self._network, self._config.transducer
         if decoder == "ctc" and network.ctc and self._language_model:
-            return ctc_beam(network.ctc(encoded), lengths, network.ctc.blank, self._language_model).fetched()
+            logits, parts = network.ctc(encoded), (network.ctc.blank, self._language_model)
+            if self.device.type == "cpu":
+                return ctc_beam(logits, lengths, *parts).fetched()
+            if self._graphed_beam is None:
+                self._graphed_beam = GraphedCtcBeam(*parts, self.device)
+            return self._graphed_beam.search(logits, lengths)
         if decoder != "ctc" and transducer and network.predictor and network.joint:
             # Both find the same. A GPU waits for launches, and scores frames ahead to save some; a CPU for products.
             if self.device.type == "cpu":

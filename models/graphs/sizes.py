@@ -1,6 +1,7 @@
 """Batches of about one size share what a CUDA graph needs: memory that stays, and the graph itself."""
 
 import logging
+import sys
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -11,6 +12,11 @@ log = logging.getLogger("steno.models")
 # Rows are rounded up to a power of this: a step costs about the same for one row and for four.
 _ROW_STEP = 4
 _LEAST_FRAMES = 64
+# Of the free memory, what one size may take: a size that would take more is driven by the host, whose memory the next
+# batch has again. So the sizes together never take all of it.
+_SHARE = 8
+
+FreeBytes = Callable[[torch.device], int]
 
 Size = TypeVar("Size")
 
@@ -48,6 +54,16 @@ class Sizes(Generic[Size]):
                 self.is_refused = True
                 return None
         return self._prepared[size]
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return what a device has left of its memory; of others than GPUs, it is taken for endless."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else sys.maxsize
+
+
+def has_room(taken: int, device: torch.device, free: FreeBytes = free_bytes) -> bool:
+    """Return whether a device has room for a size that takes so many bytes, and for others beside it."""
+    return _SHARE * taken <= free(device)
 
 
 def frame_size(frames: int) -> int:

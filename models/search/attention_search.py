@@ -3,26 +3,19 @@
 Its graphs run in a lane of their own: the device encodes the next batch beside them.
 """
 
-import sys
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from models.config import AttentionDecoderConfig
 from models.graphs.lane import Lane
-from models.graphs.sizes import Sizes, frame_size, row_sizes
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Memory
 from models.search.attention import GreedyWriting, LengthBound
 from models.search.attention_beam import BeamWriting
 from models.search.drivers.eager import repeat
 from models.search.drivers.graph import GraphDriver
 from models.search.result import FetchedResult
-
-# Of the free memory, what the keys and values of one size may take: a size that would take more is driven by the host,
-# whose memory the next batch has again. So the sizes together never take all of it.
-_SHARE = 8
 
 
 class AttentionSearch:
@@ -35,7 +28,7 @@ class AttentionSearch:
         end: int,
         *,
         graphed: bool,
-        free_bytes: Callable[[torch.device], int] | None = None,
+        free: FreeBytes = free_bytes,
     ) -> None:
         """Prepare to search.
 
@@ -44,13 +37,13 @@ class AttentionSearch:
             config: of the decoder; says how wide the beam is.
             end: the token that ends a text; it is no part of a result.
             graphed: whether steps become graphs; memory is then taken for each size once, at its first batch.
-            free_bytes: of a device; None asks CUDA, and takes a CPU's for endless.
+            free: bytes that a device has left.
         """
         self._decoder = decoder
         self._config = config
         self._end = end
         self._graphed = graphed
-        self._free_bytes = free_bytes or _free_bytes
+        self._free = free
         self._lane = Lane(decoder.embedding.weight.device)
         self.sizes: Sizes[_Size] = Sizes()
 
@@ -87,7 +80,7 @@ class AttentionSearch:
         known = self.sizes.known(size)
         if known is not None:
             return known
-        if _SHARE * self._bytes(size, encoded.dtype) > self._free_bytes(encoded.device):
+        if not has_room(self._bytes(size, encoded.dtype), encoded.device, self._free):
             return None
 
         def prepare() -> _Size:
@@ -111,10 +104,6 @@ class AttentionSearch:
         if beam == 1:
             return GreedyWriting(self._decoder, memory, prompts, longest, self._end)
         return BeamWriting(self._decoder, memory, prompts, longest, self._end, texts=beam, length_penalty=penalty)
-
-
-def _free_bytes(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else sys.maxsize
 
 
 class _Size:

@@ -23,37 +23,104 @@ def ctc_alignment(
     Returns:
         The tokens with the first frame and the end of the run of each; the confidence is that of the first frame.
     """
-    batch, columns = tokens.shape
     frames = log_probabilities.size(1)
-    # States: a blank, the first token, a blank, the second, and so on.
-    said = torch.full((batch, 2 * columns + 1), blank, dtype=torch.int64, device=tokens.device)
-    said[:, 1::2] = tokens
-    is_token = said != blank
-    # From one token to the next without a blank between them, if they differ.
-    may_skip = is_token & (said != pad(said, (2, 0), value=blank)[:, :-2])
-    reached = torch.full(said.shape, -torch.inf, device=tokens.device)
-    steps = []
-    for frame in range(frames):
-        heard = log_probabilities[:, frame].gather(1, said)
-        if frame == 0:
-            best, step = torch.where(torch.arange(said.size(1), device=said.device) < 2, 0.0, -torch.inf), None
-            best = best.expand_as(reached)
-        else:
-            one = pad(reached, (1, 0), value=-torch.inf)[:, :-1]
-            two = torch.where(may_skip, pad(reached, (2, 0), value=-torch.inf)[:, :-2], -torch.inf)
-            best, step = torch.stack([reached, one, two]).max(dim=0)
-        inside = (frame < lengths)[:, None]
-        reached = torch.where(inside, best + heard, reached)
-        if step is not None:
-            steps.append(step.where(inside, 0).to(torch.uint8))
-    # A way ends with the last token or with the blank after it.
-    last = torch.stack([2 * counts, (2 * counts - 1).clamp(min=0)], dim=1)
-    state = last.gather(1, reached.gather(1, last).argmax(dim=1, keepdim=True))
-    states = [state]
-    for step in reversed(steps):
-        states.append(states[-1] - step.gather(1, states[-1]))
-    path = torch.cat(states[::-1], dim=1)[:, :frames]
-    return _spans(path, lengths, log_probabilities, tokens, counts)
+    alignment = CtcAlignment(log_probabilities, lengths, blank, tokens.size(1))
+    alignment.restart(tokens, counts)
+    for _ in range(frames):
+        alignment.step()
+    alignment.turn()
+    for _ in range(frames):
+        alignment.step_back()
+    return alignment.result()
+
+
+class CtcAlignment:
+    """The likeliest way through the frames, forth and back, in memory that stays.
+
+    Attributes:
+        frame: the next one, int64 [1].
+    """
+
+    def __init__(self, log_probabilities: Tensor, lengths: Tensor, blank: int, columns: int) -> None:
+        """Take memory.
+
+        Args:
+            log_probabilities: as ``ctc_alignment`` has it; it may have others at every start.
+            lengths: the same.
+            blank: index of the blank.
+            columns: no row has more tokens.
+        """
+        batch, self._frames = log_probabilities.shape[:2]
+        self._log_probabilities = log_probabilities
+        self._lengths = lengths
+        self._blank = blank
+        self.frame = lengths.new_zeros(1)
+        self._tokens = lengths.new_zeros(batch, columns)
+        self._counts = lengths.new_zeros(batch)
+        # States: a blank, the first token, a blank, the second, and so on.
+        self._said = lengths.new_full((batch, 2 * columns + 1), blank)
+        # From one token to the next without a blank between them, if they differ.
+        self._may_skip = torch.zeros_like(self._said, dtype=torch.bool)
+        # Before the first state are two that nothing reaches.
+        self._padded = torch.full((batch, 2 + self._said.size(1)), -torch.inf, device=lengths.device)
+        self._reached = self._padded[:, 2:]
+        self._is_first = torch.arange(2 * columns + 1, device=lengths.device) == 0
+        # Steps beyond the last frame leave theirs in one frame more; those back beyond the first in one before it.
+        self._steps = torch.zeros(self._frames + 1, *self._said.shape, dtype=torch.uint8, device=lengths.device)
+        self._path = lengths.new_zeros(batch, 1 + self._frames)
+        self._state = lengths.new_zeros(batch, 1)
+
+    @property
+    def active(self) -> Tensor:
+        """Whether there is a frame left on the way forth, bool [1]."""
+        return self.frame < self._lengths.amax()
+
+    @property
+    def is_on_its_way_back(self) -> Tensor:
+        """Whether there is a frame left on the way back, bool [1]."""
+        return self.frame >= 0
+
+    def restart(self, tokens: Tensor, counts: Tensor) -> None:
+        """Begin with what is said, as ``ctc_alignment`` has it."""
+        self._tokens.copy_(tokens)
+        self._counts.copy_(counts)
+        self._said[:, 1::2] = tokens
+        is_token = self._said != self._blank
+        self._may_skip.copy_(is_token & (self._said != pad(self._said, (2, 0), value=self._blank)[:, :-2]))
+        # Before the first frame it is as if there had been a blank.
+        self._reached.fill_(-torch.inf)
+        self._reached.masked_fill_(self._is_first, 0)
+        self.frame.zero_()
+
+    def step(self) -> None:
+        """Reach every state at the next frame in the likeliest way."""
+        at = self.frame.clamp(max=self._frames - 1)
+        heard = self._log_probabilities.index_select(1, at).squeeze(1).gather(1, self._said)
+        two = torch.where(self._may_skip, self._padded[:, :-2], -torch.inf)
+        best, step = torch.stack([self._reached, self._padded[:, 1:-1], two]).max(dim=0)
+        inside = (self.frame < self._lengths)[:, None]
+        self._reached.copy_(torch.where(inside, best + heard, self._reached))
+        step = step.where(inside, 0).to(torch.uint8)
+        self._steps.index_copy_(0, self.frame.clamp(max=self._frames), step[None])
+        self.frame += 1
+
+    def turn(self) -> None:
+        """Begin the way back where the way forth has ended."""
+        # A way ends with the last token or with the blank after it.
+        last = torch.stack([2 * self._counts, (2 * self._counts - 1).clamp(min=0)], dim=1)
+        self._state.copy_(last.gather(1, self._reached.gather(1, last).argmax(dim=1, keepdim=True)))
+        self.frame.copy_(self.frame.clamp(max=self._frames) - 1)
+
+    def step_back(self) -> None:
+        """Go back by a frame."""
+        self._path.index_copy_(1, (self.frame + 1).clamp(min=0), self._state)
+        step = self._steps.index_select(0, self.frame.clamp(min=0)).squeeze(0)
+        self._state -= step.gather(1, self._state)
+        self.frame -= 1
+
+    def result(self) -> SearchResult:
+        """Return what was found, in memory of its own."""
+        return _spans(self._path[:, 1:], self._lengths, self._log_probabilities, self._tokens, self._counts)
 
 
 def _spans(path: Tensor, lengths: Tensor, log_probabilities: Tensor, tokens: Tensor, counts: Tensor) -> SearchResult:

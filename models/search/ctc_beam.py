@@ -37,23 +37,96 @@ def ctc_beam(
         Tokens with the first frame and the end of their run in the likeliest way through the frames that says them.
         The confidence is that of the first frame.
     """
-    log_probabilities = logits.float().log_softmax(dim=-1)
-    batch, frames, width = log_probabilities.shape
-    labels = log_probabilities.index_fill(2, torch.tensor([blank], device=logits.device), -torch.inf)
-    scores, candidates = labels.topk(min(_CANDIDATES, width - 1), dim=-1)
-    texts = _Texts.first(batch, beam, blank, language_model.start, logits.device)
-    parents, tokens = [], []
-    for frame in range(frames):
-        step = _Frame(log_probabilities[:, frame], scores[:, frame], candidates[:, frame], blank)
-        texts, parent, token = _advanced(texts, step, frame < lengths, language_model)
-        parents.append(parent)
-        tokens.append(token)
-    ended = texts.rank + language_model.weight * language_model.score_end(texts.state[0])
-    best = ended.argmax(dim=1, keepdim=True)
-    found, counts = _traced(best, parents, tokens, blank)
+    search = CtcBeam(logits, blank, language_model, beam)
+    search.restart(logits, lengths)
+    for _ in range(logits.size(1)):
+        search.step()
+    found, counts = search.found()
     # The one wait for the device: an alignment takes memory by tokens and frames, and few frames have a token.
     most = max(counts.tolist(), default=0)
-    return ctc_alignment(log_probabilities, lengths, blank, found[:, :most], counts)
+    return ctc_alignment(search.log_probabilities, search.lengths, blank, found[:, :most], counts)
+
+
+class CtcBeam:
+    """The likeliest texts of a batch, frame by frame, and how they came to be, in memory that stays.
+
+    Attributes:
+        log_probabilities: [batch, frames, labels + 1], float32.
+        lengths: valid frames of each row, [batch].
+        frame: the next one, int64 [1].
+    """
+
+    def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM) -> None:
+        """Take memory.
+
+        Args:
+            largest: [batch, frames, labels + 1]: no batch has more rows or frames.
+            blank: index of the blank.
+            language_model: of the same labels.
+            beam: texts that are kept of each row.
+        """
+        batch, self._frames, width = largest.shape
+        self._blank = blank
+        self._model = language_model
+        self.log_probabilities = largest.new_zeros(largest.shape, dtype=torch.float32)
+        self.lengths = torch.zeros(batch, dtype=torch.int64, device=largest.device)
+        self.frame = self.lengths.new_zeros(1)
+        self._best = self.log_probabilities.new_zeros(batch, self._frames, min(_CANDIDATES, width - 1))
+        self._candidates = self.lengths.new_zeros(self._best.shape)
+        self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(5, batch, beam))
+        self._texts.state[3] = self._places = torch.arange(beam, device=largest.device)
+        self._texts.state[4] = blank
+        # The last two of every state. Steps beyond the last frame leave theirs in one frame more.
+        self._links = self.lengths.new_zeros(self._frames + 1, 2, batch, beam)
+
+    @property
+    def active(self) -> Tensor:
+        """Whether there is a frame left, bool [1]."""
+        return self.frame < self.lengths.amax()
+
+    def restart(self, logits: Tensor, lengths: Tensor) -> None:
+        """Begin with a batch, as ``ctc_beam`` has it; rows beyond it are empty."""
+        rows, frames = logits.shape[:2]
+        log_probabilities = logits.float().log_softmax(dim=-1)
+        self.log_probabilities[:rows, :frames] = log_probabilities
+        log_probabilities.select(2, self._blank).fill_(-torch.inf)
+        best = log_probabilities.topk(self._best.size(2), dim=-1)
+        self._best[:rows, :frames], self._candidates[:rows, :frames] = best.values, best.indices
+        self.lengths.zero_()
+        self.lengths[:rows] = lengths
+        self.frame.zero_()
+        # The empty text, and nothing beside it.
+        scores, state = self._texts.scores, self._texts.state
+        scores.fill_(-torch.inf)
+        scores[0].masked_fill_(self._places == 0, 0)
+        scores[2].zero_()
+        state[0].fill_(self._model.start)
+        state[1].fill_(self._blank)
+        state[2].zero_()
+
+    def step(self) -> None:
+        """Advance all texts by a frame."""
+        at = self.frame.clamp(max=self._frames - 1)
+        heard = (self.log_probabilities, self._best, self._candidates)
+        log_probabilities, best, candidates = (frames.index_select(1, at).squeeze(1) for frames in heard)
+        frame = _Frame(log_probabilities, best, candidates, self._blank)
+        scores, state = _advanced(self._texts, frame, self._model)
+        inside = (self.frame < self.lengths)[:, None]
+        torch.where(inside, scores, self._texts.scores, out=self._texts.scores)
+        state = torch.where(inside, state, self._texts.state)
+        self._texts.state[:3] = state[:3]
+        self._links.index_copy_(0, self.frame.clamp(max=self._frames), state[None, 3:])
+        self.frame += 1
+
+    def found(self) -> tuple[Tensor, Tensor]:
+        """Return the tokens of the likeliest texts, [batch, frames], and how many each has."""
+        ended = self._texts.rank + self._model.weight * self._model.score_end(self._texts.state[0])
+        best = ended.argmax(dim=1, keepdim=True)
+        # Beyond a row's end is what an earlier batch left there.
+        inside = (torch.arange(self._frames, device=best.device)[:, None] < self.lengths)[:, :, None]
+        parents, tokens = self._links[:-1].unbind(1)
+        parents, tokens = torch.where(inside, parents, self._places), torch.where(inside, tokens, self._blank)
+        return _traced(best, parents, tokens, self._blank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +146,13 @@ class _Texts:
     Attributes:
         scores: [3, batch, beam], float32: the log probability of the ways that end with a blank, of those that end with
             the last token, and what the language model and the bonus add.
-        state: [3, batch, beam], int64: the context of the language model, the last token or the blank before the first,
-            and what tells a text from the others of its row.
+        state: [5, batch, beam], int64: the context of the language model, the last token or the blank before the first,
+            what tells a text from the others of its row; and what a frame that changes nothing gives: its own place,
+            and the blank.
     """
 
     scores: Tensor
     state: Tensor
-
-    @classmethod
-    def first(cls, batch: int, beam: int, blank: int, start: int, device: torch.device) -> "_Texts":
-        """Return the empty text, and nothing beside it."""
-        scores = torch.full((3, batch, beam), -torch.inf, device=device)
-        scores[0, :, 0] = 0
-        scores[2] = 0
-        state = torch.zeros(3, batch, beam, dtype=torch.int64, device=device)
-        state[0] = start
-        state[1] = blank
-        return cls(scores, state)
 
     @property
     def rank(self) -> Tensor:
@@ -97,9 +160,9 @@ class _Texts:
         return torch.logaddexp(self.scores[0], self.scores[1]) + self.scores[2]
 
 
-def _advanced(texts: _Texts, frame: _Frame, is_inside: Tensor, model: LanguageModel) -> tuple[_Texts, Tensor, Tensor]:
-    """Return the best texts after a frame, and of each its parent and the token it adds, or the blank for none."""
-    (blanked, spoken, extra), (context, last, digest) = texts.scores, texts.state
+def _advanced(texts: _Texts, frame: _Frame, model: LanguageModel) -> tuple[Tensor, Tensor]:
+    """Return scores and state of the best texts after a frame; the last two of a state are its parent and its token."""
+    (blanked, spoken, extra), (context, last, digest, place, _) = texts.scores, texts.state
     heard = torch.logaddexp(blanked, spoken)
     beam, count = heard.size(1), frame.candidates.size(1)
 
@@ -124,28 +187,29 @@ def _advanced(texts: _Texts, frame: _Frame, is_inside: Tensor, model: LanguageMo
     chosen = rank.topk(beam, dim=1).indices
     scores = torch.cat([stay, new], dim=2).gather(2, chosen.expand(3, -1, -1))
 
-    # Beside the state the parent, and the token that is added.
-    here = torch.arange(beam, device=heard.device).expand_as(heard)
-    old = torch.cat([texts.state, torch.stack([here, torch.full_like(here, frame.blank)])])
-    added = [next_context, labels, next_digest, here[..., None], labels]
+    added = [next_context, labels, next_digest, place[..., None], labels]
     grown = torch.stack([one.expand(-1, beam, count) for one in added]).flatten(2)
-    after = torch.cat([old, grown], dim=2).gather(2, chosen.expand(len(added), -1, -1))
-
-    inside = is_inside[:, None]
-    after = torch.where(inside, after, old)
-    return _Texts(torch.where(inside, scores, texts.scores), after[:3]), after[3], after[4]
+    return scores, torch.cat([texts.state, grown], dim=2).gather(2, chosen.expand(len(added), -1, -1))
 
 
-def _traced(best: Tensor, parents: list[Tensor], tokens: list[Tensor], blank: int) -> tuple[Tensor, Tensor]:
-    """Return the tokens of the best texts, [batch, frames], and how many each has."""
-    said = []
-    for parent, token in zip(reversed(parents), reversed(tokens), strict=True):
-        said.append(token.gather(1, best))
-        best = parent.gather(1, best)
-    if not said:
-        return best[:, :0], torch.zeros_like(best[:, 0])
-    path = torch.cat(said[::-1], dim=1)
+def _traced(best: Tensor, parents: Tensor, tokens: Tensor, blank: int) -> tuple[Tensor, Tensor]:
+    """Return the tokens of the best texts, [batch, frames], and how many each has.
+
+    Args:
+        best: the place of the best text of each row after the last frame, [batch, 1].
+        parents: the place that each text had before a frame, [frames, batch, beam].
+        tokens: what it was given at that frame, or the blank, in that shape.
+        blank: index of the blank.
+    """
+    frames, batch = parents.shape[:2]
+    # Steps back are put together to twice as long ones until each leads from the end to before its own frame.
+    back, length = parents, 1
+    while length < frames:
+        back = torch.cat([back[:-length].gather(2, back[length:]), back[-length:]])
+        length *= 2
+    place = torch.cat([back.gather(2, best.expand(frames, batch, 1))[1:], best[None]])[:frames]
+    path = tokens.gather(2, place).squeeze(2).T
     is_token = path != blank
-    column = (is_token.cumsum(dim=1) - 1).where(is_token, path.size(1))
-    found = path.new_zeros(path.size(0), path.size(1) + 1).scatter_(1, column, path)[:, :-1]
+    column = (is_token.cumsum(dim=1) - 1).where(is_token, frames)
+    found = path.new_zeros(batch, frames + 1).scatter_(1, column, path)[:, :-1]
     return found, is_token.sum(dim=1)

@@ -81,7 +81,7 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
 def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
     model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
     keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64
-    driver = AttentionSearch(model, model.config, END, graphed=True, free_bytes=lambda _: 8 * keys_and_values)
+    driver = AttentionSearch(model, model.config, END, graphed=True, free=lambda _: 8 * keys_and_values)
     eager = AttentionSearch(model, model.config, END, graphed=False)
 
     for inputs in (small, large):

@@ -1,0 +1,103 @@
+"""CTC beam search over batches of a few sizes, each with its own memory and its own graphs (drivers/graph.py).
+
+A frame takes some 75 launches, and an utterance hundreds of frames. They run in a lane of their own: the device encodes
+the next batch beside it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from models.graphs.lane import Lane
+from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
+from models.language_model import LanguageModel
+from models.search.ctc_alignment import CtcAlignment
+from models.search.ctc_beam import BEAM, CtcBeam, ctc_beam
+from models.search.drivers.graph import GraphDriver
+from models.search.result import FetchedResult
+
+
+class GraphedCtcBeam:
+    """Finds what ``ctc_beam`` finds, without the host in its way."""
+
+    def __init__(
+        self,
+        blank: int,
+        language_model: LanguageModel,
+        device: torch.device,
+        beam: int = BEAM,
+        free: FreeBytes = free_bytes,
+    ) -> None:
+        """Prepare nothing yet.
+
+        Args:
+            blank: index of the blank.
+            language_model: of the labels.
+            device: where it searches.
+            beam: texts that are kept of each row.
+            free: bytes that a device has left.
+        """
+        self._parts = blank, language_model, beam
+        self._free = free
+        self._lane = Lane(device)
+        self.sizes: Sizes[_Size] = Sizes()
+
+    @torch.no_grad()
+    def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
+        """Search a batch.
+
+        Args:
+            logits: [batch, frames, labels + 1], any floating dtype; what the device is given next may overwrite it.
+            lengths: valid frames of each row, [batch]; may be overwritten too.
+        """
+        size = self._size(logits) if logits.size(0) and logits.size(1) else None
+        return ctc_beam(logits, lengths, *self._parts).fetched() if size is None else size.search(logits, lengths)
+
+    def _size(self, logits: Tensor) -> "_Size | None":
+        """Return what batches of this size share; None where the host drives."""
+        rows, frames, width = row_sizes(logits.size(0))[0], frame_size(logits.size(1)), logits.size(2)
+        known = self.sizes.known((rows, frames))
+        if known is not None:
+            return known
+        # Most of it are the log probabilities, and the steps of the alignment: states are twice the frames.
+        if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
+            return None
+        largest = logits.new_zeros(1).expand(rows, frames, width)
+        return self.sizes.get((rows, frames), lambda: _Size(largest, *self._parts, lane=self._lane))
+
+
+class _Size:
+    """Memory and graphs of batches of up to as many rows, and frames, as there are in ``largest``."""
+
+    def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int, *, lane: Lane) -> None:
+        self._lane = lane
+        self._texts = texts = CtcBeam(largest, blank, language_model, beam)
+        self._alignment = alignment = CtcAlignment(
+            texts.log_probabilities, texts.lengths, blank, columns=largest.size(1)
+        )
+        self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
+        self._search = self._driver(texts.step, lambda: texts.active)
+        self._forth = self._driver(alignment.step, lambda: alignment.active)
+        self._back = self._driver(alignment.step_back, lambda: alignment.is_on_its_way_back)
+
+    def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
+        rows, frames = logits.shape[:2]
+        self._lane.join()  # the batch before has the memory until its tokens are copied
+        self._texts.restart(logits, lengths)
+        with self._lane.entered():
+            self._search.until_done(most=frames)
+            self._alignment.restart(*self._texts.found())
+            self._forth.until_done(most=frames)
+            self._alignment.turn()
+            self._back.until_done(most=frames)
+            return self._alignment.result().first(rows).fetched()
+
+    def _driver(self, step: Callable[[], None], is_left: Callable[[], Tensor]) -> GraphDriver:
+        return GraphDriver(partial(self._advance, step, is_left), self._going, self._lane)
+
+    def _advance(self, step: Callable[[], None], is_left: Callable[[], Tensor], steps: int) -> None:
+        for _ in range(steps):
+            step()
+        self._going.copy_(is_left())

@@ -1,0 +1,87 @@
+"""CTC beam search in graphs on a device: what the host would find, without waiting; rehearsed on a CPU."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+
+from models.search.ctc_beam import ctc_beam
+from models.search.graphed_ctc_beam import GraphedCtcBeam
+from tests.models.no_waiting import no_waiting
+from tests.models.search.test_ctc_beam import BLANK, language_model, random_logits
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+BEAM = 4
+# The second and the fourth are of one size, and the fourth is shorter than what was there before.
+SIZES = [(1, 20), (5, 64), (16, 70), (7, 33), (5, 3), (17, 50)]
+
+
+def batch(rows, frames, seed, device):
+    random = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(0, frames + 1, (rows,), generator=random)
+    return random_logits(seed, rows, frames).to(device), lengths.to(device)
+
+
+def graphed(device, **options):
+    return GraphedCtcBeam(
+        BLANK, deepcopy(language_model()).to(torch.device(device)), torch.device(device), BEAM, **options
+    )
+
+
+def assert_same(found, wanted):
+    assert [(row.tokens, row.frames, row.ends) for row in found] == [
+        (row.tokens, row.frames, row.ends) for row in wanted
+    ]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.confidence == pytest.approx(other.confidence, abs=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device):
+    driver = graphed(device)
+    for again in range(2):
+        for seed, (rows, frames) in enumerate(SIZES):
+            logits, lengths = batch(rows, frames, 10 * again + seed, device)
+            wanted = ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows()
+            assert any(row.tokens for row in wanted)
+            assert_same(driver.search(logits, lengths).rows(), wanted)
+    assert not driver.sizes.is_refused
+    assert len(driver.sizes) == 4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_alone(device):
+    driver = graphed(device)
+    given = [batch(5, 40, seed, device) for seed in range(4)]
+
+    found = [driver.search(*inputs) for inputs in given]
+
+    for one, (logits, lengths) in zip(found, given, strict=True):
+        assert_same(one.rows(), ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows())
+
+
+def test_what_there_is_no_room_for_is_driven_by_the_host():
+    taken = 4 * 64 * (4 * (BLANK + 1) + 2 * 64)
+    driver = graphed("cpu", free=lambda _: 8 * taken)
+    for rows, frames in ((4, 64), (4, 65), (5, 64)):
+        logits, lengths = batch(rows, frames, 1, "cpu")
+        assert_same(
+            driver.search(logits, lengths).rows(), ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows()
+        )
+    assert len(driver.sizes) == 1
+
+
+@pytest.mark.parametrize(("rows", "frames"), [(0, 5), (2, 0)])
+def test_where_there_is_nothing_nothing_is_said(rows, frames):
+    found = graphed("cpu").search(torch.zeros(rows, frames, BLANK + 1), torch.zeros(rows, dtype=torch.int64))
+
+    assert [row.tokens for row in found.rows()] == [[]] * rows
+
+
+@pytest.mark.gpu
+def test_the_host_does_not_wait():
+    driver = graphed("cuda")
+    inputs = batch(16, 100, 1, "cuda")
+    driver.search(*inputs)
+    with no_waiting():
+        driver.search(*inputs)
