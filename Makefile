@@ -6,6 +6,8 @@ TORCH_VERSION ?= 2.13.0
 TORCH_INDEX   ?=
 # For tests of the GPU's kernels, where torch brings none: a CPU build, on Linux.
 TRITON_VERSION ?= 3.6.0
+# A build for CUDA 13, as a GPU machine has it.
+CUDA_TORCH_VERSION ?= 2.11.0
 # Empty: the model that ships with Steno.
 MODEL         ?=
 RECIPE        ?= training/recipes/english.yaml
@@ -21,9 +23,10 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DATA  := runs/data
 NEMO  := runs/nemo-venv
+NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu lint format bench plots clean
+.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu null-cuda lint format bench plots clean
 
 setup: $(STAMP)
 
@@ -98,6 +101,17 @@ test-long: setup
 # Uses the Python at hand, not $(VENV): a GPU machine brings its own torch and may have no FastAPI.
 test-gpu:
 	$(PYTHON) -m pytest -m gpu tests/models $(ARGS)
+
+# What the code asks of CUDA, on a machine without a GPU (tests/null_cuda/build.py). Takes torch's CUDA build: gigabytes.
+null-cuda: $(NULL)/.ready
+	bash tests/null_cuda/rehearse.sh $(NULL)
+
+$(NULL)/.ready:
+	$(PYTHON) -m venv $(NULL)
+	$(NULL)/bin/pip install --quiet torch==$(CUDA_TORCH_VERSION)
+	$(NULL)/bin/pip install --quiet --no-deps 'nvidia-cuda-crt==13.0.*'
+	$(NULL)/bin/pip install --quiet --constraint constraints.txt --editable '.[serve,eval,dev]' torch==$(CUDA_TORCH_VERSION)
+	touch $@
 
 lint: setup
 	$(BIN)/ruff check .

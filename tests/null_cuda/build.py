@@ -1,0 +1,84 @@
+"""A CUDA that computes nothing, for a machine without a GPU: what of a GPU's code can be tried there.
+
+torch's own CUDA build runs over libraries of the same names, which this script makes: memory is taken and copied,
+streams, events and captures are kept account of, kernels are compiled and not run, and what comes back is zeros. So it
+shows what the code asks of CUDA and when, what a capture would refuse, where the host would wait, how much memory a
+batch takes and what the host spends on launching it. It says nothing of results, nor of how fast a GPU is.
+
+    python -m tests.null_cuda.build FOLDER     makes them for the torch that runs this, and prints what to run it with
+
+It takes a C compiler and `nm`. cuDNN is left out by `sitecustomize.py`: torch would have it choose among kernels.
+"""
+
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SITE = Path(sysconfig.get_path("purelib"))
+# Of each library, what its functions are called, the source of those that do more than to succeed, and its macro.
+LIBRARIES = {
+    "libcudart.so.13": (r"(__)?cuda[A-Z]", "runtime.c", "CUDART"),
+    "libcublas.so.13": (r"cublas(?!Lt)", "libraries.c", "CUBLAS"),
+    "libcublasLt.so.13": (r"cublasLt", "libraries.c", "CUBLASLT"),
+    "libcufft.so.12": (r"cufft", "libraries.c", "CUFFT"),
+    "libcudnn.so.9": (r"cudnn", "libraries.c", "CUDNN"),
+    "libcurand.so.10": (r"curand", None, ""),
+    "libcusparse.so.12": (r"cusparse(?!Lt)", None, ""),
+    "libcusparseLt.so.0": (r"cusparseLt", None, ""),
+    "libcusolver.so.12": (r"cusolver", None, ""),
+    "libnccl.so.2": (r"nccl", None, ""),
+    "libcufile.so.0": (r"cuFile", None, ""),
+}
+
+
+def main() -> None:
+    """Make all libraries, and print the environment that puts them before NVIDIA's."""
+    folder = Path(sys.argv[1]).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = _wanted_of_torch()
+    for name, (pattern, source, macro) in LIBRARIES.items():
+        functions = {symbol: version for symbol, version in wanted.items() if re.match(pattern, symbol)}
+        _make(folder, name, functions, HERE / source if source else None, macro)
+    _compile(folder / "libcuda.so.1", [HERE / "driver.c"])
+    print(
+        f"LD_PRELOAD={':'.join(str(folder / name) for name in LIBRARIES)} LD_LIBRARY_PATH={folder}"
+        f" TRITON_LIBCUDA_PATH={folder} TRITON_INTERPRET=0 PYTHONPATH={HERE}"
+    )
+
+
+def _wanted_of_torch() -> dict[str, str]:
+    """Return the functions that torch wants of other libraries, with the version of each."""
+    wanted = {}
+    for library in [*SITE.glob("torch/lib/*.so"), *SITE.glob("torch/_C*.so")]:
+        listed = subprocess.run(
+            ["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True
+        ).stdout
+        for line in listed.splitlines():
+            symbol, _, version = line.split()[-1].partition("@")
+            wanted[symbol] = version.lstrip("@")
+    return wanted
+
+
+def _make(folder: Path, name: str, functions: dict[str, str], source: Path | None, macro: str) -> None:
+    """Make a library: its source, and functions that succeed for all others that are wanted."""
+    known = source.read_text(encoding="utf-8") if source else ""
+    others = [function for function in functions if not re.search(rf"\b{function}\(", known)]
+    succeeding = folder / f"{name}.c"
+    succeeding.write_text("".join(f"int {function}() {{ return 0; }}\n" for function in others), encoding="utf-8")
+    versions = folder / f"{name}.map"
+    versions.write_text(f"{max(functions.values(), default='')} {{ global: *; }};\n", encoding="utf-8")
+    sources = [succeeding, *([source] if source else [])]
+    _compile(folder / name, sources, f"-D{macro or 'NONE'}", f"-Wl,--version-script={versions}")
+
+
+def _compile(library: Path, sources: list[Path], *options: str) -> None:
+    headers = SITE / "nvidia" / "cu13" / "include"
+    command = ["gcc", "-w", "-O1", "-shared", "-fPIC", "-I", headers, *options, f"-Wl,-soname,{library.name}"]
+    subprocess.run([*command, "-o", library, *sources, "-ldl", "-lpthread"], check=True)
+
+
+if __name__ == "__main__":
+    main()

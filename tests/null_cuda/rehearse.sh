@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Tries on a CUDA that computes nothing (build.py) what can be tried there: that the host waits for nothing, that memory
+# does not grow, and the commands of docs/gpu-backlog.md at toy size. Their figures mean nothing. Fails where one does,
+# or where CUDA would have refused anything. Left out: the profiler, and benchmarks/decoding, which counts its tokens.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+venv=$1
+log=$venv/rehearsal.log
+# shellcheck disable=SC2046
+export OMP_NUM_THREADS=2 $("$venv/bin/python" -m tests.null_cuda.build "$venv/libraries")
+
+{
+  "$venv/bin/python" -m pytest -q -s -p no:cacheprovider -m gpu tests/models \
+    -k '(does_not_wait or waits_for_nothing or thousand) and not what_comes_after and not lane'
+  benchmark() {
+    echo "== $*"
+    "$venv/bin/python" -m benchmarks "$@" --device cuda
+  }
+  for transducer in tdt rnnt; do
+    benchmark offline --shape toy --transducer $transducer --dtypes bfloat16 float32 --utterances 20 \
+      --batch-seconds 20 500 --repeats 1
+  done
+  benchmark latency --shape toy --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 3
+  benchmark latency --shape jasper10x5dr --dtypes bfloat16 --seconds 2 --batch 1 --repeats 3
+  benchmark latency --model bundled --dtypes bfloat16 --seconds 8 --batch 1 64 --repeats 3
+  benchmark search --shape toy --dtype bfloat16 --batch 1 16 --rounds 2
+  benchmark attention --shape toy --dtype bfloat16 --seconds 3 8 --batch-seconds 30 --rounds 2 --launches
+  benchmark padding --shape toy --dtypes bfloat16 --batch 8 --seconds 8 --rounds 2
+  benchmark padding --shape toy --dtypes bfloat16 --batch 64 --seconds 8 --rounds 2
+  benchmark training --precision bfloat16 --repeats 2
+} 2>&1 | tee "$log"
+# What the code says where it goes on without a kernel, a graph or a loop.
+! grep -E 'forbidden|no kernel|no CUDA graphs|no loop|does not run here' "$log"
