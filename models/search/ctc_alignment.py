@@ -35,11 +35,7 @@ def ctc_alignment(
 
 
 class CtcAlignment:
-    """The likeliest way through the frames, forth and back, in memory that stays.
-
-    Attributes:
-        frame: the next one, int64 [1].
-    """
+    """The likeliest way through the frames, forth and back, in memory that stays."""
 
     def __init__(self, log_probabilities: Tensor, lengths: Tensor, blank: int, columns: int) -> None:
         """Take memory.
@@ -54,7 +50,7 @@ class CtcAlignment:
         self._log_probabilities = log_probabilities
         self._lengths = lengths
         self._blank = blank
-        self.frame = lengths.new_zeros(1)
+        self._next = lengths.new_zeros(1)  # frame
         self._tokens = lengths.new_zeros(batch, columns)
         self._counts = lengths.new_zeros(batch)
         # States: a blank, the first token, a blank, the second, and so on.
@@ -73,12 +69,12 @@ class CtcAlignment:
     @property
     def active(self) -> Tensor:
         """Whether there is a frame left on the way forth, bool [1]."""
-        return self.frame < self._lengths.amax()
+        return self._next < self._lengths.amax()
 
     @property
     def is_on_its_way_back(self) -> Tensor:
         """Whether there is a frame left on the way back, bool [1]."""
-        return self.frame >= 0
+        return self._next >= 0
 
     def restart(self, tokens: Tensor, counts: Tensor) -> None:
         """Begin with what is said, as ``ctc_alignment`` has it."""
@@ -90,33 +86,33 @@ class CtcAlignment:
         # Before the first frame it is as if there had been a blank.
         self._reached.fill_(-torch.inf)
         self._reached.masked_fill_(self._is_first, 0)
-        self.frame.zero_()
+        self._next.zero_()
 
     def step(self) -> None:
         """Reach every state at the next frame in the likeliest way."""
-        at = self.frame.clamp(max=self._frames - 1)
+        at = self._next.clamp(max=self._frames - 1)
         heard = self._log_probabilities.index_select(1, at).squeeze(1).gather(1, self._said)
         two = torch.where(self._may_skip, self._padded[:, :-2], -torch.inf)
         best, step = torch.stack([self._reached, self._padded[:, 1:-1], two]).max(dim=0)
-        inside = (self.frame < self._lengths)[:, None]
+        inside = (self._next < self._lengths)[:, None]
         self._reached.copy_(torch.where(inside, best + heard, self._reached))
         step = step.where(inside, 0).to(torch.uint8)
-        self._steps.index_copy_(0, self.frame.clamp(max=self._frames), step[None])
-        self.frame += 1
+        self._steps.index_copy_(0, self._next.clamp(max=self._frames), step[None])
+        self._next += 1
 
     def turn(self) -> None:
         """Begin the way back where the way forth has ended."""
         # A way ends with the last token or with the blank after it.
         last = torch.stack([2 * self._counts, (2 * self._counts - 1).clamp(min=0)], dim=1)
         self._state.copy_(last.gather(1, self._reached.gather(1, last).argmax(dim=1, keepdim=True)))
-        self.frame.copy_(self.frame.clamp(max=self._frames) - 1)
+        self._next.copy_(self._next.clamp(max=self._frames) - 1)
 
     def step_back(self) -> None:
         """Go back by a frame."""
-        self._path.index_copy_(1, (self.frame + 1).clamp(min=0), self._state)
-        step = self._steps.index_select(0, self.frame.clamp(min=0)).squeeze(0)
+        self._path.index_copy_(1, (self._next + 1).clamp(min=0), self._state)
+        step = self._steps.index_select(0, self._next.clamp(min=0)).squeeze(0)
         self._state -= step.gather(1, self._state)
-        self.frame -= 1
+        self._next -= 1
 
     def result(self) -> SearchResult:
         """Return what was found, in memory of its own."""

@@ -53,7 +53,6 @@ class CtcBeam:
     Attributes:
         log_probabilities: [batch, frames, labels + 1], float32.
         lengths: valid frames of each row, [batch].
-        frame: the next one, int64 [1].
     """
 
     def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM) -> None:
@@ -70,7 +69,7 @@ class CtcBeam:
         self._model = language_model
         self.log_probabilities = largest.new_zeros(largest.shape, dtype=torch.float32)
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=largest.device)
-        self.frame = self.lengths.new_zeros(1)
+        self._next = self.lengths.new_zeros(1)  # frame
         self._best = self.log_probabilities.new_zeros(batch, self._frames, min(_CANDIDATES, width - 1))
         self._candidates = self.lengths.new_zeros(self._best.shape)
         self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(5, batch, beam))
@@ -82,7 +81,7 @@ class CtcBeam:
     @property
     def active(self) -> Tensor:
         """Whether there is a frame left, bool [1]."""
-        return self.frame < self.lengths.amax()
+        return self._next < self.lengths.amax()
 
     def restart(self, logits: Tensor, lengths: Tensor) -> None:
         """Begin with a batch, as ``ctc_beam`` has it; rows beyond it are empty."""
@@ -94,7 +93,7 @@ class CtcBeam:
         self._best[:rows, :frames], self._candidates[:rows, :frames] = best.values, best.indices
         self.lengths.zero_()
         self.lengths[:rows] = lengths
-        self.frame.zero_()
+        self._next.zero_()
         # The empty text, and nothing beside it.
         scores, state = self._texts.scores, self._texts.state
         scores.fill_(-torch.inf)
@@ -106,17 +105,17 @@ class CtcBeam:
 
     def step(self) -> None:
         """Advance all texts by a frame."""
-        at = self.frame.clamp(max=self._frames - 1)
+        at = self._next.clamp(max=self._frames - 1)
         heard = (self.log_probabilities, self._best, self._candidates)
         log_probabilities, best, candidates = (frames.index_select(1, at).squeeze(1) for frames in heard)
         frame = _Frame(log_probabilities, best, candidates, self._blank)
         scores, state = _advanced(self._texts, frame, self._model)
-        inside = (self.frame < self.lengths)[:, None]
+        inside = (self._next < self.lengths)[:, None]
         torch.where(inside, scores, self._texts.scores, out=self._texts.scores)
         state = torch.where(inside, state, self._texts.state)
         self._texts.state[:3] = state[:3]
-        self._links.index_copy_(0, self.frame.clamp(max=self._frames), state[None, 3:])
-        self.frame += 1
+        self._links.index_copy_(0, self._next.clamp(max=self._frames), state[None, 3:])
+        self._next += 1
 
     def found(self) -> tuple[Tensor, Tensor]:
         """Return the tokens of the likeliest texts, [batch, frames], and how many each has."""

@@ -25,12 +25,12 @@ LIBRARIES = {
     "libcublasLt.so.13": (r"cublasLt", "libraries.c", "CUBLASLT"),
     "libcufft.so.12": (r"cufft", "libraries.c", "CUFFT"),
     "libcudnn.so.9": (r"cudnn", "libraries.c", "CUDNN"),
-    "libcurand.so.10": (r"curand", None, ""),
-    "libcusparse.so.12": (r"cusparse(?!Lt)", None, ""),
-    "libcusparseLt.so.0": (r"cusparseLt", None, ""),
-    "libcusolver.so.12": (r"cusolver", None, ""),
-    "libnccl.so.2": (r"nccl", None, ""),
-    "libcufile.so.0": (r"cuFile", None, ""),
+    "libcurand.so.10": (r"curand", None, "CURAND"),
+    "libcusparse.so.12": (r"cusparse(?!Lt)", None, "CUSPARSE"),
+    "libcusparseLt.so.0": (r"cusparseLt", None, "CUSPARSELT"),
+    "libcusolver.so.12": (r"cusolver", None, "CUSOLVER"),
+    "libnccl.so.2": (r"nccl", None, "NCCL"),
+    "libcufile.so.0": (r"cuFile", None, "CUFILE"),
 }
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     for name, (pattern, source, macro) in LIBRARIES.items():
         functions = {symbol: version for symbol, version in wanted.items() if re.match(pattern, symbol)}
         _make(folder, name, functions, HERE / source if source else None, macro)
-    _compile(folder / "libcuda.so.1", [HERE / "driver.c"])
+    _make(folder, "libcuda.so.1", dict.fromkeys(_wanted_of_the_driver(), ""), HERE / "driver.c", "CUDA")
     print(
         f"LD_PRELOAD={':'.join(str(folder / name) for name in LIBRARIES)} LD_LIBRARY_PATH={folder}"
         f" TRITON_LIBCUDA_PATH={folder} TRITON_INTERPRET=0 PYTHONPATH={HERE}"
@@ -62,22 +62,24 @@ def _wanted_of_torch() -> dict[str, str]:
     return wanted
 
 
+def _wanted_of_the_driver() -> list[str]:
+    """Return the functions that torch looks for in the driver by name; it does so for all before it calls one."""
+    text = (SITE / "torch" / "lib" / "libc10_cuda.so").read_bytes()
+    return sorted({name.decode() for name in re.findall(rb"\0(cu[A-Z][A-Za-z0-9]+)(?=\0)", text)})
+
+
 def _make(folder: Path, name: str, functions: dict[str, str], source: Path | None, macro: str) -> None:
     """Make a library: its source, and functions that succeed for all others that are wanted."""
     known = source.read_text(encoding="utf-8") if source else ""
-    others = [function for function in functions if not re.search(rf"\b{function}\(", known)]
+    others = [function for function in functions if not re.search(rf"\b{function}(_v2)?\(", known)]
     succeeding = folder / f"{name}.c"
     succeeding.write_text("".join(f"int {function}() {{ return 0; }}\n" for function in others), encoding="utf-8")
     versions = folder / f"{name}.map"
     versions.write_text(f"{max(functions.values(), default='')} {{ global: *; }};\n", encoding="utf-8")
     sources = [succeeding, *([source] if source else [])]
-    _compile(folder / name, sources, f"-D{macro or 'NONE'}", f"-Wl,--version-script={versions}")
-
-
-def _compile(library: Path, sources: list[Path], *options: str) -> None:
-    headers = SITE / "nvidia" / "cu13" / "include"
-    command = ["gcc", "-w", "-O1", "-shared", "-fPIC", "-I", headers, *options, f"-Wl,-soname,{library.name}"]
-    subprocess.run([*command, "-o", library, *sources, "-ldl", "-lpthread"], check=True)
+    options = ["-I", SITE / "nvidia" / "cu13" / "include", f"-D{macro}", f"-Wl,--version-script={versions}"]
+    command = ["gcc", "-w", "-O1", "-shared", "-fPIC", *options, f"-Wl,-soname,{name}"]
+    subprocess.run([*command, "-o", folder / name, *sources, "-ldl", "-lpthread"], check=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ export OMP_NUM_THREADS=2 $("$venv/bin/python" -m tests.null_cuda.build "$venv/li
       --batch-seconds 20 500 --repeats 1
   done
   benchmark latency --shape toy --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 3
+  # As the service takes its memory.
+  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+    benchmark latency --shape toy --dtypes bfloat16 --seconds 8 --batch 1 64 --repeats 3
   benchmark latency --shape jasper10x5dr --dtypes bfloat16 --seconds 2 --batch 1 --repeats 3
   benchmark latency --model bundled --dtypes bfloat16 --seconds 8 --batch 1 64 --repeats 3
   benchmark search --shape toy --dtype bfloat16 --batch 1 16 --rounds 2
