@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,9 @@ log = logging.getLogger("steno")
 _CLOSE_SECONDS = 5  # after the drain, for answers that are still being written
 _LAG_SECONDS = 0.25
 _SPARE_DECODE_THREADS = 4
+# For how long a thread that wants the interpreter waits while another computes, in seconds. By Python's 0.005 one that
+# decodes, and wants it again after every block, waits for longer than it decodes (docs/performance.md).
+_SWITCH_INTERVAL = 0.0005
 
 
 class Server:
@@ -212,5 +216,6 @@ def run(settings: Settings) -> None:
             loop.add_signal_handler(number, server.stop)
         await server.run()
 
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
