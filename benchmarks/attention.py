@@ -67,8 +67,8 @@ def main() -> None:
                 forms["kernel"] = partial(RelativeAttention.forward, *inputs)
         if args.launches:
             forms |= dict(_launches(module, frames, padding))
-        forms = {form: attend for form, attend in forms.items() if _runs(form, attend)}
         wanted = forms["operations"]()
+        forms = {form: attend for form, attend in forms.items() if _runs(form, attend)}
         calls = {form: partial(_done, attend, device) for form, attend in forms.items()}
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []

@@ -66,14 +66,12 @@ class CtcAlignment:
         self._path = lengths.new_zeros(batch, 1 + self._frames)
         self._state = lengths.new_zeros(batch, 1)
 
-    @property
-    def active(self) -> Tensor:
-        """Whether there is a frame left on the way forth, bool [1]."""
+    def goes_on(self) -> Tensor:
+        """Return whether there is a frame left on the way forth, bool [1]."""
         return self._next < self._lengths.amax()
 
-    @property
-    def is_on_its_way_back(self) -> Tensor:
-        """Whether there is a frame left on the way back, bool [1]."""
+    def goes_back(self) -> Tensor:
+        """Return whether there is a frame left on the way back, bool [1]."""
         return self._next >= 0
 
     def restart(self, tokens: Tensor, counts: Tensor) -> None:
@@ -115,7 +113,7 @@ class CtcAlignment:
         self._next -= 1
 
     def result(self) -> SearchResult:
-        """Return what was found, in memory of its own."""
+        """Return what was found; its tokens are there until the next start."""
         return _spans(self._path[:, 1:], self._lengths, self._log_probabilities, self._tokens, self._counts)
 
 

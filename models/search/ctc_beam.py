@@ -78,9 +78,8 @@ class CtcBeam:
         # The last two of every state. Steps beyond the last frame leave theirs in one frame more.
         self._links = self.lengths.new_zeros(self._frames + 1, 2, batch, beam)
 
-    @property
-    def active(self) -> Tensor:
-        """Whether there is a frame left, bool [1]."""
+    def goes_on(self) -> Tensor:
+        """Return whether there is a frame left, bool [1]."""
         return self._next < self.lengths.amax()
 
     def restart(self, logits: Tensor, lengths: Tensor) -> None:

@@ -78,9 +78,9 @@ class _Size:
             texts.log_probabilities, texts.lengths, blank, columns=largest.size(1)
         )
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
-        self._search = self._driver(texts.step, lambda: texts.active)
-        self._forth = self._driver(alignment.step, lambda: alignment.active)
-        self._back = self._driver(alignment.step_back, lambda: alignment.is_on_its_way_back)
+        self._search = self._driver(texts.step, texts.goes_on)
+        self._forth = self._driver(alignment.step, alignment.goes_on)
+        self._back = self._driver(alignment.step_back, alignment.goes_back)
 
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = logits.shape[:2]
@@ -94,10 +94,10 @@ class _Size:
             self._back.until_done(most=frames)
             return self._alignment.result().first(rows).fetched()
 
-    def _driver(self, step: Callable[[], None], is_left: Callable[[], Tensor]) -> GraphDriver:
-        return GraphDriver(partial(self._advance, step, is_left), self._going, self._lane)
+    def _driver(self, step: Callable[[], None], goes_on: Callable[[], Tensor]) -> GraphDriver:
+        return GraphDriver(partial(self._advance, step, goes_on), self._going, self._lane)
 
-    def _advance(self, step: Callable[[], None], is_left: Callable[[], Tensor], steps: int) -> None:
+    def _advance(self, step: Callable[[], None], goes_on: Callable[[], Tensor], steps: int) -> None:
         for _ in range(steps):
             step()
-        self._going.copy_(is_left())
+        self._going.copy_(goes_on())

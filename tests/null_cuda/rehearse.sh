@@ -6,8 +6,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=$1
 log=$venv/rehearsal.log
-# shellcheck disable=SC2046
-export OMP_NUM_THREADS=2 $("$venv/bin/python" -m tests.null_cuda.build "$venv/libraries")
+environment=$("$venv/bin/python" -m tests.null_cuda.build "$venv/libraries")
+# shellcheck disable=SC2086
+export OMP_NUM_THREADS=2 $environment
 
 {
   "$venv/bin/python" -m pytest -q -s -p no:cacheprovider -m gpu tests/models \
