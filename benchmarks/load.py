@@ -7,9 +7,11 @@ Answers that began before it are not counted. A refusal is counted by its status
 import argparse
 import asyncio
 import random
+import ssl
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,12 +30,18 @@ _TIMEOUT_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """A file to upload, and its seconds."""
+class Upload:
+    """A request with a recording, made out once, and the seconds of the recording."""
 
-    name: str
     content: bytes
+    headers: dict[str, str]
     seconds: float
+
+    @classmethod
+    def of(cls, name: str, recording: bytes, seconds: float, model: str) -> "Upload":
+        """Put the form together."""
+        form = httpx.Request("POST", "http://any", files={"file": (name, recording)}, data={"model": model})
+        return cls(form.read(), {"content-type": form.headers["content-type"]}, seconds)
 
 
 @dataclass(slots=True)
@@ -45,19 +53,17 @@ class Answers:
     statuses: Counter[int] = field(default_factory=Counter)
 
 
-async def ask(
-    client: httpx.AsyncClient, recordings: Sequence[Recording], model: str, seconds: float, seed: int
-) -> Answers:
+async def ask(client: httpx.AsyncClient, uploads: Sequence[Upload], seconds: float, seed: int) -> Answers:
     """Upload one recording after the other for so many seconds."""
     answers, chosen = Answers(), random.Random(seed)  # noqa: S311  # nothing is kept secret
     end = time.monotonic() + seconds
     while (began := time.monotonic()) < end:
-        recording = chosen.choice(recordings)
-        answer = await client.post(_PATH, files={"file": (recording.name, recording.content)}, data={"model": model})
+        upload = chosen.choice(uploads)
+        answer = await client.post(_PATH, content=upload.content, headers=upload.headers)
         answers.statuses[answer.status_code] += 1
         if answer.is_success:
             answers.latencies.append(time.monotonic() - began)
-            answers.audio_seconds += recording.seconds
+            answers.audio_seconds += upload.seconds
         else:
             told = float(answer.headers.get("retry-after", 1))
             await asyncio.sleep(min(told, max(0.0, end - time.monotonic())))
@@ -65,19 +71,26 @@ async def ask(
 
 
 async def loaded(
-    url: str, recordings: Sequence[Recording], model: str, clients: int, seconds: float, warm_up_seconds: float
+    url: str, uploads: Sequence[Upload], clients: int, seconds: float, warm_up_seconds: float
 ) -> tuple[Answers, float]:
     """Return what so many clients got after a warm-up, and the seconds until the last of them was answered."""
-    limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False) as client:
-        await asyncio.gather(*(ask(client, recordings, model, warm_up_seconds, seed) for seed in range(clients)))
+    trusted = ssl.create_default_context()
+    async with AsyncExitStack() as stack:
+        # Each has a connection of its own: a pool looks through all of its connections at every request.
+        each = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_SECONDS, verify=trusted, trust_env=False)
+            )
+            for _ in range(clients)
+        ]
+        await asyncio.gather(*(ask(client, uploads, warm_up_seconds, seed) for seed, client in enumerate(each)))
         began = time.monotonic()
-        each = await asyncio.gather(
-            *(ask(client, recordings, model, seconds, clients + seed) for seed in range(clients))
+        answered = await asyncio.gather(
+            *(ask(client, uploads, seconds, clients + seed) for seed, client in enumerate(each))
         )
         took = time.monotonic() - began
     every = Answers()
-    for answers in each:
+    for answers in answered:
         every.latencies += answers.latencies
         every.audio_seconds += answers.audio_seconds
         every.statuses += answers.statuses
@@ -95,11 +108,13 @@ def main() -> None:
     add_rows_option(parser)
     args = parser.parse_args()
 
-    recordings = [Recording(path.name, path.read_bytes(), soundfile.info(path).duration) for path in args.files]
-    about = {"url": args.url, "model": args.model, "files": len(recordings), "measured_seconds": args.seconds}
+    uploads = [
+        Upload.of(path.name, path.read_bytes(), soundfile.info(path).duration, args.model) for path in args.files
+    ]
+    about = {"url": args.url, "model": args.model, "files": len(uploads), "measured_seconds": args.seconds}
     rows = Rows("load", about | describe(torch.device("cpu")), args.rows)
     for (clients,) in tqdm(rows.missing((count,) for count in args.clients), unit="cell", disable=None):
-        answers, took = asyncio.run(loaded(args.url, recordings, args.model, clients, args.seconds, _WARM_UP_SECONDS))
+        answers, took = asyncio.run(loaded(args.url, uploads, clients, args.seconds, _WARM_UP_SECONDS))
         latency = Latency.of(answers.latencies).row() if answers.latencies else {}
         statuses = {str(status): count for status, count in sorted(answers.statuses.items())}
         rows.add(

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from benchmarks.load import Recording, loaded
+from benchmarks.load import Upload, loaded
 from tests.service.serving import serving, tone, wav
 
 SECONDS = 0.3
@@ -15,11 +15,11 @@ SECONDS = 0.3
     ("content", "status"), [(wav(tone(16_000)), 200), (b"no recording", 400)], ids=["answered", "refused"]
 )
 def test_every_answer_is_counted_and_only_transcripts_are_timed(content, status):
-    recordings = [Recording("a clip", content, 1.0)]
+    uploads = [Upload.of("a clip", content, 1.0, "whisper-1")]
 
     with serving() as service:
         url = str(service.client.base_url)
-        answers, took = asyncio.run(loaded(url, recordings, "whisper-1", 3, SECONDS, warm_up_seconds=0.0))
+        answers, took = asyncio.run(loaded(url, uploads, 3, SECONDS, warm_up_seconds=0.0))
 
     assert list(answers.statuses) == [status]
     transcripts = answers.statuses[200]
@@ -31,4 +31,4 @@ def test_every_answer_is_counted_and_only_transcripts_are_timed(content, status)
 
 def test_a_service_that_is_not_there_is_an_error():
     with pytest.raises(httpx.ConnectError):
-        asyncio.run(loaded("http://127.0.0.1:9", [Recording("a clip", b"", 1.0)], "whisper-1", 1, SECONDS, 0.1))
+        asyncio.run(loaded("http://127.0.0.1:9", [Upload.of("a clip", b"", 1.0, "whisper-1")], 1, SECONDS, 0.1))
