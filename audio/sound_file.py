@@ -15,6 +15,9 @@ from audio.source import falls_short, mean_of_channels
 
 # libsndfile's frame count of a stream whose header leaves the length open.
 _OPEN_LENGTH = 2**63 - 1
+# 4 s at 16 kHz. Around each block threads hand on the interpreter, which costs more than to decode a second of WAV;
+# larger ones cost more in fresh pages than they save.
+_VALUES_OF_BLOCK = 65_536
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no type information
@@ -70,7 +73,7 @@ class SoundFileSource:
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
     def blocks(self) -> Iterator[Samples]:
-        """Yield the mean of the channels, at most a second at a time, until the file ends or breaks.
+        """Yield the mean of the channels, a few seconds at a time, until the file ends or breaks.
 
         Raises:
             InvalidAudioError: if samples are not finite numbers.
@@ -85,7 +88,7 @@ class SoundFileSource:
         """Return the next frames [frames, channels]; when decoding fails, those before the damage."""
         if self.broken:
             return np.empty((0, self.channels), dtype=np.float32)
-        block: Samples = np.full((self.rate, self.channels), np.nan, dtype=np.float32)
+        block: Samples = np.full((_VALUES_OF_BLOCK // self.channels, self.channels), np.nan, dtype=np.float32)
         try:
             read: Samples = self._sound.read(out=block)
         except soundfile.LibsndfileError:

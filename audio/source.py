@@ -36,7 +36,7 @@ class Source(Protocol):
         """Whether the file is known to have ended before it should."""
 
     def blocks(self) -> Iterator[Samples]:
-        """Yield the mean of the channels, about a second at a time, until the file ends or breaks.
+        """Yield the mean of the channels, a few seconds at a time at most, until the file ends or breaks.
 
         Raises:
             AudioError: as soon as a limit is passed, or samples are not finite numbers.
