@@ -1,14 +1,17 @@
 """Ratios to NeMo, transformers and onnxruntime: same random weights, same noise, in turns in one process.
 
-Needs an environment that has them: `make peers`.
+`make peers` makes an environment that has them. Elsewhere those that are not there are left out, with a line; on a GPU
+onnxruntime is.
 """
 
 import argparse
+import importlib.util
 import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,8 @@ from benchmarks.peers import nemo, onnx, steno, transformers
 from benchmarks.peers.engine import Engine
 from benchmarks.peers.peak import encoder_operations, peaks
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
+from benchmarks.rows import Rows, add_rows_option
 from models.checkpoint import Checkpoint
-
-_REFERENCE = "nemo float32"
 
 
 def main() -> None:
@@ -35,25 +37,29 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a clip")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=sorted(OF_MODELS))
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of every engine")
+    add_rows_option(parser)
     args = parser.parse_args()
 
-    machine = describe(torch.device("cpu"))
-    checkpoint = random_checkpoint(args.shape, args.transducer)
-    rows = []
-    for batch in args.batch:
+    device = torch.device(args.device)
+    dtypes = [OF_MODELS[name] for name in args.dtypes if device.type == "cpu" or name != "int8"]
+    about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
+    rows = Rows("peers", about | describe(device), args.rows)
+    checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
+    for (batch,) in rows.missing((batch,) for batch in args.batch):
         waveforms = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate))
         lengths = torch.full((batch,), waveforms.size(1))
-        engines = _engines(checkpoint, [OF_MODELS[name] for name in args.dtypes], waveforms, lengths)
-        rows += _compare(engines, waveforms, lengths, args.seconds * batch, args.rounds)
-    fastest = peaks(checkpoint.config)
+        engines = _engines(checkpoint, dtypes, device, waveforms, lengths)
+        rows.add((batch,), *_compare(engines, waveforms, lengths, args.seconds * batch, args.rounds))
+    fastest = peaks(checkpoint.config, device)
     needed = encoder_operations(checkpoint.config, args.seconds) / args.seconds
     for dtype, peaks_of in fastest.items():
         for name, peak in peaks_of.items():
-            print(f"products of 1000 frames, {dtype}, {name}: {peak / 1e9:.0f} G operations/s at best")
+            print(f"products of an encoder, {dtype}, {name}: {peak / 1e9:.0f} G operations/s at best")
         print(f"an encoder of nothing but such products: RTFx {max(peaks_of.values()) / needed:.0f}")
     print(
-        f"{'batch':>5} {'head':>5} {'engine':24} {'RTFx':>8} {'to NeMo':>8} {'range':>13} {'search':>8} {'of peak':>7}"
+        f"{'batch':>5} {'head':>5} {'engine':24} {'RTFx':>8} {'ratio':>8} {'range':>13} {'search':>8} {'of peak':>7}"
         f" {'tokens':>7}"
     )
     for row in rows:
@@ -64,22 +70,38 @@ def main() -> None:
             f"{row['batch']:5d} {row['head']:>5} {row['engine']:24} {row['rtfx']:8.1f} {row['ratio']:8.2f} {ratios:>13}"
             f" {search:>8} {row['peak_share']:7.0%} {row['tokens_equal']:7.1%}"
         )
-    about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
     limits = {"peaks": fastest, "encoder_flops_a_second": needed}
-    print(json.dumps({"benchmark": "peers", **about, **machine, **limits, "rows": rows}))
+    print(json.dumps(json.loads(rows.line()) | limits))
 
 
-def _engines(checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], waveforms: Tensor, lengths: Tensor) -> list[Engine]:
-    model = nemo.nemo_model(checkpoint)
-    engines = nemo.engines(model, waveforms, lengths)
-    with tempfile.TemporaryDirectory() as folder:
-        path = nemo.onnx_file(model, Path(folder))
-        engines.append(onnx.engine(path, checkpoint.config, torch.get_num_threads()))
+def _engines(
+    checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], device: torch.device, waveforms: Tensor, lengths: Tensor
+) -> list[Engine]:
+    """Return all engines that are there; the first of a head is what the others are compared with."""
+    engines: list[Engine] = []
+    if _is_there("nemo"):
+        # On a CPU it is used in float32.
+        for dtype in dtypes if device.type == "cuda" else (torch.float32,):
+            model = nemo.nemo_model(checkpoint, dtype, device)
+            engines += nemo.engines(model, waveforms, lengths)
+        if device.type == "cpu" and _is_there("onnxruntime"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = nemo.onnx_file(model, Path(folder))
+                engines.append(onnx.engine(path, checkpoint.config, torch.get_num_threads()))
     for dtype in dtypes:
-        if dtype is not torch.int8:
-            engines.append(transformers.engine(checkpoint, dtype))
-        engines += steno.engines(checkpoint, dtype, waveforms)
+        if dtype is not torch.int8 and _is_there("transformers"):
+            engines += transformers.engines(checkpoint, dtype, device)
+    for dtype in dtypes:
+        engines += steno.engines(checkpoint, dtype, device, waveforms)
     return engines
+
+
+@cache
+def _is_there(library: str) -> bool:
+    found = importlib.util.find_spec(library) is not None
+    if not found:
+        print(f"{library} is not installed here, and left out")
+    return found
 
 
 def _compare(
@@ -101,14 +123,15 @@ def _compare(
                 search[id(engine)].append(_seconds(engine.search))
     rows = []
     for engine in engines:
-        reference = next(one for one in engines if one.name == _REFERENCE and one.head == engine.head)
+        reference = next(one for one in engines if one.head == engine.head)
         ratios = _ratios(whole[id(reference)], whole[id(engine)])
-        searches = _ratios(search[id(reference)], search[id(engine)]) if engine.search else None
+        searches = _ratios(search[id(reference)], search[id(engine)]) if engine.search and reference.search else None
         rows.append(
             {
                 "batch": len(waveforms),
                 "head": engine.head,
                 "engine": engine.name,
+                "reference": reference.name,
                 "rtfx": audio_seconds / statistics.median(whole[id(engine)]),
                 "ratio": statistics.median(ratios),
                 "ratio_low": min(ratios),

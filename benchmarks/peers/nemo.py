@@ -14,7 +14,7 @@ from models.checkpoint.nemo_names import nemo_names
 from models.config import ConformerConfig
 
 
-def nemo_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  # NeMo is not typed, nor there when types are checked
+def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> Any:  # noqa: ANN401  # NeMo is not typed, nor there when types are checked
     """Return NeMo's model with the checkpoint's weights, as ``transcribe()`` would prepare it."""
     from nemo.collections.asr.models import EncDecHybridRNNTCTCModel
     from omegaconf import OmegaConf
@@ -36,15 +36,17 @@ def nemo_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401  # NeMo is not ty
     model.eval()
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0
-    return model
+    return model.to(device, dtype)  # its features stay in float32
 
 
 def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # noqa: ANN401
     """Return NeMo's engines, for CTC and for the transducer; their searches are over the given waveforms."""
+    name = f"nemo {str(model.dtype).removeprefix('torch.')}"
 
     @torch.no_grad()
     def encode(waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        features, frames = model.preprocessor(input_signal=waveforms, length=lengths)
+        given = waveforms.to(model.device), lengths.to(model.device)
+        features, frames = model.preprocessor(input_signal=given[0], length=given[1])
         encoded: tuple[Tensor, Tensor] = model.encoder(audio_signal=features, length=frames)
         return encoded
 
@@ -65,8 +67,8 @@ def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # 
     given = encode(waveforms, lengths)
     head = "tdt" if model.cfg.decoding.get("durations") else "rnnt"
     return [
-        Engine("nemo float32", "ctc", lambda *audio: ctc(*encode(*audio)), lambda: ctc(*given)),
-        Engine("nemo float32", head, lambda *audio: transducer(*encode(*audio)), lambda: transducer(*given)),
+        Engine(name, "ctc", lambda *audio: ctc(*encode(*audio)), lambda: ctc(*given)),
+        Engine(name, head, lambda *audio: transducer(*encode(*audio)), lambda: transducer(*given)),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What the processor can do: the fastest products of the shape that an encoder has most of, and how many it needs."""
+"""What the device can do: the fastest products of the shape that an encoder has most of, and how many it needs."""
 
 import copy
 
@@ -12,21 +12,24 @@ from models.network import Network
 from models.packed_linear import PackedLinear
 from models.quantized_linear import QuantizedLinear, can_quantize
 
-_ROWS = 1000
+# What makes a processor busy, and a GPU.
+_ROWS = {"cpu": 1000, "cuda": 24_000}
 _REPEATS = 100
 
 
 @torch.no_grad()
-def peaks(config: ModelConfig) -> dict[str, dict[str, float]]:
-    """Return the operations a second of the feed-forward product of 1000 frames, best of 100, by dtype and library."""
+def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, float]]:
+    """Return the operations a second of the feed-forward product, best of 100, by dtype and library."""
     width = config.encoder.width
-    linear = nn.Linear(width, 4 * width)
-    frames = torch.randn(_ROWS, width)
-    forms: dict[str, dict[str, nn.Module]] = {"float32": {"torch": linear, "oneDNN, packed": PackedLinear.of(linear)}}
-    if can_quantize():
-        forms["int8"] = {"oneDNN, with rounding": QuantizedLinear(linear)}
+    linear = nn.Linear(width, 4 * width, device=device)
+    frames = torch.randn(_ROWS[device.type], width, device=device)
     halves = copy.deepcopy(linear).bfloat16()
-    forms["bfloat16"] = {"torch": halves, "oneDNN, packed": PackedLinear.of(halves)}
+    forms: dict[str, dict[str, nn.Module]] = {"float32": {"torch": linear}, "bfloat16": {"torch": halves}}
+    if device.type == "cpu":
+        forms["float32"]["oneDNN, packed"] = PackedLinear.of(linear)
+        forms["bfloat16"]["oneDNN, packed"] = PackedLinear.of(halves)
+        if can_quantize():
+            forms["int8"] = {"oneDNN, with rounding": QuantizedLinear(linear)}
     found: dict[str, dict[str, float]] = {}
     for dtype, products in forms.items():
         inputs = frames.bfloat16() if dtype == "bfloat16" else frames
@@ -35,8 +38,13 @@ def peaks(config: ModelConfig) -> dict[str, dict[str, float]]:
 
 
 def _operations_a_second(product: nn.Module, frames: Tensor) -> float:
-    operations = 2 * _ROWS * frames.size(1) * 4 * frames.size(1)
-    return operations / min(times_of(lambda: product(frames), _REPEATS))
+    def call() -> None:
+        product(frames)
+        if frames.is_cuda:
+            torch.cuda.synchronize(frames.device)
+
+    operations = 2 * frames.size(0) * frames.size(1) * 4 * frames.size(1)
+    return operations / min(times_of(call, _REPEATS))
 
 
 def encoder_operations(config: ModelConfig, seconds: float) -> int:

@@ -11,10 +11,11 @@ from models.model import Model
 from models.search.ctc import ctc_greedy
 
 
-def engines(checkpoint: Checkpoint, dtype: torch.dtype, waveforms: Tensor) -> list[Engine]:
-    """Return an engine a decoder; their searches are over the given waveforms."""
+def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, waveforms: Tensor) -> list[Engine]:
+    """Return an engine a decoder, ready for batches of this size; their searches are over the given waveforms."""
     own = replace(checkpoint, state=dict(checkpoint.state))  # the others need it, too
-    model = Model(own, torch.device("cpu"), dtype)
+    model = Model(own, device, dtype)
+    model.prepare(*waveforms.shape)
     encoded, frames = model.encode(*model.features(list(waveforms.numpy())))
 
     def engine(decoder: str) -> Engine:

@@ -8,75 +8,106 @@ from torch import Tensor
 
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
-from models.checkpoint.nemo_names import nemo_names
-from models.config import ConformerConfig
+from models.checkpoint.transformers_names import transformers_names
+from models.config import ConformerConfig, ModelConfig
 from models.search.ctc import ctc_greedy
 
-# From NeMo's names to theirs, in this order.
-_SPELLINGS = (
-    ("encoder.pre_encode.conv.", "encoder.subsampling.layers."),
-    ("encoder.pre_encode.out.", "encoder.subsampling.linear."),
-    (".self_attn.linear_pos.", ".self_attn.relative_k_proj."),
-    (".self_attn.linear_q.", ".self_attn.q_proj."),
-    (".self_attn.linear_k.", ".self_attn.k_proj."),
-    (".self_attn.linear_v.", ".self_attn.v_proj."),
-    (".self_attn.linear_out.", ".self_attn.o_proj."),
-    (".self_attn.pos_bias_", ".self_attn.bias_"),
-    (".conv.batch_norm.", ".conv.norm."),
-    ("decoder.decoder_layers.0.", "ctc_head."),
-)
 
-
-def engine(checkpoint: Checkpoint, dtype: torch.dtype) -> Engine:
-    """Return an engine for the CTC head."""
+def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> list[Engine]:
+    """Return an engine for the CTC head, and one for the transducer where this version of transformers has them."""
     library: Any = importlib.import_module("transformers")  # half typed, and not there when types are checked
     config = checkpoint.config
-    encoder = config.encoder
+    encoder, blank = config.encoder, config.vocabulary_size
     assert isinstance(encoder, ConformerConfig)
-    model = library.ParakeetForCTC(
-        library.ParakeetCTCConfig(
-            vocab_size=config.vocabulary_size + 1,
-            pad_token_id=config.vocabulary_size,
-            encoder_config={
-                "hidden_size": encoder.width,
-                "num_hidden_layers": encoder.layers,
-                "num_attention_heads": encoder.heads,
-                "intermediate_size": encoder.feed_forward_width,
-                "conv_kernel_size": encoder.kernel_size,
-                "subsampling_factor": encoder.subsampling_factor,
-                "subsampling_conv_channels": encoder.subsampling_channels,
-                "num_mel_bins": encoder.mels,
-                "attention_bias": encoder.bias,
-                "convolution_bias": encoder.bias,
-                "scale_input": encoder.scale_input,
-            },
-        )
+    extractor = library.ParakeetFeatureExtractor(feature_size=encoder.mels)
+    name = f"transformers {str(dtype).removeprefix('torch.')}"
+
+    def features(waveforms: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        audio = [row[:length].numpy() for row, length in zip(waveforms, lengths.tolist(), strict=True)]
+        rate = config.features.sample_rate
+        given = extractor(audio, sampling_rate=rate, return_tensors="pt").to(device)  # it takes arrays on the CPU only
+        return {"input_features": given["input_features"].to(dtype), "attention_mask": given["attention_mask"]}
+
+    ctc = library.ParakeetForCTC(
+        library.ParakeetCTCConfig(vocab_size=blank + 1, pad_token_id=blank, encoder_config=_encoder_config(encoder))
     )
+    _take_weights(ctc, checkpoint, ("encoder.", "ctc."))
+    ctc.eval().to(device, dtype)
+
+    @torch.no_grad()
+    def say_ctc(waveforms: Tensor, lengths: Tensor) -> Tokens:
+        given = features(waveforms, lengths)
+        logits = ctc(**given).logits
+        frames = -(-given["attention_mask"].sum(dim=1) // encoder.subsampling_factor)
+        return [row.tokens for row in ctc_greedy(logits, frames, blank).rows()]
+
+    found = [Engine(name, "ctc", say_ctc)]
+    head = "tdt" if config.transducer and config.transducer.durations else "rnnt"
+    if not hasattr(library, f"ParakeetFor{head.upper()}"):
+        return found
+    transducer = getattr(library, f"ParakeetFor{head.upper()}")(_transducer_config(library, config))
+    _take_weights(transducer, checkpoint, ("encoder.", "predictor.", "joint."))
+    transducer.eval().to(device, dtype)
+
+    @torch.no_grad()
+    def say_transducer(waveforms: Tensor, lengths: Tensor) -> Tokens:
+        given = features(waveforms, lengths)
+        frames = -(-given["attention_mask"].sum(dim=1, keepdim=True) // encoder.subsampling_factor)
+        longest = -(-given["attention_mask"].size(1) // encoder.subsampling_factor)
+        most = longest * (transducer.config.max_symbols_per_step + 1)
+        said = transducer.generate(**given, max_new_tokens=most)
+        # It goes on with rows that have ended until all have. A step's duration is what it moves on by.
+        began = said.durations.cumsum(dim=1) - said.durations
+        is_label = (began < frames) & (said.sequences < blank)
+        return [row[kept].tolist() for row, kept in zip(said.sequences, is_label, strict=True)]
+
+    return [*found, Engine(name, head, say_transducer)]
+
+
+def _encoder_config(encoder: ConformerConfig) -> dict[str, Any]:
+    return {
+        "hidden_size": encoder.width,
+        "num_hidden_layers": encoder.layers,
+        "num_attention_heads": encoder.heads,
+        "intermediate_size": encoder.feed_forward_width,
+        "conv_kernel_size": encoder.kernel_size,
+        "subsampling_factor": encoder.subsampling_factor,
+        "subsampling_conv_channels": encoder.subsampling_channels,
+        "num_mel_bins": encoder.mels,
+        "attention_bias": encoder.bias,
+        "convolution_bias": encoder.bias,
+        "scale_input": encoder.scale_input,
+    }
+
+
+def _transducer_config(library: Any, config: ModelConfig) -> Any:  # noqa: ANN401
+    transducer, blank = config.transducer, config.vocabulary_size
+    assert transducer
+    assert isinstance(config.encoder, ConformerConfig)
+    options = {
+        "vocab_size": blank + 1,
+        "decoder_hidden_size": transducer.predictor_width,
+        "num_decoder_layers": transducer.predictor_layers,
+        "hidden_act": transducer.activation,
+        "max_symbols_per_step": transducer.max_symbols,
+        "pad_token_id": blank,
+        "blank_token_id": blank,
+        "decoder_start_token_id": blank,
+        "encoder_config": _encoder_config(config.encoder),
+    }
+    if transducer.durations:
+        return library.ParakeetTDTConfig(**options, durations=list(transducer.durations))
+    return library.ParakeetRNNTConfig(**options)
+
+
+def _take_weights(model: Any, checkpoint: Checkpoint, parts: tuple[str, ...]) -> None:  # noqa: ANN401
+    """Give a model of theirs the tensors of ours whose names begin so."""
     wanted = model.state_dict()
     state = {}
     for ours, tensor in checkpoint.state.items():
-        if ours.startswith(("encoder.", "ctc.")) and not ours.endswith("num_batches_tracked"):
-            name = _theirs(nemo_names(ours, encoder)[0])
+        if ours.startswith(parts) and not ours.endswith("num_batches_tracked"):
+            (name,) = transformers_names(ours, checkpoint.config.encoder)
             state[name] = tensor.reshape(wanted[name].shape)
     missing, unexpected = model.load_state_dict(state, strict=False)
     if unexpected or any("num_batches_tracked" not in name for name in missing):
         raise RuntimeError(f"transformers has other tensors: {missing}, {unexpected}")
-    model.eval().to(dtype)
-    extractor = library.ParakeetFeatureExtractor(feature_size=encoder.mels)
-
-    @torch.no_grad()
-    def transcribe(waveforms: Tensor, lengths: Tensor) -> Tokens:
-        audio = [row[:length].numpy() for row, length in zip(waveforms, lengths.tolist(), strict=True)]
-        given = extractor(audio, sampling_rate=config.features.sample_rate, return_tensors="pt")
-        mask = given["attention_mask"]
-        logits = model(input_features=given["input_features"].to(dtype), attention_mask=mask).logits
-        frames = -(-mask.sum(dim=1) // encoder.subsampling_factor)
-        return [row.tokens for row in ctc_greedy(logits, frames, config.vocabulary_size).rows()]
-
-    return Engine(f"transformers {str(dtype).removeprefix('torch.')}", "ctc", transcribe)
-
-
-def _theirs(name: str) -> str:
-    for nemo, theirs in _SPELLINGS:
-        name = name.replace(nemo, theirs)
-    return name
