@@ -1,0 +1,318 @@
+"""What only a GPU can answer, most useful first: the rows of docs/gpu-backlog.md, one after the other.
+
+What a row prints, the rows of its table and how it ended are kept in a folder. The same command goes on where it was
+stopped; a row that failed is run again where it is named. With --toy all of it is rehearsed, on a CPU in minutes.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+# A step that takes so many times what was thought hangs.
+_PATIENCE = 3.0
+_SHOWN_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a row.
+
+    Attributes:
+        row: of docs/gpu-backlog.md.
+        name: what its files are called.
+        minutes: what it is thought to take on a GPU, when nothing goes wrong.
+        command: what follows ``python -m``.
+        toy: the options of its rehearsal, which win over those before them.
+        takes_device: it has the option ``--device``.
+        keeps_rows: it has the option ``--rows``.
+    """
+
+    row: str
+    name: str
+    minutes: float
+    command: tuple[str, ...]
+    toy: tuple[str, ...] = ()
+    takes_device: bool = True
+    keeps_rows: bool = True
+
+    def arguments(self, folder: Path, device: str, *, is_toy: bool) -> list[str]:
+        """Return what follows ``python -m``, with its device, its file and, for a rehearsal, its small sizes."""
+        return [
+            *self.command,
+            *(("--device", device) if self.takes_device else ()),
+            *(("--rows", str(folder / f"{self.name}.jsonl")) if self.keeps_rows else ()),
+            *(self.toy if is_toy else ()),
+        ]
+
+
+def _tests(name: str, minutes: float, *paths: str) -> Step:
+    command = ("pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *(f"tests/models/{path}" for path in paths))
+    return Step("1", name, minutes, command, takes_device=False, keeps_rows=False)
+
+
+def _benchmark(row: str, name: str, minutes: float, command: str, toy: str, *, keeps_rows: bool = True) -> Step:
+    return Step(row, name, minutes, ("benchmarks", *command.split()), tuple(toy.split()), keeps_rows=keeps_rows)
+
+
+_OFFLINE_TOY = "--shape toy --utterances 6 --batch-seconds 20 --repeats 1"
+_LATENCY_TOY = "--shape toy --seconds 2 --batch 1 2 --repeats 3"
+STEPS = (
+    _tests("tests-kernels", 2, "kernels"),
+    _tests("tests-graphs", 2, "graphs", "search"),
+    _tests("tests-models", 3, "test_device.py", "test_recognition.py"),
+    _benchmark(
+        "2b",
+        "search",
+        2,
+        "search --shape 0.6b --dtype bfloat16 --batch 1 16 128",
+        "--shape toy --seconds 3 --batch 1 2 --rounds 2",
+    ),
+    *(
+        _benchmark(
+            "2d",
+            f"attention-{shape}",
+            1.5,
+            f"attention --shape {shape} --dtype bfloat16 --batch-seconds {seconds} --launches",
+            "--shape toy --seconds 3 --batch-seconds 9 --rounds 2",
+        )
+        for shape, seconds in (("0.6b", 480), ("1.1b", 1920))
+    ),
+    *(
+        _benchmark(
+            "2",
+            f"offline-{shape}-{transducer}-{dtype}",
+            1.5,
+            f"offline --shape {shape} --transducer {transducer} --dtypes {dtype} --utterances 2048"
+            " --batch-seconds 480 960 1920",
+            _OFFLINE_TOY,
+        )
+        for dtype in ("bfloat16", "float32")
+        for shape in ("0.6b", "1.1b")
+        for transducer in ("tdt", "rnnt")
+    ),
+    *(
+        _benchmark(
+            "2a",
+            f"latency-0.6b-{name}",
+            1,
+            f"latency --shape 0.6b --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 100 {options}",
+            _LATENCY_TOY,
+        )
+        for name, options in (("tdt", ""), ("ctc", "--decoder ctc"), ("rnnt", "--transducer rnnt"))
+    ),
+    *(
+        _benchmark(
+            "2e",
+            f"profile-{batch}-{decoder}",
+            0.5,
+            f"profile --shape 0.6b --decoder {decoder} --batch {batch} --dtypes bfloat16 --top 25",
+            "--shape toy --seconds 2 --batch 2 --repeats 2",
+        )
+        for batch in (128, 1, 16)
+        for decoder in ("tdt", "ctc")
+    ),
+    *(
+        _benchmark(
+            "2f",
+            f"padding-{batch}",
+            0.5,
+            f"padding --shape 0.6b --dtypes bfloat16 --batch {batch} --seconds 8",
+            "--shape toy --seconds 2 --batch 3 --rounds 2",
+        )
+        for batch in (64, 8)
+    ),
+    *(
+        _benchmark(
+            "2g",
+            f"language-model-{name}",
+            0.5,
+            f"latency --model {model} --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 50",
+            "--seconds 2 --batch 1 --repeats 2",
+        )
+        # Beside the file the service finds its language model only by the model's name.
+        for name, model in (("beam", "bundled"), ("greedy", "models/bundled/steno-bundled.nemo"))
+    ),
+    *(
+        _benchmark(
+            "2h",
+            f"peers-{shape}-{transducer}",
+            3,
+            f"peers --shape {shape} --transducer {transducer} --dtypes bfloat16 --batch 1 16 128 --rounds 5",
+            "--shape toy --seconds 2 --batch 2 --rounds 2",
+        )
+        for shape, transducer in (("0.6b", "tdt"), ("1.1b", "rnnt"))
+    ),
+    _benchmark(
+        "2a",
+        "latency-jasper",
+        2,
+        "latency --shape jasper10x5dr --dtypes float32 bfloat16 --repeats 500",
+        _LATENCY_TOY,
+    ),
+    _benchmark(
+        "5",
+        "budget",
+        4,
+        "latency --shape 0.6b --dtypes bfloat16 --seconds 8 30 60 120 --batch 1 4 16 64 --repeats 5",
+        _LATENCY_TOY,
+    ),
+    *(
+        _benchmark(
+            "6", f"training-{precision}", 0.5, f"training --precision {precision}", "--repeats 2", keeps_rows=False
+        )
+        for precision in ("bfloat16", "float32")
+    ),
+    *(
+        _benchmark(
+            "8",
+            f"decoding-{seconds}",
+            2.5,
+            f"decoding --dtype bfloat16 --seconds {seconds} --tokens {tokens}",
+            "--width 32 --encoder-layers 3 --decoder-layers 4 1 --seconds 2 --tokens 10 --batch 1 2 --repeats 1",
+        )
+        for seconds, tokens in ((30, 100), (10, 33))
+    ),
+)
+
+
+class Endings:
+    """How steps ended, kept in a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Read those of earlier runs."""
+        self._path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self._endings = {ending["name"]: ending for ending in map(json.loads, lines)}
+
+    def __getitem__(self, name: str) -> str | None:
+        """Return how a step ended: "done" or what went wrong; None if it has not."""
+        ending = self._endings.get(name)
+        return None if ending is None else str(ending["ended"])
+
+    def add(self, name: str, ended: str, seconds: float) -> None:
+        """Keep one."""
+        self._endings[name] = {"name": name, "ended": ended, "seconds": round(seconds, 1)}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self._endings[name]) + "\n")
+
+
+def run_steps(
+    steps: Sequence[Step],
+    folder: Path,
+    device: str,
+    *,
+    is_toy: bool = False,
+    again: bool = False,
+    seconds: float = float("inf"),
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, str]:
+    """Run those that have not ended, until the time is over.
+
+    Args:
+        steps: in this order.
+        folder: of their files.
+        device: for those that take one.
+        is_toy: rehearse them.
+        again: also those that failed.
+        seconds: the step that runs by then is stopped, and is the first of the next call.
+        clock: tells seconds.
+
+    Returns:
+        How each has ended now or before; those that have not are left out.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    endings, end = Endings(folder / "endings.jsonl"), clock() + seconds
+    for step in tqdm(steps, unit="step", disable=None):
+        ended = endings[step.name]
+        if ended == "done" or (ended and not again):
+            continue
+        if clock() >= end:
+            break
+        began = clock()
+        patience = 60 * _PATIENCE * step.minutes
+        print(f"== {step.row} {step.name}: {' '.join(step.command)}", flush=True)
+        ended = _run(
+            [sys.executable, "-m", *step.arguments(folder, device, is_toy=is_toy)],
+            folder / f"{step.name}.txt",
+            min(end - began, patience),
+            _environment(device),
+        )
+        if ended is None and clock() >= end:
+            print("stopped, because the time is over; the same command goes on with it", flush=True)
+            break
+        endings.add(step.name, ended or f"took more than {patience:.0f} s", clock() - began)
+        print(f"   {endings[step.name]} after {clock() - began:.0f} s", flush=True)
+    return {step.name: ended for step in steps if (ended := endings[step.name])}
+
+
+def _environment(device: str) -> dict[str, str]:
+    # Without a GPU our kernels run in Triton's interpreter.
+    return {**os.environ, **({"TRITON_INTERPRET": "1"} if device == "cpu" else {})}
+
+
+def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapping[str, str]) -> str | None:
+    """Run a command and show the end of what it prints; return how it ended, or None if its time was over."""
+    with output.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(  # noqa: S603  # the commands are those above
+            command, stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+        try:
+            status = process.wait(seconds if seconds < float("inf") else None)
+            ended = "done" if status == 0 else f"exit status {status}"
+        except subprocess.TimeoutExpired:
+            ended = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it started
+                process.wait()
+    # The line of JSON is in the file, and bars of progress are for those who watch.
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    shown = [line for line in lines if not line.startswith("{") and "\r" not in line]
+    print(*shown[-_SHOWN_LINES:], sep="\n", flush=True)
+    return ended
+
+
+def main() -> None:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows or steps, which are run again if they failed")
+    parser.add_argument("--folder", type=Path, default=Path("runs/gpu-backlog"), help="of what it keeps")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="the step that runs by then is stopped")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--toy", action="store_true", help="rehearse it, at sizes whose figures mean nothing")
+    parser.add_argument("--list", action="store_true", help="say what there is, and what has ended")
+    args = parser.parse_args()
+
+    steps = [step for step in STEPS if not args.rows or step.row in args.rows or step.name in args.rows]
+    unknown = set(args.rows) - {step.row for step in STEPS} - {step.name for step in STEPS}
+    if unknown:
+        parser.error(f"there is no row or step {', '.join(sorted(unknown))}")
+    if args.list:
+        endings = Endings(args.folder / "endings.jsonl")
+        for step in steps:
+            print(
+                f"{step.row:>3} {step.name:28} {step.minutes:5.1f} min  {endings[step.name] or '-':16}", *step.command
+            )
+        print(f"{sum(step.minutes for step in steps if not endings[step.name]):.0f} minutes are left")
+        return
+    ended = run_steps(
+        steps, args.folder, args.device, is_toy=args.toy, again=bool(args.rows), seconds=60 * args.minutes
+    )
+    failed = [name for name, how in ended.items() if how != "done"]
+    left = [step.name for step in steps if step.name not in ended]
+    print(json.dumps({"benchmark": "backlog", "ended": ended, "left": left, "torch": torch.__version__}))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

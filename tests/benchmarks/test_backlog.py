@@ -1,0 +1,98 @@
+"""The backlog's runner keeps what ended, goes on where it was stopped, and knows the rows of the document."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.backlog import STEPS, Step, run_steps
+from tests.conftest import ROOT
+
+# Rows that need more than the repository, or that nothing has to be run for.
+BY_HAND = {"2c", "3", "4", "7"}
+
+
+def step(name: str, code: str, minutes: float = 1.0) -> Step:
+    """A step that is a line of Python, found where the test wrote it."""
+    return Step("x", name, minutes, ("timeit", "-n1", "-r1", code), takes_device=False, keeps_rows=False)
+
+
+def note(tmp_path, name: str) -> str:
+    """Code that leaves a trace of each time it is run."""
+    return f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})"
+
+
+def ran(tmp_path) -> str:
+    return (tmp_path / "ran").read_text()
+
+
+def test_steps_run_once_and_in_order_and_what_they_print_is_kept(tmp_path):
+    steps = [step("a", f"{note(tmp_path, 'a')}; print('some table')"), step("b", note(tmp_path, "b"))]
+
+    assert run_steps(steps, tmp_path, "cpu") == {"a": "done", "b": "done"}
+    assert run_steps(steps, tmp_path, "cpu") == {"a": "done", "b": "done"}
+
+    assert ran(tmp_path) == "ab"
+    assert "some table" in (tmp_path / "a.txt").read_text()
+
+
+def test_one_that_fails_does_not_stop_the_others_and_is_run_again_only_when_asked(tmp_path):
+    steps = [step("a", f"{note(tmp_path, 'a')}; raise ValueError"), step("b", note(tmp_path, "b"))]
+
+    assert run_steps(steps, tmp_path, "cpu") == {"a": "exit status 1", "b": "done"}
+    assert run_steps(steps, tmp_path, "cpu") == {"a": "exit status 1", "b": "done"}
+    assert ran(tmp_path) == "ab"
+
+    run_steps(steps, tmp_path, "cpu", again=True)
+    assert ran(tmp_path) == "aba"
+
+
+def test_one_that_hangs_is_ended_and_does_not_stop_the_others(tmp_path):
+    steps = [step("a", "import signal; signal.pause()", minutes=0.01), step("b", note(tmp_path, "b"))]
+
+    assert run_steps(steps, tmp_path, "cpu") == {"a": "took more than 2 s", "b": "done"}
+
+
+def test_when_the_time_is_over_the_step_is_stopped_and_is_the_first_of_the_next_call(tmp_path):
+    waits = f"import os, signal; os.path.exists({str(tmp_path / 'go')!r}) or signal.pause(); {note(tmp_path, 'a')}"
+    steps = [step("a", waits), step("b", note(tmp_path, "b"))]
+
+    assert run_steps(steps, tmp_path, "cpu", seconds=0.5) == {}
+    (tmp_path / "go").touch()
+    assert run_steps(steps, tmp_path, "cpu") == {"a": "done", "b": "done"}
+
+    assert ran(tmp_path) == "ab"
+
+
+def test_nothing_begins_when_the_time_is_over(tmp_path):
+    assert run_steps([step("a", note(tmp_path, "a"))], tmp_path, "cpu", seconds=0.0) == {}
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_document_has_the_rows_and_the_minutes_of_the_steps():
+    document = (ROOT / "docs/gpu-backlog.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\w+) \|.*\| ([\d.]+ min|none) \|", document, re.MULTILINE))
+
+    assert set(rows) - BY_HAND == {step.row for step in STEPS}
+    for row in set(rows) - BY_HAND:
+        assert float(rows[row].split()[0]) == sum(step.minutes for step in STEPS if step.row == row), row
+    assert len({step.name for step in STEPS}) == len(STEPS)
+
+
+def test_the_steps_are_listed_with_what_is_left(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "backlog", "--list", "--folder", str(tmp_path), "2b"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert re.search(r"2b search +2\.0 min.* benchmarks search --shape 0.6b .*\n2 minutes are left", done.stdout)
+
+
+@pytest.mark.long
+def test_all_of_it_runs_at_toy_size(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "backlog", "--toy", "--device", "cpu", "--folder", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["left"] == []
+    assert set(told["ended"].values()) == {"done"}
