@@ -10,11 +10,13 @@ import triton.language as tl
 from torch import Tensor
 
 # Triton's types mean nothing to a type checker.
-# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
 # ruff: noqa: ANN001, ANN202, N803
 
-_FRAMES = 32
-_CHANNELS = 64
+# Frames that a program writes: in a batch so large that all of a GPU has work anyway, and in a smaller one.
+_FRAMES, _FRAMES_OF_SMALL_BATCHES = 16, 8
+_LARGE_BATCH = 8192
+_CHANNELS = 256
 
 
 @triton.jit
@@ -32,31 +34,45 @@ def _convolve(
     FRAMES: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """Some frames and channels of an utterance."""
+    """Some frames and channels of an utterance.
+
+    The frames are gone through one by one, and what the kernel's taps reach of them stays in registers: each is read
+    and gated once, but for those that the next program reaches, too. All loops are unrolled.
+    """
     row = tl.program_id(2)
-    start, length = tl.load(starts + row), tl.load(lengths + row)
-    room = tl.load(starts + row + 1) - start
+    start = tl.load(starts + row)
     begin = tl.program_id(0) * FRAMES
-    if begin >= room:
+    room = (tl.load(starts + row + 1) - start).to(tl.int32) - begin
+    if room <= 0:
         return
-    frame = begin + tl.arange(0, FRAMES)
+    real = tl.load(lengths + row).to(tl.int32) - begin
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
     known = channel < WIDTH
-    total = tl.zeros((FRAMES, CHANNELS), tl.float32)
-    for tap in range(KERNEL):
-        source = frame + tap - (KERNEL - 1) // 2
-        wanted = ((source >= 0) & (source < length))[:, None] & known[None, :]
-        place = halves + (start + source)[:, None] * (2 * WIDTH) + channel[None, :]
-        content = tl.load(place, mask=wanted, other=0.0).to(tl.float32)
-        gate = tl.load(place + WIDTH, mask=wanted, other=0.0).to(tl.float32)
-        weights = tl.load(weight + channel * KERNEL + tap, mask=known, other=0.0).to(tl.float32)
-        total += weights[None, :] * content / (1 + tl.exp(-gate))
+    place = halves + (start + begin) * (2 * WIDTH) + channel
+    place_out = convolved + (start + begin) * WIDTH + channel
+    weights = ()
+    for tap in tl.static_range(KERNEL):
+        weights += (tl.load(weight + channel * KERNEL + tap, mask=known, other=0.0).to(tl.float32),)
+    first = tl.zeros((CHANNELS,), tl.float32)
     if BIASED:
-        total += tl.load(bias + channel, mask=known, other=0.0).to(tl.float32)[None, :]
-    if SWISH:
-        total = total / (1 + tl.exp(-total))
-    place = convolved + (start + frame)[:, None] * WIDTH + channel[None, :]
-    tl.store(place, total.to(convolved.dtype.element_ty), mask=(frame < room)[:, None] & known[None, :])
+        first = tl.load(bias + channel, mask=known, other=0.0).to(tl.float32)
+    gated = ()
+    for step in tl.static_range(FRAMES + KERNEL - 1):
+        ahead = step - (KERNEL - 1) // 2
+        wanted = known & (ahead < real)
+        if step < (KERNEL - 1) // 2:
+            wanted = wanted & (begin + ahead >= 0)
+        content = tl.load(place + ahead * 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
+        gate = tl.load(place + (ahead * 2 * WIDTH + WIDTH), mask=wanted, other=0.0).to(tl.float32)
+        gated += (content / (1 + tl.exp(-gate)),)
+        if step >= KERNEL - 1:
+            total = first
+            for tap in tl.static_range(KERNEL):
+                total += weights[tap] * gated[step - (KERNEL - 1) + tap]
+            if SWISH:
+                total = total / (1 + tl.exp(-total))
+            written = step - (KERNEL - 1)
+            tl.store(place_out + written * WIDTH, total.to(convolved.dtype.element_ty), mask=known & (written < room))
 
 
 def gated_convolution(
@@ -77,8 +93,9 @@ def gated_convolution(
         [..., width].
     """
     width = weight.size(0)
+    frames = _FRAMES if time * lengths.size(0) >= _LARGE_BATCH else _FRAMES_OF_SMALL_BATCHES
     convolved = torch.empty(*halves.shape[:-1], width, dtype=halves.dtype, device=halves.device)
-    _convolve[(triton.cdiv(time, _FRAMES), triton.cdiv(width, _CHANNELS), lengths.size(0))](
+    _convolve[(triton.cdiv(time, frames), triton.cdiv(width, _CHANNELS), lengths.size(0))](
         halves.contiguous(),
         starts,
         lengths,
@@ -89,7 +106,7 @@ def gated_convolution(
         KERNEL=weight.size(2),
         BIASED=bias is not None,
         SWISH=swish,
-        FRAMES=_FRAMES,
+        FRAMES=frames,
         CHANNELS=_CHANNELS,
     )
     return convolved

@@ -27,17 +27,16 @@ WIDTHS = {"ROWS": 16, "UNITS": 16, "SLICE": 64, "WIDTH": 640}
 TILES = {"ROWS": 16, "LABELS": 64, "WIDTH": 64}
 LAUNCH = Launch()
 OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
+OF_CONVOLUTION = {"WIDTH": 1024, "BIASED": True, "SWISH": True, "CHANNELS": 256}
 KERNELS = [
     (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
     (_lstm_layer, {"bias": "*fp32"}, {"FIRST": True} | WIDTHS),
     (_lstm_layer, {"bias": "*fp32"}, {"FIRST": False} | WIDTHS),
     (_project, {}, {"JOINT": 640} | WIDTHS),
-    (
-        _convolve,
-        {},
-        {"WIDTH": 1024, "KERNEL": 9, "BIASED": True, "SWISH": True, "FRAMES": 32, "CHANNELS": 64},
-    ),
+    (_convolve, {}, {"KERNEL": 9, "FRAMES": 16} | OF_CONVOLUTION),
+    (_convolve, {}, {"KERNEL": 9, "FRAMES": 8} | OF_CONVOLUTION),
+    (_convolve, {}, {"KERNEL": 31, "FRAMES": 16} | OF_CONVOLUTION),
     (
         _attend,
         {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32"},

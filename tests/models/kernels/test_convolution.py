@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ if os.environ.get("CI") != "true":
 from models.config import ConformerConfig
 from models.encoders.conformer import ConvolutionModule
 from models.encoders.padding import Padding
-from models.kernels import gated_convolution_on
+from models.kernels import convolution, gated_convolution_on
 from models.kernels.convolution import gated_convolution
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -46,8 +47,11 @@ TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
     biased=st.booleans(),
     swish=st.booleans(),
     packed=st.booleans(),
+    large=st.booleans(),
 )
-def test_it_gives_what_the_operations_give(device, seed, dtype, batch, time, width, kernel, biased, swish, packed):
+def test_it_gives_what_the_operations_give(
+    device, seed, dtype, batch, time, width, kernel, biased, swish, packed, large
+):
     torch.manual_seed(seed)
     halves = torch.randn(batch, time, 2 * width).to(device, dtype)
     lengths = torch.randint(0, time + 1, (batch,)).to(device)
@@ -58,7 +62,8 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, batch, time, wid
     halves[~valid] = float("nan")
 
     rows = padding.starts, padding.lengths, padding.time
-    convolved = padding.with_it(gated_convolution(padding.without(halves), *rows, weight, bias, swish=swish))
+    with patch.object(convolution, "_LARGE_BATCH", 0 if large else 8192):
+        convolved = padding.with_it(gated_convolution(padding.without(halves), *rows, weight, bias, swish=swish))
 
     gated = glu(halves.float(), dim=2).masked_fill(~valid[:, :, None], 0.0)
     wanted = conv1d(
