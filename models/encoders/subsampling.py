@@ -2,9 +2,10 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, relu_
+from torch.nn.functional import linear, pad, relu_
 
 from models.config import ConformerConfig
+from models.kernels import DepthwiseHalves, depthwise_halves_on
 from models.masking import unpadded, valid_positions
 from models.packed_linear import PackedLinear
 
@@ -94,6 +95,9 @@ class Subsampling(nn.Module):
         valid = None
         if lengths is not None:
             features = features.masked_fill(~valid_positions(lengths, features.size(2))[:, None], 0.0)
+            kernels = depthwise_halves_on(features.device, features.dtype) if self._may_use_kernels() else None
+            if kernels is not None:
+                return self._stacked_by(kernels, features, lengths)
         images = features.transpose(1, 2)[:, None]  # [batch, channels, time, mels]
         for stage in self.stages:
             if lengths is not None:
@@ -101,6 +105,30 @@ class Subsampling(nn.Module):
                 valid = valid_positions(lengths, -(-images.size(2) // 2))
             images = stage(images, valid)
         return (images.permute(0, 2, 3, 1) if self._is_folded else images.transpose(1, 2)).flatten(2)
+
+    def _may_use_kernels(self) -> bool:
+        is_separable = len(self.stages) > 1 and isinstance(self.stages[1], SeparableStage)
+        return is_separable and self._is_folded and not torch.is_grad_enabled()
+
+    def _stacked_by(self, kernels: DepthwiseHalves, features: Tensor, lengths: Tensor) -> Tensor:
+        """Return what ``_stacked`` does of features without padding, though not zero where there is padding."""
+        halved_features, halved_images = kernels
+        first, *later = self.stages
+        assert isinstance(first, FirstStage)
+        images: Tensor | None = None  # [batch, time, bands, channels], before ReLU
+        for stage in later:
+            assert isinstance(stage, SeparableStage)
+            assert isinstance(stage.pointwise, nn.Conv2d)  # a GPU packs nothing
+            depthwise, pointwise = stage.depthwise, stage.pointwise
+            lengths = halved(lengths)
+            if images is None:
+                weights = first.convolution.weight, first.convolution.bias, depthwise.weight, depthwise.bias
+                halves = halved_features(features, lengths, *weights)
+            else:
+                halves = halved_images(images, lengths, depthwise.weight, depthwise.bias)
+            images = linear(halves, pointwise.weight.flatten(1), pointwise.bias)
+        assert images is not None
+        return relu_(images).flatten(2)
 
 
 class Stacking(nn.Module):

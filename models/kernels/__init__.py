@@ -14,6 +14,7 @@ log = logging.getLogger("steno.models")
 
 GatedConvolution = Callable[..., Tensor]
 RelativeAttentionKernel = Callable[..., Tensor]
+DepthwiseHalves = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
@@ -31,6 +32,26 @@ def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvo
         return gated_convolution
 
     return _if_it_runs(tried, device, "the convolution module")
+
+
+@cache
+def depthwise_halves_on(device: torch.device, dtype: torch.dtype) -> DepthwiseHalves | None:
+    """Return the kernels of the subsampling's first convolutions and of its later ones (subsampling.py).
+
+    They have run once then; None where they cannot.
+    """
+
+    def tried() -> DepthwiseHalves:
+        from models.kernels.subsampling import halved_features, halved_images  # only a GPU has Triton
+
+        features, lengths = torch.zeros(1, 16, 16, dtype=dtype, device=device), torch.tensor([8], device=device)
+        weight = torch.zeros(32, 1, 3, 3, dtype=dtype, device=device)
+        bias = weight[:, 0, 0, 0].contiguous()
+        images = halved_features(features, lengths, weight, bias, weight, bias)
+        halved_images(images, lengths, weight, bias)
+        return halved_features, halved_images
+
+    return _if_it_runs(tried, device, "the subsampling")
 
 
 @cache

@@ -14,11 +14,12 @@ from triton.compiler import ASTSource
 from models.kernels.attention import Launch, _attend
 from models.kernels.convolution import _convolve
 from models.kernels.residual_norm import _add_and_norm
+from models.kernels.subsampling import _halve_features, _halve_images
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 
 ASSEMBLER = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
-INTEGERS = dict.fromkeys(("rows", "frames", "tiles", "columns", "max_symbols"), "i32")
+INTEGERS = dict.fromkeys(("rows", "frames", "frames_in", "tiles", "columns", "max_symbols"), "i32")
 COUNTERS = ("starts", "lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
             "duration_values", "found", "found_out", "label_out", "labels")  # fmt: skip
 SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp32", "time": "*i64"}
@@ -28,6 +29,7 @@ TILES = {"ROWS": 16, "LABELS": 64, "WIDTH": 64}
 LAUNCH = Launch()
 OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
 OF_CONVOLUTION = {"WIDTH": 1024, "BIASED": True, "SWISH": True, "CHANNELS": 256}
+OF_SUBSAMPLING = {"WIDTH": 256, "FRAMES": 16, "BANDS": 4, "CHANNELS": 256}
 KERNELS = [
     (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
@@ -37,6 +39,8 @@ KERNELS = [
     (_convolve, {}, {"KERNEL": 9, "FRAMES": 16} | OF_CONVOLUTION),
     (_convolve, {}, {"KERNEL": 9, "FRAMES": 8} | OF_CONVOLUTION),
     (_convolve, {}, {"KERNEL": 31, "FRAMES": 16} | OF_CONVOLUTION),
+    (_halve_features, {}, {"PITCH": 134, "BANDS_IN": 64, "BANDS_OUT": 32} | OF_SUBSAMPLING),
+    (_halve_images, {}, {"BANDS_IN": 32, "BANDS_OUT": 16} | OF_SUBSAMPLING),
     (
         _attend,
         {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32"},

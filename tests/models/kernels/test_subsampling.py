@@ -1,0 +1,88 @@
+"""The kernels of the subsampling give what its operations give."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.encoders.subsampling import Subsampling
+from models.kernels import depthwise_halves_on
+from models.kernels.subsampling import halved_features, halved_images
+from tests.models.kernels.test_convolution import CONFIG
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None, max_examples=8, phases=(Phase.reuse, Phase.generate))
+@given(
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    batch=st.integers(0, 2),
+    time=st.integers(1, 140),
+    mels=st.integers(8, 40),
+    channels=st.sampled_from([1, 5, 64, 300]),
+    factor=st.sampled_from([4, 8]),
+)
+def test_they_give_what_the_operations_give(device, seed, dtype, batch, time, mels, channels, factor):
+    torch.manual_seed(seed)
+    config = replace(CONFIG, mels=mels, subsampling_factor=factor, subsampling_channels=channels)
+    subsampling = Subsampling(config).eval().to(device)
+    subsampling.fold()
+    features = torch.randn(batch, mels, time).to(device, dtype)
+    lengths = torch.randint(0, time + 1, (batch,)).to(device)
+    silenced = features.masked_fill(torch.arange(time, device=device) >= lengths[:, None, None], 0.0)
+
+    with torch.no_grad():
+        wanted = subsampling._stacked(features.float(), lengths)
+        found = subsampling.to(dtype)._stacked_by((halved_features, halved_images), silenced, lengths)
+
+    assert found.dtype == dtype
+    assert found.shape == wanted.shape
+    assert found.isfinite().all()
+    valid = torch.arange(found.size(1), device=device) < subsampling.shortened(lengths)[:, None]
+    # Beside the largest value: sums of many terms that cancel each other have an error of the terms.
+    room = TOLERANCE[dtype] * (1 + wanted[valid].abs().max()) if valid.any() else 0.0
+    assert ((found.float() - wanted)[valid].abs() <= room).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_subsampling_uses_them_once_it_is_folded_and_nobody_wants_gradients(device, monkeypatch):
+    torch.manual_seed(1)
+    subsampling = Subsampling(replace(CONFIG, subsampling_factor=8)).eval().to(device)
+    features, lengths = torch.randn(2, CONFIG.mels, 40).to(device), torch.tensor([40, 17], device=device)
+    calls = []
+
+    def counted(kernel):
+        return lambda *arguments: calls.append(kernel.__name__) or kernel(*arguments)
+
+    monkeypatch.setattr("models.encoders.subsampling.depthwise_halves_on", lambda *_: None)
+    with torch.no_grad():
+        wanted = subsampling.projection(subsampling._stacked(features, lengths))
+    kernels = counted(halved_features), counted(halved_images)
+    monkeypatch.setattr("models.encoders.subsampling.depthwise_halves_on", lambda *_: kernels)
+    subsampling._stacked(features, lengths)  # with gradients
+    subsampling.fold()
+    assert not calls
+    with torch.no_grad():
+        found = subsampling.projection(subsampling._stacked(features, lengths))
+
+    assert calls == ["halved_features", "halved_images"]
+    for row, count in enumerate(subsampling.shortened(lengths)):
+        assert torch.allclose(found[row, :count], wanted[row, :count], atol=1e-5)
+
+
+def test_a_cpu_has_none():
+    assert depthwise_halves_on(torch.device("cpu"), torch.float32) is None
+
+
+def test_a_device_that_does_not_run_them_goes_without_and_says_so(caplog):
+    # This machine may have no such device, and no driver for one.
+    assert depthwise_halves_on(torch.device("cuda:99"), torch.float32) is None
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of the subsampling"]
