@@ -20,7 +20,7 @@ from models.encoders.attention import (
 from models.encoders.batch_norm import FrameBatchNorm, fold
 from models.encoders.padding import Padding
 from models.encoders.subsampling import Stacking, Subsampling
-from models.kernels import gated_convolution_on, residual_norm_on
+from models.kernels import FRAMES_WORTH_A_KERNEL, gated_convolution_on, residual_norm_on, swish_expansion_on
 from models.packed_linear import PackedLinear, is_worth_packing
 
 
@@ -127,11 +127,19 @@ class FeedForward(nn.Module):
 
     def forward(self, normed: Tensor) -> Tensor:
         """Apply to frames after ``norm``, [..., width]."""
-        expanded = self.expand(normed)
-        if not self._is_packed:
-            expanded = silu(expanded, inplace=not torch.is_grad_enabled())
-        contracted: Tensor = self.contract(expanded)
+        contracted: Tensor = self.contract(self._expanded(normed))
         return contracted
+
+    def _expanded(self, normed: Tensor) -> Tensor:
+        if self._is_packed:
+            packed: Tensor = self.expand(normed)
+            return packed
+        is_large = normed.numel() >= FRAMES_WORTH_A_KERNEL * normed.size(-1)
+        if is_large and not torch.is_grad_enabled():
+            kernel = swish_expansion_on(normed.device, normed.dtype, self.expand.weight.shape)
+            if kernel is not None:
+                return kernel(normed, self.expand.weight, self.expand.bias)
+        return silu(self.expand(normed), inplace=not torch.is_grad_enabled())
 
     def pack(self) -> None:
         """For inference on a CPU, let the first product apply the activation."""

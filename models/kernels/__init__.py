@@ -2,19 +2,25 @@
 
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear, silu
 
 Kernel = TypeVar("Kernel")
+
+# From so many frames on, a kernel of products is tried instead of the library, which has better ones for fewer.
+FRAMES_WORTH_A_KERNEL = 4096
+_WARM_UPS, _MEASURED = 3, 10
 
 log = logging.getLogger("steno.models")
 
 GatedConvolution = Callable[..., Tensor]
 RelativeAttentionKernel = Callable[..., Tensor]
 DepthwiseHalves = tuple[Callable[..., Tensor], Callable[..., Tensor]]
+SwishExpansion = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
@@ -85,6 +91,52 @@ def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) 
         return relative_attention
 
     return _if_it_runs(tried, device, "attention")
+
+
+@cache
+def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Size) -> SwishExpansion | None:
+    """Return the fastest way to launch the kernel of a feed-forward module's expansion (feed_forward.py).
+
+    Args:
+        device: where.
+        dtype: of frames and weights.
+        shape: of the weights.
+
+    Returns:
+        None where it cannot run, where the library's product and Swish are faster, and in float32, which tensor cores
+        round.
+    """
+    columns, channels = shape
+    if dtype == torch.float32 or columns * dtype.itemsize % 16 or channels * dtype.itemsize % 16:
+        return None
+
+    def tried() -> SwishExpansion | None:
+        from models.kernels.feed_forward import LAUNCHES, swish_expansion  # only a GPU has Triton
+
+        frames = torch.randn(FRAMES_WORTH_A_KERNEL, channels, dtype=dtype, device=device)
+        weight, bias = torch.randn(shape, dtype=dtype, device=device), frames[0, :1].expand(columns).contiguous()
+        ways: list[SwishExpansion] = [lambda *layer: silu(linear(*layer), inplace=True)]
+        ways += [partial(swish_expansion, launch=launch) for launch in LAUNCHES]
+        seconds = [_seconds_of(partial(way, frames, weight, bias), device) for way in ways]
+        best = seconds.index(min(seconds))
+        return ways[best] if best else None
+
+    with torch.no_grad():
+        return _if_it_runs(tried, device, "the feed-forward modules")
+
+
+def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
+    """Return what a GPU takes for a call; only before anything is captured."""
+    for _ in range(_WARM_UPS):
+        call()
+    with torch.cuda.device(device):
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        began.record()
+        for _ in range(_MEASURED):
+            call()
+        ended.record()
+        ended.synchronize()
+    return float(began.elapsed_time(ended)) / 1000
 
 
 def _if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:

@@ -10,6 +10,7 @@
 
 #include <driver_types.h>
 
+#define ERROR_INVALID_VALUE 1
 #define ERROR_NOT_SUPPORTED 801
 #define MOST_SHARED_MEMORY 232448
 
@@ -155,7 +156,23 @@ int cuFuncGetAttribute(int *value, int attribute, void *function) {
 int cuFuncSetAttribute(void *function, int attribute, int value) { return 0; }
 int cuFuncSetCacheConfig(void *function, int preferred) { return 0; }
 
-int cuTensorMapEncodeTiled(void) { return ERROR_NOT_SUPPORTED; }
+// Refused as CUDA does: what is not aligned, boxes too large, and rows of a box that its swizzle does not span.
+int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                           int swizzle, int promotion, int filling) {
+    const int bfloat16 = 9, float16 = 6;
+    if (type != bfloat16 && type != float16) return ERROR_NOT_SUPPORTED;  // nobody asks for another
+    int refused = rank < 1 || rank > 5 || (uintptr_t)address % 16 || (swizzle && 2 * box[0] > 16u << swizzle);
+    for (uint32_t dimension = 0; dimension < rank; dimension++)
+        refused |= sizes[dimension] < 1 || box[dimension] < 1 || box[dimension] > 256 || steps[dimension] != 1;
+    for (uint32_t dimension = 0; dimension + 1 < rank; dimension++) refused |= strides[dimension] % 16;
+    if (refused) {
+        fprintf(stderr, "null CUDA: forbidden: a tensor map that CUDA refuses\n");
+        return ERROR_INVALID_VALUE;
+    }
+    memset(map, 0, 128);
+    return 0;
+}
 
 int cuOccupancyMaxActiveClusters(int *count, void *function, const void *configuration) {
     *count = 1;

@@ -13,6 +13,7 @@ from triton.compiler import ASTSource
 
 from models.kernels.attention import Launch, _attend
 from models.kernels.convolution import _convolve
+from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
@@ -30,6 +31,7 @@ LAUNCH = Launch()
 OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
 OF_CONVOLUTION = {"WIDTH": 1024, "BIASED": True, "SWISH": True, "CHANNELS": 256}
 OF_SUBSAMPLING = {"WIDTH": 256, "FRAMES": 16, "BANDS": 4, "CHANNELS": 256}
+OF_EXPANSION = {"CHANNELS": 1024, "BIASED": True, "SLICE": 64, "GROUP": 8}
 KERNELS = [
     (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
@@ -62,14 +64,29 @@ def registers(assembly):
     return {"registers": int(used), "spilled": sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))}
 
 
+for launch in LAUNCHES:
+    tiles = {"FRAMES": launch.frames, "COLUMNS": launch.columns}
+    blocks = {
+        "frames": (launch.frames, 64),
+        "weight": (launch.columns, 64),
+        "expanded": (launch.frames, launch.columns),
+    }
+    descriptors = {argument: f"tensordesc<bf16[{rows},{columns}]>" for argument, (rows, columns) in blocks.items()}
+    KERNELS.append((_expand, {"blocks": "i32"} | descriptors, OF_EXPANSION | tiles))
+
 for dtype in ("bf16", "fp32"):
     for kernel, types, constants in KERNELS:
+        if kernel is _expand and dtype == "fp32":
+            continue
         if kernel is _attend:
             constants |= {"TILE": {"bf16": LAUNCH.tile, "fp32": 16}[dtype]}
         known = TYPES | types | dict.fromkeys(constants, "constexpr")
         signature = {argument: known.get(argument, f"*{dtype}") for argument in kernel.arg_names}
         places = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
         options = {"num_warps": 1} if kernel is _walk else OF_ATTENTION if kernel is _attend else {}
+        if kernel is _expand:
+            (launch,) = [launch for launch in LAUNCHES if launch.columns == constants["COLUMNS"]]
+            options = {"num_warps": launch.warps, "num_stages": launch.stages}
         # What torch allocates is aligned, and strides are multiples of a head's width: loads are wide then.
         aligned = {
             (place,): [["tt.divisibility", 16]]

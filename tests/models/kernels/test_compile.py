@@ -27,8 +27,8 @@ def test_kernels_compile_for_hopper(tmp_path):
 
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(compiled) == 24
+    assert len(compiled) == 26
     for one in compiled:
         assert one["spilled"] == 0
-        assert one["shared"] < 100_000
+        assert one["shared"] < 150_000
         assert (one["mma"] > 0) == (one["dtype"] == "bf16" and one["kernel"] not in PLAIN)

@@ -1,0 +1,113 @@
+"""The expansion of a feed-forward module and its Swish in one kernel.
+
+The libraries' products know no Swish, so that plain operations read and write all that was expanded once more: the
+largest values of a layer. Here Swish is applied to the sums where they are made.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+# Triton's types mean nothing to a type checker.
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
+# ruff: noqa: ANN001, ANN202, N803
+
+# Channels that a program takes at once.
+_SLICE = 64
+# Programs that follow each other share the weights of their columns, and so many blocks of frames.
+_GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How the kernel is launched.
+
+    Attributes:
+        frames: of a program.
+        columns: of a program.
+        warps: that share its work.
+        stages: of loading that overlap.
+    """
+
+    frames: int
+    columns: int
+    warps: int
+    stages: int
+
+
+# Two programs of the smaller kind fit beside each other, so that one computes Swish while the other multiplies; larger
+# ones load less for what they multiply.
+LAUNCHES = (Launch(128, 128, 4, 3), Launch(128, 256, 8, 3))
+
+
+@triton.jit
+def _expand(
+    frames,
+    weight,
+    bias,
+    expanded,
+    blocks,
+    columns,
+    CHANNELS: tl.constexpr,
+    BIASED: tl.constexpr,
+    FRAMES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    SLICE: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """A block of frames and columns."""
+    strips = tl.cdiv(columns, COLUMNS)
+    program = tl.program_id(0)
+    group = program // (GROUP * strips)
+    height = min(blocks - group * GROUP, GROUP)
+    within = program % (GROUP * strips)
+    frame, column = (group * GROUP + within % height) * FRAMES, within // height * COLUMNS
+    total = tl.zeros((FRAMES, COLUMNS), tl.float32)
+    for channel in range(0, CHANNELS, SLICE):
+        given, weights = frames.load([frame, channel]), weight.load([column, channel])
+        total = tl.dot(given, weights.T, total, input_precision="ieee")
+    if BIASED:
+        place = column + tl.arange(0, COLUMNS)
+        total += tl.load(bias + place, mask=place < columns, other=0.0).to(tl.float32)[None, :]
+    swished = total / (1 + tl.exp(-total))
+    expanded.store([frame, column], swished.to(expanded.dtype))
+
+
+def swish_expansion(frames: Tensor, weight: Tensor, bias: Tensor | None, launch: Launch = LAUNCHES[0]) -> Tensor:
+    """Apply a linear layer, and Swish.
+
+    Args:
+        frames: [..., channels]; channels and columns are multiples of 16 bytes.
+        weight: [columns, channels].
+        bias: [columns].
+        launch: how.
+
+    Returns:
+        [..., columns].
+    """
+    flat, columns = frames.flatten(0, -2).contiguous(), weight.size(0)
+    expanded = torch.empty(flat.size(0), columns, dtype=frames.dtype, device=frames.device)
+    if expanded.numel():
+        blocks = triton.cdiv(flat.size(0), launch.frames)
+        _expand[(blocks * triton.cdiv(columns, launch.columns),)](
+            TensorDescriptor.from_tensor(flat, [launch.frames, _SLICE]),
+            TensorDescriptor.from_tensor(weight, [launch.columns, _SLICE]),
+            bias,
+            TensorDescriptor.from_tensor(expanded, [launch.frames, launch.columns]),
+            blocks,
+            columns,
+            CHANNELS=flat.size(1),
+            BIASED=bias is not None,
+            FRAMES=launch.frames,
+            COLUMNS=launch.columns,
+            SLICE=_SLICE,
+            GROUP=_GROUP,
+            num_warps=launch.warps,
+            num_stages=launch.stages,
+        )
+    shaped: Tensor = expanded.unflatten(0, frames.shape[:-1])
+    return shaped

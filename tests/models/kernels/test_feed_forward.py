@@ -1,0 +1,97 @@
+"""The kernel of a feed-forward module's expansion gives what the two operations give."""
+
+import os
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import linear, silu
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.encoders.conformer import FeedForward
+from models.kernels import swish_expansion_on
+from models.kernels.feed_forward import LAUNCHES, swish_expansion
+from tests.models.kernels.test_convolution import CONFIG
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None, max_examples=20, phases=(Phase.reuse, Phase.generate))
+@given(
+    seed=st.integers(0, 1000),
+    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
+    shape=st.tuples(st.integers(0, 3), st.integers(1, 150)),
+    channels=st.integers(1, 20).map(lambda eights: 8 * eights),
+    columns=st.integers(1, 40).map(lambda eights: 8 * eights),
+    biased=st.booleans(),
+    launch=st.sampled_from(LAUNCHES),
+)
+def test_it_gives_what_the_operations_give(device, seed, dtype, shape, channels, columns, biased, launch):
+    if device == "cuda" and dtype == torch.float32:
+        return  # its tiles are too large for a GPU, which never takes it in float32
+    torch.manual_seed(seed)
+    frames = torch.randn(*shape, channels).to(device, dtype)
+    weight = (torch.randn(columns, channels) / channels**0.5).to(device, dtype)
+    bias = torch.randn(columns).to(device, dtype) if biased else None
+
+    expanded = swish_expansion(frames, weight, bias, launch)
+
+    wanted = silu(linear(frames.float(), weight.float(), None if bias is None else bias.float()))
+    assert expanded.dtype == dtype
+    assert expanded.shape == wanted.shape
+    assert torch.allclose(expanded.float(), wanted, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+def test_a_module_uses_it_for_many_frames_where_nobody_wants_gradients():
+    torch.manual_seed(1)
+    module = FeedForward(CONFIG).eval()
+    few, many = torch.randn(2, 10, CONFIG.width), torch.randn(2, 50, CONFIG.width)
+    wanted = module(many).detach()
+    asked = []
+
+    def told(device, dtype, shape):
+        asked.append(shape)
+        return lambda frames, weight, bias: silu(linear(frames, weight, bias))
+
+    with (
+        patch("models.encoders.conformer.swish_expansion_on", told),
+        patch("models.encoders.conformer.FRAMES_WORTH_A_KERNEL", 100),
+    ):
+        module(many)  # with gradients
+        with torch.no_grad():
+            module(few)
+            assert not asked
+            assert torch.equal(module(many), wanted)
+
+    assert asked == [module.expand.weight.shape]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_gpu_tries_all_ways_and_takes_one_that_is_right(dtype):
+    torch.manual_seed(1)
+    frames = torch.randn(5000, 1024).to("cuda", dtype)
+    weight, bias = (torch.randn(4096, 1024) / 32).to("cuda", dtype), torch.randn(4096).to("cuda", dtype)
+    wanted = silu(linear(frames.float(), weight.float(), bias.float()))
+
+    kernel = swish_expansion_on(frames.device, dtype, weight.shape)
+    ways = [] if kernel is None else [kernel(frames, weight, bias)]
+    for expanded in [*ways, *(swish_expansion(frames, weight, bias, launch) for launch in LAUNCHES)]:
+        assert torch.allclose(expanded.float(), wanted, atol=1e-2, rtol=1e-2)
+
+
+def test_there_is_none_on_a_cpu_nor_in_float32_nor_for_odd_widths():
+    assert swish_expansion_on(torch.device("cpu"), torch.bfloat16, torch.Size((64, 64))) is None
+    assert swish_expansion_on(torch.device("cuda:99"), torch.float32, torch.Size((64, 64))) is None
+    assert swish_expansion_on(torch.device("cuda:99"), torch.bfloat16, torch.Size((64, 60))) is None
+
+
+def test_a_device_that_does_not_run_it_goes_without_and_says_so(caplog):
+    # This machine may have no such device, and no driver for one.
+    assert swish_expansion_on(torch.device("cuda:99"), torch.bfloat16, torch.Size((64, 64))) is None
+    assert [record.getMessage().split(",")[0] for record in caplog.records] == ["no kernel of the feed-forward modules"]
