@@ -121,6 +121,13 @@ STEPS = (
         for batch in (128, 1, 16)
         for decoder in ("tdt", "ctc")
     ),
+    _benchmark(
+        "2i",
+        "kernels",
+        1,
+        "kernels --shape 0.6b --dtype bfloat16",
+        "--shape toy --dtype float32 --seconds 0.3 --batch 1 --rounds 1",
+    ),
     *(
         _benchmark(
             "2f",
