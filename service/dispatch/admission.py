@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from service.dispatch.backlog import Accepted, Backlog
 from service.dispatch.errors import DrainingError, ModelLoadingError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # said while nothing is known about how long this model takes to load
@@ -51,21 +52,6 @@ class Permit:
         self._admission.check_bytes(0)
 
 
-@dataclass(slots=True, eq=False)
-class Accepted:
-    """The audio of a recording behind gate 2.
-
-    Attributes:
-        model: Id of the model that it is for.
-        unanswered_seconds: Has no transcript yet.
-        unstaged_seconds: Of that, waits outside the batcher: a long recording comes into it part by part.
-    """
-
-    model: str
-    unanswered_seconds: float
-    unstaged_seconds: float
-
-
 class Admission:
     """Decides what is accepted; holds the figures that the decision needs.
 
@@ -76,6 +62,7 @@ class Admission:
     Attributes:
         requests: Accepted and not finished.
         stored_bytes: Of uploads being received or decoded.
+        backlog: The decoded audio without a transcript.
         rtfx: Audio-seconds per second of all engines together, by the model's id; empty until one has been ready.
         is_draining: Nothing new is accepted.
         loading_seconds: How long a model takes to load, as far as known.
@@ -85,8 +72,7 @@ class Admission:
         self.limits = limits
         self.requests = 0
         self.stored_bytes = 0
-        self._turn_seconds = turn_seconds
-        self._accepted: set[Accepted] = set()
+        self.backlog = Backlog(turn_seconds)
         self.rtfx: dict[str, float] = {}
         self.is_draining = False
         self.loading_seconds = _LOADING_SECONDS
@@ -98,18 +84,9 @@ class Admission:
         await self._idle.wait()
 
     @property
-    def backlog_seconds(self) -> float:
-        """Decoded audio without a transcript."""
-        return sum(accepted.unanswered_seconds for accepted in self._accepted)
-
-    def unstaged_seconds(self, model: str) -> float:
-        """Return the decoded audio for a model that is not in the batcher yet."""
-        return sum(accepted.unstaged_seconds for accepted in self._accepted if accepted.model == model)
-
-    @property
     def predicted_wait(self) -> float:
         """Seconds until what is accepted now would have its turn: one turn of each recording stands before it."""
-        turns = ((accepted.model, min(accepted.unanswered_seconds, self._turn_seconds)) for accepted in self._accepted)
+        turns = self.backlog.turns.items()
         return sum(seconds / self.rtfx[model] for model, seconds in turns if model in self.rtfx)
 
     @property
@@ -170,12 +147,11 @@ class Admission:
             OverloadedError: If it would wait too long, or take too much room.
         """
         self.check_audio(seconds)
-        accepted = Accepted(model, seconds, seconds)
-        self._accepted.add(accepted)
+        accepted = self.backlog.add(model, seconds)
         try:
             yield accepted
         finally:
-            self._accepted.remove(accepted)
+            self.backlog.remove(accepted)
 
     def check_audio(self, seconds: float) -> None:
         """Refuse when this much more audio would wait too long, or take too much room.
@@ -183,7 +159,7 @@ class Admission:
         Raises:
             OverloadedError: If so.
         """
-        backlog = self.backlog_seconds
+        backlog = self.backlog.seconds
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
             raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
         if self.predicted_wait > self.limits.max_wait_seconds:

@@ -167,7 +167,7 @@ class Dispatcher:
         for model in self.catalog:
             of_model = [utterance.seconds for utterance in waiting if utterance.lane.model == model.id]
             metrics.queue_depth.labels(model.id).set(len(of_model))
-            audio = sum(of_model) + self.admission.unstaged_seconds(model.id)
+            audio = sum(of_model) + self.admission.backlog.unstaged_seconds(model.id)
             metrics.queue_audio_seconds.labels(model.id).set(audio)
         metrics.queue_oldest_age.set(now - min((utterance.arrived for utterance in waiting), default=now))
         metrics.queue_predicted_wait.set(self.admission.predicted_wait)
@@ -252,12 +252,15 @@ class Dispatcher:
     def _feed_engines(self) -> None:
         """Form a batch for every free place while anything waits: nobody waits for company."""
         for engine, speeds in self._engines.items():
-            policies = {
-                model: replace(self._policy, batch_seconds=engine.models[model].batch_seconds, rtfx=rtfx)
-                for model, rtfx in speeds.items()
-            }
-            while engine.free_places > 0 and (batch := self._batcher.next_batch(self._clock(), policies)):
+            while engine.free_places > 0 and (batch := self._next_batch(engine, speeds)):
                 self._send(engine, batch)
+
+    def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:
+        policies = {
+            model: replace(self._policy, batch_seconds=engine.models[model].batch_seconds, rtfx=rtfx)
+            for model, rtfx in speeds.items()
+        }
+        return self._batcher.next_batch(self._clock(), policies)
 
     def _send(self, engine: EngineLink, batch: list[Utterance]) -> None:
         number = self._ledger.hand_over(engine, batch)

@@ -11,7 +11,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from audio.segment.segmenter import Segment
-from service.dispatch.admission import Accepted
+from service.dispatch.backlog import Accepted
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.joining import shifted
@@ -104,7 +104,7 @@ class Recordings:
         answer = await self._dispatcher.transcribe(
             samples, request.caller, request.deadline, request.lane, request.prompt
         )
-        request.accepted.unanswered_seconds -= share
+        request.accepted.answer(share)
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.source.recording.rate
         return Answer(shifted(answer.transcript, offset), answer.queue_seconds)

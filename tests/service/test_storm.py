@@ -59,7 +59,7 @@ def check_nothing_is_left(service: ThreadedServer) -> None:
     admission = service.server.dispatcher.admission
     wait_for(lambda: admission.requests == 0)
     assert admission.stored_bytes == 0
-    assert admission.backlog_seconds == pytest.approx(0.0, abs=1e-6)
+    assert admission.backlog.seconds == pytest.approx(0.0, abs=1e-6)
     wait_for(lambda: service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 0)
     assert service.post(**form(GOOD)).status_code == 200
     assert service.metric("steno_queue_depth") == 0

@@ -83,10 +83,10 @@ def test_audio_beyond_the_queue_is_refused_but_never_on_an_empty_queue():
 
     with gates.accept("m", 60.0):
         with gates.accept("m", 40.0):
-            assert gates.backlog_seconds == 100.0
+            assert gates.backlog.seconds == 100.0
         with pytest.raises(OverloadedError, match="60 s of audio"), gates.accept("m", 41.0):
             pass
-    assert gates.backlog_seconds == 0
+    assert gates.backlog.seconds == 0
 
 
 @pytest.mark.parametrize(("backlog", "retry_after"), [(101.0, 11), (599.0, 60), (999.0, 60)])
@@ -106,10 +106,10 @@ def test_a_long_recording_stands_before_others_for_no_more_than_a_turn():
 
     with gates.accept("m", 14_400.0) as long, gates.accept("m", 20.0):
         assert gates.predicted_wait == 6.0
-        assert gates.backlog_seconds == 14_420.0
+        assert gates.backlog.seconds == 14_420.0
         with gates.enter(0):
             pass
 
-        long.unanswered_seconds = 10.0
+        long.answer(long.unanswered_seconds - 10.0)
 
         assert gates.predicted_wait == 3.0

@@ -64,7 +64,7 @@ def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch
             answers = await asked
 
         assert [answer.transcript.text for answer in answers] == ["1.0", "10.0", "20.0", "30.0"]
-        assert dispatching.admission.backlog_seconds == 0
+        assert dispatching.admission.backlog.seconds == 0
         assert metrics.audio_seconds.labels("ok", "m")._value.get() == pytest.approx(40)
 
     asyncio.run(scenario())
@@ -110,7 +110,10 @@ def test_only_so_many_parts_are_staged_at_a_time(monkeypatch):
                     utterance.seconds for utterance in dispatching._batcher
                 )
                 assert staged <= 25
-                assert dispatching.admission.unstaged_seconds("m") + staged <= dispatching.admission.backlog_seconds
+                assert (
+                    dispatching.admission.backlog.unstaged_seconds("m") + staged
+                    <= dispatching.admission.backlog.seconds
+                )
                 if engine.batches:
                     engine.answer(dispatching)
 
@@ -161,7 +164,7 @@ def test_who_leaves_takes_all_parts_along(monkeypatch):
             await answers.aclose()
 
             assert len(dispatching._batcher) == 0
-            assert dispatching.admission.backlog_seconds == 0
+            assert dispatching.admission.backlog.seconds == 0
             assert dispatching.window._held == 0
             done = metrics.audio_seconds.labels("ok", "m")._value.get()
             assert metrics.audio_seconds.labels("cancelled", "m")._value.get() == pytest.approx(200 - done)
@@ -182,7 +185,7 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
                 await asked
 
         assert len(dispatching._batcher) == 0
-        assert dispatching.admission.backlog_seconds == 0
+        assert dispatching.admission.backlog.seconds == 0
         assert dispatching.window._held == 0
         assert metrics.audio_seconds.labels("error", "m")._value.get() == 60
 

@@ -51,7 +51,7 @@ def events(service: ThreadedServer, samples: np.ndarray, **fields: str) -> list[
 
 def nothing_is_left(service: ThreadedServer) -> bool:
     admission = service.server.dispatcher.admission
-    return admission.requests == 0 and admission.backlog_seconds == 0 and len(service.server.dispatcher._batcher) == 0
+    return admission.requests == 0 and admission.backlog.seconds == 0 and len(service.server.dispatcher._batcher) == 0
 
 
 def test_a_long_recording_is_heard_in_pieces_with_the_times_of_the_whole(service, speech):
@@ -156,7 +156,7 @@ def test_a_client_that_leaves_takes_all_pieces_along(service, speech):
     try:
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
             connection.sendall(post_bytes(service.server.port, wav(np.tile(speech, 4))))
-            wait_for(lambda: service.server.dispatcher.admission.backlog_seconds > 0)
+            wait_for(lambda: service.server.dispatcher.admission.backlog.seconds > 0)
             wait_for(lambda: len(service.server.dispatcher._batcher) > 0)
         wait_for(lambda: nothing_is_left(service))
     finally:
