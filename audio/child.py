@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _answer(file: BinaryIO, request: dict[str, Any], send: Callable[[bytes], None], memory_bytes: int) -> bytes:
-    def take(samples: bytes) -> None:
+    def take(samples: bytes | memoryview) -> None:
         for start in range(0, len(samples), MOST_BYTES_OF_FRAME):
             send(frame(Kind.SAMPLES, samples[start : start + MOST_BYTES_OF_FRAME]))
 

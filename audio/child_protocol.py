@@ -21,6 +21,6 @@ class Kind(bytes, Enum):
     REFUSAL = b"e"  # JSON of the code and the message of an AudioError: the file is refused
 
 
-def frame(kind: Kind, body: bytes = b"") -> bytes:
+def frame(kind: Kind, body: bytes | memoryview = b"") -> bytes:
     """Return one frame."""
     return HEADER.pack(kind.value, len(body)) + body

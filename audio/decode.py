@@ -23,7 +23,7 @@ from audio.source import Source
 
 RAW = "pcm"
 
-Take = Callable[[bytes], None]
+Take = Callable[[bytes | memoryview], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _opened(file: BinaryIO, container: str, limits: AudioLimits) -> Iterator[Sou
 
 def _drain(source: Source, take: Take, container: str, rate: int, limits: AudioLimits) -> Origin:
     for block in resampled(source.blocks(), source.rate, rate):
-        take(block.tobytes())
+        take(block.view(np.uint8).data)
     if source.frames == 0 and source.broken:
         raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
     limits.check_shortest(source.seconds)

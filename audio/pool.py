@@ -3,9 +3,6 @@
 A hostile file may end, hang or bloat the child that reads it; that is the error of this one file.
 """
 
-import io
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +11,7 @@ from typing import BinaryIO, Self
 
 from audio.child_process import ChildLostError, ChildProcess, Confinement
 from audio.decode import Audio, Origin, Take, audio_of, container_of, decode_into
+from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
@@ -75,7 +73,7 @@ class DecodePool:
         """
         if raw is not None or reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
             return decode_into(take, file, rate=rate, limits=limits, raw=raw)
-        with self._child() as child, _on_disk(file) as descriptor:
+        with self._child() as child, descriptor_of(file) as descriptor:
             try:
                 return child.decode_into(take, descriptor, rate=rate, limits=limits)
             except ChildLostError as loss:
@@ -123,18 +121,3 @@ class DecodePool:
         child.close()
         with self._lock:
             self._children.discard(child)
-
-
-@contextmanager
-def _on_disk(file: BinaryIO) -> Iterator[int]:
-    """Yield a descriptor of ``file``, or of a copy where it is only in memory."""
-    try:
-        descriptor = file.fileno()  # what is spooled in memory moves to disk
-    except io.UnsupportedOperation:
-        with tempfile.TemporaryFile() as copy:
-            shutil.copyfileobj(file, copy)
-            copy.flush()
-            yield copy.fileno()
-    else:
-        file.flush()
-        yield descriptor

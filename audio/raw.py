@@ -19,11 +19,13 @@ class RawForm:
 
         Returns None for other types and where rate or channels are missing: then the content has to tell.
         """
+        kind = media_type.partition(";")[0].strip().lower()
+        if kind not in {"audio/pcm", "audio/l16"}:
+            return None
         message = Message()
         message["content-type"] = media_type
-        kind = message.get_content_type()
         rate, channels = str(message.get_param("rate", "")), str(message.get_param("channels", ""))
-        if kind not in {"audio/pcm", "audio/l16"} or not (_is_number(rate) and _is_number(channels)):
+        if not (_is_number(rate) and _is_number(channels)):
             return None
         return cls(channels=int(channels), rate=int(rate), big_endian=kind == "audio/l16")
 

@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+from io import RawIOBase
 from types import TracebackType
 from typing import Self
 
@@ -29,8 +30,9 @@ class Recording:
 
     def __init__(self, rate: int, seconds_in_memory: float) -> None:
         self.rate = rate
-        size = int(seconds_in_memory * rate) * _SAMPLE_BYTES
-        self._file = tempfile.SpooledTemporaryFile(max_size=size)  # noqa: SIM115  # closed with the recording
+        self._memory = bytearray()
+        self._most_in_memory = int(seconds_in_memory * rate) * _SAMPLE_BYTES
+        self._file: RawIOBase | None = None
         self._lock = threading.Lock()
         self._length = 0
 
@@ -51,24 +53,47 @@ class Recording:
         """Its length."""
         return self._length / self.rate
 
-    def append(self, samples: bytes) -> None:
-        """Add the bytes of float32 samples at the end.
+    def append(self, samples: bytes | memoryview) -> None:
+        """Add the bytes of float32 samples at the end, before any are read.
 
         Raises:
             StorageFullError: if they cannot be stored.
         """
-        try:
-            self._file.write(samples)
-        except OSError as error:
-            raise StorageFullError(f"a recording cannot be stored: {error.strerror}") from error
+        if self._file is None and len(self._memory) + len(samples) <= self._most_in_memory:
+            self._memory += samples
+        else:
+            self._write(samples)
         self._length += len(samples) // _SAMPLE_BYTES
 
     def read(self, start: int, stop: int) -> Samples:
-        """Return the samples from ``start`` up to ``stop``, as far as there are any; any thread may."""
+        """Return the samples from ``start`` up to ``stop``, as far as there are any; any thread may.
+
+        They are not copied where they lie in memory, and outlast the recording.
+        """
+        if self._file is None:
+            return np.frombuffer(memoryview(self._memory).toreadonly(), np.float32)[start:stop]
         with self._lock:
             self._file.seek(start * _SAMPLE_BYTES)
             return np.frombuffer(self._file.read((stop - start) * _SAMPLE_BYTES), np.float32)
 
     def close(self) -> None:
         """Give its memory and its file back."""
-        self._file.close()
+        self._memory = bytearray()
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, samples: bytes | memoryview) -> None:
+        try:
+            if self._file is None:
+                # Not buffered: what has no room is to be noticed here, not when it is read or closed.
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the recording
+                _write_all(self._file, memoryview(self._memory))
+                self._memory = bytearray()
+            _write_all(self._file, memoryview(samples))
+        except OSError as error:
+            raise StorageFullError(f"a recording cannot be stored: {error.strerror}") from error
+
+
+def _write_all(file: RawIOBase, what: memoryview) -> None:
+    while what:
+        what = what[file.write(what) :]

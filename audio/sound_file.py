@@ -7,6 +7,7 @@ from typing import BinaryIO
 import numpy as np
 import soundfile
 
+from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
@@ -46,7 +47,7 @@ class SoundFileSource:
     @classmethod
     @contextmanager
     def open(cls, file: BinaryIO, limits: AudioLimits, raw: RawForm | None = None) -> Iterator["SoundFileSource"]:
-        """Open ``file``, which stands at its start; ``raw`` says that it has no header, and what it would say.
+        """Open ``file``; ``raw`` says that it has no header, and what it would say.
 
         Raises:
             InvalidAudioError: if libsndfile cannot read it.
@@ -54,12 +55,15 @@ class SoundFileSource:
         """
         if raw is not None:
             limits.check_form(raw.channels, raw.rate)
-        try:
-            sound = _ForwardSoundFile(file, **_arguments(raw))
-        except soundfile.LibsndfileError as error:
-            raise InvalidAudioError(f"the file cannot be decoded: {error.error_string}") from error
-        with sound:
-            yield cls(sound, limits)
+        # libsndfile reads a descriptor by itself. Of a Python file it would ask 8 kB at a time, and each time wait until
+        # it has the interpreter, which is long beside a busy event loop (docs/performance.md).
+        with descriptor_of(file) as descriptor:
+            try:
+                sound = _ForwardSoundFile(descriptor, closefd=False, **_arguments(raw))
+            except soundfile.LibsndfileError as error:
+                raise InvalidAudioError(f"the file cannot be decoded: {error.error_string}") from error
+            with sound:
+                yield cls(sound, limits)
 
     @property
     def seconds(self) -> float:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-import numpy as np
-
 from audio.errors import InvalidAudioError
 from audio.resample import Samples
 
@@ -49,7 +47,7 @@ def mean_of_channels(block: Samples) -> Samples:
     Raises:
         InvalidAudioError: if samples are not finite numbers.
     """
-    if block.size and not np.abs(block).max() <= _LOUDEST:
+    if block.size and not (block.min() >= -_LOUDEST and block.max() <= _LOUDEST):
         raise InvalidAudioError("the audio holds samples that are infinite or not numbers")
     mono: Samples = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1)
     return mono

@@ -6,7 +6,6 @@ name, so the kernel frees it with the last process that uses it, however that pr
 
 import mmap
 import os
-import tempfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,14 +16,6 @@ from service.engine.protocol import Item
 Samples = npt.NDArray[np.float32]
 
 _SAMPLE_BYTES = 4
-
-
-def unnamed_file() -> int:
-    """Open an empty file without a name, in memory where the system can, and return its descriptor."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("steno-staging", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 class Staging:

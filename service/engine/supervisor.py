@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from audio.descriptor import unnamed_file
 from service.engine.channel import FrontChannel
 from service.engine.protocol import (
     Batch,
@@ -26,7 +27,7 @@ from service.engine.protocol import (
     Stop,
     Unload,
 )
-from service.engine.staging import Samples, Staging, unnamed_file
+from service.engine.staging import Samples, Staging
 
 log = logging.getLogger("steno.supervisor")
 

@@ -42,20 +42,24 @@ def test_a_short_recording_touches_no_disk_and_a_long_one_leaves_no_file(tmp_pat
 
 
 def test_a_full_disk_is_an_error_of_its_own(monkeypatch):
-    recording = Recording(rate=100, seconds_in_memory=1)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda buffering: open("/dev/full", "r+b", buffering))  # noqa: PTH123, SIM115
 
-    def full(samples: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(recording._file, "write", full)
-
-    with recording, pytest.raises(StorageFullError, match="No space left"):
-        recording.append(bytes(4))
+    with Recording(rate=100, seconds_in_memory=1) as recording, pytest.raises(StorageFullError, match="No space left"):
+        recording.append(bytes(404))
 
 
-@pytest.mark.parametrize("seconds_in_memory", [0, 100])
-def test_threads_that_read_at_the_same_time_get_what_each_asked_for(seconds_in_memory, monkeypatch):
-    with Recording(rate=16_000, seconds_in_memory=seconds_in_memory) as recording, ThreadPoolExecutor(4) as threads:
+def test_what_is_read_from_memory_is_not_copied_and_outlasts_the_recording():
+    with Recording(rate=100, seconds_in_memory=1) as recording:
+        recording.append(np.arange(100, dtype=np.float32).tobytes())
+        first, second = recording.read(0, 50), recording.read(25, 100)
+        assert np.shares_memory(first, second)
+        assert not first.flags.writeable
+
+    assert list(second) == list(range(25, 100))
+
+
+def test_threads_that_read_a_file_at_the_same_time_get_what_each_asked_for(monkeypatch):
+    with Recording(rate=16_000, seconds_in_memory=0) as recording, ThreadPoolExecutor(4) as threads:
         recording.append(np.arange(100_000, dtype=np.float32).tobytes())
         seek = recording._file.seek
 

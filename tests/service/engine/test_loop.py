@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from audio.descriptor import unnamed_file
 from service.engine.channel import EngineChannel
 from service.engine.loop import LaidOut, Loop
 from service.engine.protocol import (
@@ -23,7 +24,7 @@ from service.engine.protocol import (
     Result,
     Stop,
 )
-from service.engine.staging import StagingView, unnamed_file
+from service.engine.staging import StagingView
 from service.engine.stub import StubRecognizer, transcript
 
 PATIENCE = 30.0

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.staging import Staging, StagingView, unnamed_file
+from audio.descriptor import unnamed_file
+from service.engine.staging import Staging, StagingView
 
 
 @pytest.fixture

@@ -1,0 +1,43 @@
+"""Whatever a file is, its descriptor reads it from the start."""
+
+import io
+import os
+import tempfile
+from functools import partial
+
+import pytest
+
+from audio.descriptor import descriptor_of
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB, MIB + 1, 3 * MIB])
+@pytest.mark.parametrize("make", [io.BytesIO, tempfile.TemporaryFile, partial(tempfile.SpooledTemporaryFile, MIB)])
+def test_a_descriptor_reads_the_file_from_its_start(make, size):
+    content = os.urandom(size)
+    before = len(os.listdir("/proc/self/fd"))
+
+    with make() as file:
+        file.write(content)
+        with descriptor_of(file) as descriptor, open(descriptor, "rb", closefd=False) as reader:
+            assert reader.read() == content
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_is_spooled_in_memory_does_not_move_to_the_disk(tmp_path, monkeypatch):
+    with tempfile.SpooledTemporaryFile(MIB) as file:
+        file.write(bytes(MIB))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "that is not there"))
+
+        with descriptor_of(file) as descriptor:
+            assert os.fstat(descriptor).st_size == MIB
+
+
+def test_a_file_on_disk_is_not_copied():
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(2 * MIB))
+
+        with descriptor_of(file) as descriptor:
+            assert descriptor == file.fileno()
