@@ -55,8 +55,8 @@ class SoundFileSource:
         """
         if raw is not None:
             limits.check_form(raw.channels, raw.rate)
-        # libsndfile reads a descriptor by itself. Of a Python file it would ask 8 kB at a time, and each time wait until
-        # it has the interpreter, which is long beside a busy event loop (docs/performance.md).
+        # libsndfile reads a descriptor by itself. Of a Python file it would ask 8 kB at a time, and wait for the
+        # interpreter each time, which is long beside a busy event loop (docs/performance.md).
         with descriptor_of(file) as descriptor:
             try:
                 sound = _ForwardSoundFile(descriptor, closefd=False, **_arguments(raw))

@@ -5,16 +5,16 @@ from pathlib import Path
 import torch
 
 _CPU_FACTS = Path("/proc/cpuinfo")
+_AMPERE = (8, 0)  # compute capability
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where products of it are fast, on GPUs and on some CPUs, else float32.
+    """Return bfloat16 where products of it are fast, on GPUs since Ampere and on some CPUs, else float32.
 
     What this costs of word error rate is in docs/performance.md.
     """
-    if device.type == "cpu" and not has_fast_bfloat16():
-        return torch.float32
-    return torch.bfloat16
+    is_fast = _has_units_for_bfloat16(device) if device.type == "cuda" else has_fast_bfloat16()
+    return torch.bfloat16 if is_fast else torch.float32
 
 
 def has_fast_bfloat16() -> bool:
@@ -26,6 +26,11 @@ def has_fast_bfloat16() -> bool:
     if torch.cpu._is_amx_tile_supported():  # noqa: SLF001  # no public one in every release
         return True
     return torch.cpu._is_avx512_bf16_supported() and _is_amd()  # noqa: SLF001
+
+
+def _has_units_for_bfloat16(gpu: torch.device) -> bool:
+    """Return whether a GPU multiplies in bfloat16, or only imitates it."""
+    return torch.cuda.get_device_capability(gpu) >= _AMPERE
 
 
 def _is_amd() -> bool:

@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
     dtype: Literal["auto", "float32", "bfloat16", "int8"] = Field(
         default="auto",
-        description="auto: bfloat16 on CUDA and on CPUs that are fast in it, else float32. "
+        description="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, else float32. "
         "int8 is for Conformers on a CPU.",
     )
     threads: Count | None = Field(default=None, description="CPU threads per batch; unset: torch decides.")

@@ -34,5 +34,9 @@ def test_a_cpu_takes_bfloat16_where_its_products_are_fast(
     assert default_dtype(torch.device("cpu")) == (torch.bfloat16 if fast else torch.float32)
 
 
-def test_a_gpu_takes_bfloat16():
-    assert default_dtype(torch.device("cuda:1")) == torch.bfloat16
+@pytest.mark.parametrize(("capability", "fast"), [((7, 5), False), ((8, 0), True), ((12, 0), True)])
+def test_a_gpu_takes_bfloat16_where_it_has_units_for_it(capability, fast, monkeypatch):
+    asked = torch.device("cuda:1")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability if device == asked else (0, 0))
+
+    assert default_dtype(asked) == (torch.bfloat16 if fast else torch.float32)

@@ -1,4 +1,4 @@
-"""The kernels compile for an H100 where there is no GPU, on tensor cores, and nothing is spilled from registers."""
+"""The kernels compile where there is no GPU, on tensor cores, and nothing is spilled from registers."""
 
 import json
 import os
@@ -16,19 +16,29 @@ if os.environ.get("CI") != "true":
 PLAIN = ("_walk", "_convolve", "_add_and_norm", "_halve_features", "_halve_images")
 
 
-def test_kernels_compile_for_hopper(tmp_path):
+# What a program may have of shared memory, in bytes, by compute capability: A100, A10 and RTX 30, L4 and RTX 40, H100,
+# B200, RTX 50.
+SHARED_MEMORY = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
+
+
+@pytest.mark.parametrize(
+    "capability", [90, *(pytest.param(other, marks=pytest.mark.long) for other in (80, 86, 89, 100, 120))]
+)
+def test_kernels_compile(capability, tmp_path):
     # In a process of its own: in this one, Triton interprets.
     environment = os.environ | {
         "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT),
     }  # fmt: skip
-    script = ROOT / "tests" / "models" / "kernels" / "compile_for_hopper.py"
+    script = ROOT / "tests" / "models" / "kernels" / "compile_kernels.py"
 
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script, str(capability)], env=environment, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(compiled) == 26
     for one in compiled:
-        assert one["spilled"] == 0
-        assert one["shared"] < 150_000
         assert (one["mma"] > 0) == (one["dtype"] == "bf16" and one["kernel"] not in PLAIN)
+        # The expansion is made for an H100; elsewhere a GPU finds the library faster, or cannot launch it.
+        if one["kernel"] != "_expand" or capability == 90:
+            assert one["spilled"] == 0
+            assert one["shared"] <= SHARED_MEMORY[capability]

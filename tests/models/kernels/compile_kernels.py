@@ -1,14 +1,18 @@
-"""Compile the kernels for an H100, in the shapes of parakeet-tdt-0.6b, and print what each takes; needs no GPU."""
+"""Compile the kernels for a GPU's architecture, and print what each takes; needs no GPU.
+
+`python tests/models/kernels/compile_kernels.py 90` compiles them for an H100, in the shapes of parakeet-tdt-0.6b.
+"""
 
 import json
 import os
 import re
 import subprocess
+import sys
 import tempfile
-from pathlib import Path
 
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 from triton.compiler import ASTSource
 
 from models.kernels.attention import Launch, _attend
@@ -18,7 +22,8 @@ from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 
-ASSEMBLER = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+CAPABILITY = int(sys.argv[1])
+ASSEMBLER = [get_ptxas(CAPABILITY).path, "-v", f"-arch={sm_arch_from_capability(CAPABILITY)}", "-o", os.devnull]
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
 INTEGERS = dict.fromkeys(("rows", "frames", "frames_in", "tiles", "columns", "max_symbols"), "i32")
 COUNTERS = ("starts", "lengths", "symbols", "last_frame", "counts", "tokens", "token_frames", "token_durations",
@@ -57,9 +62,7 @@ def registers(assembly):
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source:
         source.write(assembly)
         source.flush()
-        told = subprocess.run(
-            [ASSEMBLER, "-v", "-arch=sm_90a", source.name, "-o", os.devnull], capture_output=True, text=True, check=True
-        ).stderr
+        told = subprocess.run([*ASSEMBLER, source.name], capture_output=True, text=True, check=True).stderr
     (used,) = re.findall(r"Used (\d+) registers", told)
     return {"registers": int(used), "spilled": sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))}
 
@@ -94,7 +97,7 @@ for dtype in ("bf16", "fp32"):
             if str(signature[argument]).startswith("*") or argument in ("table_head", "table_row")
         }
         source = ASTSource(kernel, signature, places, aligned)
-        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+        compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options)
         assembly = compiled.asm["ptx"]
         result = {"kernel": kernel.__name__, "dtype": dtype, "shared": compiled.metadata.shared}
         result |= registers(assembly) | {"mma": assembly.count("mma")}
