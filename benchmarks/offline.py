@@ -1,7 +1,8 @@
 """RTFx of a whole set of utterances, by precision, decoder and batch budget: all audio over all time.
 
 Lengths are made up to be like those of read books: half of them under 6 s, 7 s on average, a few up to 35 s. `steno
-eval` is for recordings: it reads files, and has a word error rate beside the speed.
+eval` is for recordings: it reads files, and has a word error rate beside the speed. On a GPU a row also says how
+much of its memory was taken at most, by all that is there: models, batches under way, the state of searches.
 """
 
 import argparse
@@ -11,6 +12,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from tqdm import tqdm
 
 from benchmarks.environment import describe
@@ -43,11 +45,19 @@ def main() -> None:
     cells = itertools.product(args.dtypes, args.decoders or model.decoders, args.batch_seconds)
     for dtype, decoder, budget in tqdm(rows.missing(cells), unit="cell", disable=None):
         call = partial(models[dtype].transcribe, noise, decoder=decoder, batch_seconds=budget)
+        if model.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(model.device)
         rtfx = sum(seconds) / min(times_of(call, args.repeats, warm_ups=1))
-        rows.add((dtype, decoder, budget), {"dtype": dtype, "decoder": decoder, "batch_seconds": budget, "rtfx": rtfx})
-    print(f"{'dtype':>9} {'decoder':>8} {'budget s':>9} {'RTFx':>10}")
+        row = {"dtype": dtype, "decoder": decoder, "batch_seconds": budget, "rtfx": rtfx}
+        if model.device.type == "cuda":
+            row["device_gb"] = torch.cuda.max_memory_allocated(model.device) / 1e9
+        rows.add((dtype, decoder, budget), row)
+    print(f"{'dtype':>9} {'decoder':>8} {'budget s':>9} {'RTFx':>10} {'GB':>6}")
     for row in rows:
-        print(f"{row['dtype']:>9} {row['decoder']:>8} {row['batch_seconds']:9.0f} {row['rtfx']:10.1f}")
+        memory = f"{row['device_gb']:6.1f}" if "device_gb" in row else ""
+        print(
+            f"{row['dtype']:>9} {row['decoder']:>8} {row['batch_seconds']:9.0f} {row['rtfx']:10.1f} {memory}".rstrip()
+        )
     print(rows.line())
 
 
