@@ -29,7 +29,7 @@ def descriptor_of(file: BinaryIO) -> Iterator[int]:
         os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
         return
-    with open(unnamed_file(), "r+b") as copy:  # a descriptor has no path
+    with open(unnamed_file(), "r+b") as copy:
         shutil.copyfileobj(file, copy, _BYTES_COPIED)
         copy.seek(0)
         yield copy.fileno()

@@ -42,22 +42,21 @@ def main() -> None:
     about = {"model": model_name(args), "utterances": args.utterances, "audio_seconds": sum(seconds)}
     rows = Rows("offline", about | describe(model.device), args.rows)
     noise = _noise(seconds, model.sample_rate)
+    on_gpu = model.device.type == "cuda"
     cells = itertools.product(args.dtypes, args.decoders or model.decoders, args.batch_seconds)
     for dtype, decoder, budget in tqdm(rows.missing(cells), unit="cell", disable=None):
         call = partial(models[dtype].transcribe, noise, decoder=decoder, batch_seconds=budget)
-        if model.device.type == "cuda":
+        if on_gpu:
             torch.cuda.reset_peak_memory_stats(model.device)
         rtfx = sum(seconds) / min(times_of(call, args.repeats, warm_ups=1))
         row = {"dtype": dtype, "decoder": decoder, "batch_seconds": budget, "rtfx": rtfx}
-        if model.device.type == "cuda":
+        if on_gpu:
             row["device_gb"] = torch.cuda.max_memory_allocated(model.device) / 1e9
         rows.add((dtype, decoder, budget), row)
-    print(f"{'dtype':>9} {'decoder':>8} {'budget s':>9} {'RTFx':>10} {'GB':>6}")
+    print(f"{'dtype':>9} {'decoder':>8} {'budget s':>9} {'RTFx':>10}" + (f" {'GB':>6}" if on_gpu else ""))
     for row in rows:
-        memory = f"{row['device_gb']:6.1f}" if "device_gb" in row else ""
-        print(
-            f"{row['dtype']:>9} {row['decoder']:>8} {row['batch_seconds']:9.0f} {row['rtfx']:10.1f} {memory}".rstrip()
-        )
+        memory = f" {row['device_gb']:6.1f}" if on_gpu else ""
+        print(f"{row['dtype']:>9} {row['decoder']:>8} {row['batch_seconds']:9.0f} {row['rtfx']:10.1f}{memory}")
     print(rows.line())
 
 

@@ -104,7 +104,7 @@ class Recordings:
         answer = await self._dispatcher.transcribe(
             samples, request.caller, request.deadline, request.lane, request.prompt
         )
-        request.accepted.answer(share)
+        self._dispatcher.admission.backlog.answer(request.accepted, share)
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.source.recording.rate
         return Answer(shifted(answer.transcript, offset), answer.queue_seconds)

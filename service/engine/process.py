@@ -144,6 +144,8 @@ def _device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {name!r}: this machine, or this build of torch, has no CUDA")
+    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
+        raise ValueError(f"device {name!r}: the last of this machine is cuda:{count - 1}")
     if device.type not in _PLACES:
         raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     return device

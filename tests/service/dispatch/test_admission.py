@@ -110,6 +110,6 @@ def test_a_long_recording_stands_before_others_for_no_more_than_a_turn():
         with gates.enter(0):
             pass
 
-        long.answer(long.unanswered_seconds - 10.0)
+        gates.backlog.answer(long, long.unanswered_seconds - 10.0)
 
         assert gates.predicted_wait == 3.0

@@ -38,7 +38,7 @@ def test_the_sums_are_those_of_its_recordings(steps):
         elif recordings:
             recording = recordings[which % len(recordings)]
             if what == "is answered":
-                recording.accepted.answer(amount * recording.unanswered)
+                backlog.answer(recording.accepted, amount * recording.unanswered)
                 recording.unanswered -= amount * recording.unanswered
             else:
                 backlog.remove(recording.accepted)
