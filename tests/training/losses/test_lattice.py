@@ -1,0 +1,93 @@
+"""Sums over alignments equal those over all of them, one by one; what an arc has of them is their derivative."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from training.losses.lattice import Arc, align, arcs_of
+
+
+def by_enumeration(weights, arcs, frames, labels):
+    """Sum over every path through a clip whose last arc says the blank; weights [arcs, frames, labels + 1]."""
+
+    def paths(frame, said, ends_in_blank):
+        if frame == frames:
+            return [0.0] if said == labels and ends_in_blank else []
+        return [
+            weights[place, frame, said].item() + rest
+            for place, arc in enumerate(arcs)
+            if frame + arc.frames <= frames and said + arc.labels <= labels
+            for rest in paths(frame + arc.frames, said + arc.labels, arc.labels == 0)
+        ]
+
+    return math.log(total) if (total := sum(map(math.exp, paths(0, 0, False)))) else -math.inf
+
+
+CLIPS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=4)
+DURATIONS = st.sampled_from([(), (0, 1, 2), (0, 1, 2, 3, 4), (1, 2), (0, 2, 5), (1,)])
+
+
+def lattice(clips, arcs, seed):
+    shape = len(arcs), len(clips), max(1, *(frames for frames, _ in clips)), 1 + max(labels for _, labels in clips)
+    weights = -3 * torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+    return weights, *(torch.tensor(sizes) for sizes in zip(*clips, strict=True))
+
+
+@given(CLIPS, DURATIONS, st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_the_sum_is_that_over_all_alignments(clips, durations, seed):
+    arcs = arcs_of(durations)
+    weights, frames, labels = lattice(clips, arcs, seed)
+
+    aligned = align(weights, arcs, frames, labels)
+
+    expected = [by_enumeration(weights[:, clip], arcs, *sizes) for clip, sizes in enumerate(clips)]
+    assert aligned.log_probability.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+@given(CLIPS, DURATIONS, st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_shares_are_the_derivatives_and_nothing_else_matters(clips, durations, seed):
+    arcs = arcs_of(durations)
+    weights, frames, labels = lattice(clips, arcs, seed)
+    weights = weights.double()
+    step = 1e-4
+
+    aligned = align(weights, arcs, frames, labels)
+
+    for place in itertools.islice(itertools.product(*map(range, weights.shape)), seed % 7, None, 7):
+        ahead, behind = weights.clone(), weights.clone()
+        ahead[place] += step
+        behind[place] -= step
+        more, less = (align(each, arcs, frames, labels).log_probability[place[1]] for each in (ahead, behind))
+        slope = 0.0 if more == -torch.inf else (more - less).item() / (2 * step)
+        assert aligned.shares[place].item() == pytest.approx(slope, abs=1e-5), place
+
+
+def test_the_arcs_of_the_two_kinds_of_transducers():
+    assert arcs_of(()) == (Arc(1, 0), Arc(0, 1))
+    assert arcs_of((0, 1, 2)) == (Arc(1, 0), Arc(2, 0), Arc(0, 1), Arc(1, 1), Arc(2, 1))
+
+
+def test_weights_in_the_padding_change_nothing():
+    arcs = arcs_of((0, 1, 2))
+    weights, frames, labels = lattice([(5, 3), (2, 1)], arcs, 0)
+    other = weights.clone()
+    other[:, 1, 2:], other[:, 1, :, 2:] = torch.nan, torch.inf
+
+    assert torch.equal(align(weights, arcs, frames, labels).shares, align(other, arcs, frames, labels).shares)
+
+
+def test_thousands_of_frames_leave_their_digits():
+    """Of every frame all alignments leave by one blank: the shares of a diagonal's arcs add up to what they must."""
+    arcs = arcs_of(())
+    weights, frames, labels = lattice([(3000, 200)], arcs, 1)
+
+    shares = align(50 * weights, arcs, frames, labels).shares
+
+    torch.testing.assert_close(shares[0].sum(2), torch.ones(1, 3000), atol=1e-5, rtol=0)
+    torch.testing.assert_close(shares[1, 0].sum(0)[:-1], torch.ones(200), atol=1e-5, rtol=0)

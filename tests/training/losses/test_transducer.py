@@ -1,0 +1,171 @@
+"""The loss that holds few scores is the one that holds them all: in value, gradients, parts, dtypes."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+from models.heads.transducer import Joint
+from training.losses.lattice import align, arcs_of
+from training.losses.transducer import TransducerOptions, transducer_loss
+
+WIDTH = 6
+LABELS = 5  # without the blank
+
+
+def batch(sizes, durations=(), activation="relu", seed=0, dtype=torch.float64, vocabulary=LABELS):
+    """A joint, and what it is given of clips with so many frames and labels."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        joint = Joint(3, 4, WIDTH, vocabulary, durations, activation).to(dtype)
+        heard = torch.randn(len(sizes), max(frames for frames, _ in sizes), WIDTH, dtype=dtype, requires_grad=True)
+        said = torch.randn(len(sizes), 1 + max(each for _, each in sizes), WIDTH, dtype=dtype, requires_grad=True)
+        tokens = torch.randint(0, vocabulary, (len(sizes), said.size(1) - 1))
+    frames, labels = (torch.tensor(each) for each in zip(*sizes, strict=True))
+    return joint, heard, said, frames, tokens, labels
+
+
+def plain(joint, heard, said, frames, tokens, labels, *, with_durations=True, sigma=0.0):
+    """The same with all scores in memory: the loss of each clip, differentiable but for the alignments' sum."""
+    logits = joint(heard[:, :, None], said[:, None])
+    of_labels, of_durations = joint.split(logits)
+    log = of_labels.log_softmax(-1)
+    durations = joint.durations if with_durations else ()
+    blank = log[..., joint.blank]
+    following = torch.nn.functional.pad(tokens, (0, 1))[:, None, :, None].expand(-1, log.size(1), -1, -1)
+    label = log.gather(3, following)[..., 0]
+    if durations:
+        jumps = of_durations.log_softmax(-1)
+        blanks = [blank + jumps[..., place] for place, duration in enumerate(durations) if duration > 0]
+        weights = torch.stack([*blanks, *(label + jumps[..., place] for place in range(len(durations)))]) - sigma
+    else:
+        weights = torch.stack([blank, label])
+    aligned = align(weights.detach(), arcs_of(durations), frames, labels)
+    # Shares are the derivatives of the sum, which test_lattice.py shows.
+    pull = (aligned.shares * torch.where(aligned.shares > 0, weights, 0.0)).sum()
+    value = aligned.log_probability.where(aligned.log_probability > -torch.inf, 0.0).sum()
+    return pull.detach() - value - pull
+
+
+def gradients(loss, joint, heard, said):
+    return torch.autograd.grad(loss, (heard, said, joint.output.weight, joint.output.bias))
+
+
+SIZES = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=5).filter(
+    lambda sizes: any(frames for frames, _ in sizes)
+)
+DURATIONS = st.sampled_from([(), (0, 1, 2, 3, 4), (1, 2), (0, 3)])
+
+
+@given(SIZES, DURATIONS, st.sampled_from(["relu", "tanh", "sigmoid"]), st.booleans(), st.integers(1, 400))
+@settings(max_examples=60, deadline=None)
+def test_it_is_the_loss_of_all_scores_in_whatever_parts(sizes, durations, activation, with_durations, room):
+    inputs = batch(sizes, durations, activation)
+    sigma = 0.05 if durations and with_durations else 0.0
+    options = TransducerOptions(sigma=sigma)
+
+    expected = plain(*inputs, with_durations=with_durations, sigma=sigma)
+    loss = transducer_loss(*inputs, with_durations=with_durations, options=options, room=room)
+
+    torch.testing.assert_close(loss, expected.detach())
+    for ours, theirs in zip(gradients(loss, *inputs[:3]), gradients(expected, *inputs[:3]), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("durations", [(), (0, 1, 2)])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
+def test_its_gradients_are_those_of_its_value(durations, activation):
+    joint, heard, said, *rest = batch([(4, 2), (3, 0), (2, 2)], durations, activation)
+
+    def loss(heard, said, *_):
+        return transducer_loss(joint, heard, said, *rest, room=60)
+
+    assert gradcheck(loss, (heard, said, joint.output.weight, joint.output.bias))
+
+
+def test_a_second_derivative_is_refused():
+    joint, heard, said, *rest = batch([(3, 2)])
+    (first,) = torch.autograd.grad(transducer_loss(joint, heard, said, *rest).square(), heard, create_graph=True)
+
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+@pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_close(durations, dtype):
+    """Rounded frames and scores: the loss within 0.5 %, the whole of a gradient within 3 % of its size."""
+    sizes = [(40, 12), (31, 7), (12, 0)]
+    # Not ReLU: where rounding changes the sign of what it is given, a derivative is there or is not.
+    exact = batch(sizes, durations, "tanh", vocabulary=200)
+    rounded = batch(sizes, durations, "tanh", vocabulary=200)
+    halves = [each.detach().to(dtype).requires_grad_() for each in rounded[1:3]]
+    rounded[0].float()  # weights stay what they are
+
+    expected = transducer_loss(*exact)
+    loss = transducer_loss(rounded[0], *halves, *rounded[3:])
+
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(expected.item(), rel=5e-3)
+    theirs = gradients(expected, *exact[:3])
+    for ours, exactly in zip(gradients(loss, rounded[0], *halves), theirs, strict=True):
+        assert (ours - exactly).norm() < 0.03 * exactly.norm()
+
+
+def test_weights_get_gradients_of_their_own_dtype_under_autocast():
+    joint, heard, said, *rest = batch([(9, 3)], dtype=torch.float32)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = transducer_loss(joint, heard.bfloat16(), said.bfloat16(), *rest)
+    loss.backward()
+
+    assert joint.output.weight.grad.dtype == heard.grad.dtype == torch.float32
+
+
+def test_without_gradients_none_are_computed():
+    inputs = batch([(9, 3), (4, 1)], (0, 1, 2))
+    expected = transducer_loss(*inputs)
+
+    with torch.no_grad():
+        loss = transducer_loss(*inputs)
+
+    assert loss == expected.detach()
+    assert not loss.requires_grad
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=10, deadline=None)
+def test_early_labels_are_pulled_for_and_the_loss_stays(seed):
+    """The gradient of every label's arc is that many times as large, and the scores' gradients still add up to 0."""
+    inputs = batch([(6, 3)], seed=seed)
+
+    plain_loss = transducer_loss(*inputs)
+    eager = transducer_loss(*inputs, options=TransducerOptions(fast_emit=0.5))
+
+    assert torch.equal(plain_loss, eager)
+    before, after = (gradients(loss, *inputs[:3])[3] for loss in (plain_loss, eager))
+    assert after.sum().item() == pytest.approx(0.0, abs=1e-9)
+    assert after[inputs[0].blank] > before[inputs[0].blank]  # less is done for blanks
+
+
+def test_no_score_pulls_harder_than_the_clamp():
+    inputs = batch([(6, 3)])
+
+    bias = gradients(transducer_loss(*inputs, options=TransducerOptions(clamp=1e-3)), *inputs[:3])[3]
+
+    assert bias.abs().max() <= 1e-3 * 6 * 4
+    assert bias.abs().max() > 0
+
+
+def test_a_transcript_that_cannot_be_said_counts_nothing():
+    joint, heard, said, frames, tokens, labels = batch(
+        [(4, 2), (2, 2)], (1, 2)
+    )  # one label a frame at most, and a blank
+
+    both = transducer_loss(joint, heard, said, frames, tokens, labels)
+    (of_heard,) = torch.autograd.grad(both, heard)
+    one = transducer_loss(joint, heard[:1], said[:1], frames[:1], tokens[:1], labels[:1])
+
+    assert both == one
+    assert not of_heard[1].any()

@@ -1,0 +1,1 @@
+"""Losses of transducers, which hold no more in memory than a part of a batch."""
