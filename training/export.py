@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.checkpoint.nemo import CONFIG_FILE, WEIGHTS_FILE
 from models.checkpoint.nemo_names import MEL_BANK, WINDOW, nemo_names
-from models.config import ConformerConfig, ModelConfig
+from models.config import ConformerConfig, ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
 from training.vocabulary import TrainingVocabulary
 
@@ -29,7 +29,7 @@ _STATISTICS = ("running_mean", "running_var")
 def export_nemo(
     path: Path, config: ModelConfig, vocabulary: TrainingVocabulary, state: Mapping[str, Tensor], dropout: float
 ) -> None:
-    """Write a CTC model, its weights in half precision.
+    """Write a CTC model, or one with a transducer beside CTC, its weights in half precision.
 
     Args:
         path: where to; what is there is replaced in one stroke.
@@ -69,25 +69,28 @@ def _tensors(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str, Tens
         tensor = value.detach().cpu().contiguous()
         if tensor.is_floating_point():
             tensor = tensor.to(torch.float32 if name.endswith(_STATISTICS) else torch.float16)
-        tensors[nemo_names(name, config.encoder)[0]] = tensor[..., None] if name.endswith(_POINTWISE) else tensor
+        tensors[_name(name, config)] = tensor[..., None] if name.endswith(_POINTWISE) else tensor
     return tensors
+
+
+def _name(name: str, config: ModelConfig) -> str:
+    """Return what NeMo calls a tensor."""
+    alone, *others = nemo_names(name, config.encoder)
+    # A CTC head beside a transducer has another name than one alone; a joint without dropout has another place.
+    return others[0] if config.transducer and others and name.startswith(("ctc.", "joint.output.")) else alone
 
 
 def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
     """Return NeMo's configuration of the model."""
+    pieces = list(vocabulary.tokenizer.pieces)
+    module = "hybrid_rnnt_ctc_bpe_models" if config.transducer else "ctc_bpe_models"
+    heads = _ctc(config, pieces) if config.transducer is None else _hybrid(config, config.transducer, pieces)
     return {
-        "target": f"{_NEMO}.models.ctc_bpe_models.{config.name}",
+        "target": f"{_NEMO}.models.{module}.{config.name}",
         "sample_rate": config.features.sample_rate,
         "log_prediction": False,
-        "ctc_reduction": "mean_batch",
         "preprocessor": _preprocessor(config),
         "encoder": _encoder(config, dropout),
-        "decoder": {
-            "_target_": f"{_NEMO}.modules.ConvASRDecoder",
-            "feat_in": config.encoder.width,
-            "num_classes": config.vocabulary_size,
-            "vocabulary": list(vocabulary.tokenizer.pieces),
-        },
         "tokenizer": {
             "dir": None,
             "type": "bpe",
@@ -95,9 +98,75 @@ def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: floa
             "vocab_path": f"nemo:{_PIECES_FILE}",
             "spe_tokenizer_vocab": f"nemo:{_SCORES_FILE}",
         },
-        "decoding": {"strategy": "greedy_batch"},
+        **heads,
         # NeMo's transcribe() looks for options here, and fails without; null is no manifest to validate with.
         "validation_ds": {"manifest_filepath": None, "defer_setup": True},
+    }
+
+
+def _ctc(config: ModelConfig, pieces: list[str]) -> dict[str, Any]:
+    return {
+        "ctc_reduction": "mean_batch",
+        "decoder": {
+            "_target_": f"{_NEMO}.modules.ConvASRDecoder",
+            "feat_in": config.encoder.width,
+            "num_classes": len(pieces),
+            "vocabulary": pieces,
+        },
+        "decoding": {"strategy": "greedy_batch"},
+    }
+
+
+def _hybrid(config: ModelConfig, transducer: TransducerConfig, pieces: list[str]) -> dict[str, Any]:
+    durations = list(transducer.durations)
+    ctc = _ctc(config, pieces)
+    return {
+        "model_defaults": {
+            "enc_hidden": config.encoder.width,
+            "pred_hidden": transducer.predictor_width,
+            "joint_hidden": transducer.joint_width,
+        }
+        | ({"tdt_durations": durations, "num_tdt_durations": len(durations)} if durations else {}),
+        "decoder": {
+            "_target_": f"{_NEMO}.modules.RNNTDecoder",
+            "normalization_mode": None,
+            "random_state_sampling": False,
+            "blank_as_pad": True,
+            "prednet": {
+                "pred_hidden": transducer.predictor_width,
+                "pred_rnn_layers": transducer.predictor_layers,
+                "t_max": None,
+                "dropout": 0.0,
+            },
+            "vocab_size": len(pieces),
+        },
+        "joint": {
+            "_target_": f"{_NEMO}.modules.RNNTJoint",
+            "log_softmax": None,
+            "preserve_memory": False,
+            "fuse_loss_wer": True,
+            "fused_batch_size": 4,
+            "jointnet": {
+                "joint_hidden": transducer.joint_width,
+                "activation": transducer.activation,
+                "dropout": 0.0,
+                "encoder_hidden": config.encoder.width,
+                "pred_hidden": transducer.predictor_width,
+            },
+            "num_classes": len(pieces),
+            "vocabulary": pieces,
+        }
+        | ({"num_extra_outputs": len(durations)} if durations else {}),
+        "decoding": {
+            "model_type": "tdt" if durations else "rnnt",
+            "strategy": "greedy_batch",
+            "durations": durations,
+            "greedy": {"max_symbols": transducer.max_symbols},
+        },
+        "loss": {"loss_name": "tdt", "tdt_kwargs": {"durations": durations, "sigma": 0.02, "omega": 0.1}}
+        if durations
+        else {"loss_name": "default"},
+        "aux_ctc": {"ctc_loss_weight": 0.3, "use_cer": False, **ctc},
     }
 
 

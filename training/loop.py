@@ -15,7 +15,7 @@ from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
 from training.loader import load
-from training.objective import Guesses, Losses, losses
+from training.objective import Guesses, Losses, losses, transducer_objective
 from training.precision import autocast
 from training.progress import Progress
 from training.run import Run
@@ -34,6 +34,7 @@ class StepResult:
         ctc: its part from transcripts, or None.
         distillation: its part from the teacher's posteriors, or None.
         hidden: its part from the frames of the teacher's encoder, or None.
+        transducer: its part from transcripts by the transducer, or None.
         gradient_norm: before it was cut.
         learning_rate: of the step.
     """
@@ -42,6 +43,7 @@ class StepResult:
     ctc: float | None
     distillation: float | None
     hidden: float | None
+    transducer: float | None
     gradient_norm: float
     learning_rate: float
 
@@ -129,6 +131,7 @@ def take_step(run: Run, batch: Batch) -> StepResult:
         ctc=_number(costs.ctc),
         distillation=_number(costs.distillation),
         hidden=_number(costs.hidden),
+        transducer=_number(costs.transducer),
         gradient_norm=norm.item(),
         learning_rate=rate,
     )
@@ -136,7 +139,8 @@ def take_step(run: Run, batch: Batch) -> StepResult:
 
 def batch_losses(run: Run, batch: Batch) -> Losses:
     """Return what a batch, which is on the run's device, costs."""
-    assert run.network.ctc, "students have a CTC head"
+    network, objective = run.network, run.recipe.objective
+    assert network.ctc, "students have a CTC head"
     with torch.no_grad():
         features, frames = run.front_end(batch.waveforms, batch.lengths)
         if batch.stretches is not None:
@@ -144,11 +148,16 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
         hidden = batch.hidden_frames[:, None] | batch.hidden_mels[:, :, None]
         features = features.masked_fill(hidden, 0.0)
     with autocast(run.device, run.recipe.precision):
-        encoded, frames = run.network.encoder(features, frames)
-        logits = run.network.ctc(encoded)
-        teacher_logits = run.network.teacher_head(encoded) if run.network.teacher_head and batch.targets else None
-        teachers_frames = run.network.hidden_head(encoded) if run.network.hidden_head and batch.targets else None
-    return losses(Guesses(logits, teacher_logits, teachers_frames), frames, batch, run.recipe.objective)
+        encoded, frames = network.encoder(features, frames)
+        guesses = Guesses(
+            logits=network.ctc(encoded),
+            teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
+            hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,
+            transducer=transducer_objective(network.predictor, network.joint, encoded, frames, batch, objective)
+            if network.predictor and network.joint
+            else None,
+        )
+    return losses(guesses, frames, batch, objective)
 
 
 def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
@@ -167,6 +176,7 @@ def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
         ctc=result.ctc,
         distillation=result.distillation,
         hidden=result.hidden,
+        transducer=result.transducer,
         gradient_norm=result.gradient_norm,
         learning_rate=result.learning_rate,
         audio_seconds=round(run.audio_seconds, 3),

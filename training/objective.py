@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn.functional import ctc_loss, log_softmax
 
+from models.heads.transducer import Joint, Predictor
 from models.masking import valid_positions
 from training.batch import Batch
 from training.distillation import distillation_loss, hidden_loss
+from training.losses.transducer import TransducerOptions, transducer_loss
 from training.recipe import Objective
 
 
@@ -19,11 +22,13 @@ class Guesses:
         logits: [batch, frames, labels + 1], any floating dtype.
         teacher_logits: the same for the teacher's labels, if the student's are others.
         hidden: frames of the teacher's encoder, [batch, frames, width], if it guesses them.
+        transducer: what the transcripts cost its transducer, per label, if it has one.
     """
 
     logits: Tensor
     teacher_logits: Tensor | None
     hidden: Tensor | None
+    transducer: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,14 @@ class Losses:
         ctc: negative log-probability of the transcripts, per label, or None if it has no weight.
         distillation: cross-entropy against the teacher, per weighted frame, or None without one.
         hidden: distance to the frames of the teacher's encoder, as a share of their size, or None if they are not kept.
+        transducer: negative log-probability of the transcripts by the transducer, per label, or None without one.
     """
 
     total: Tensor
     ctc: Tensor | None
     distillation: Tensor | None
     hidden: Tensor | None
+    transducer: Tensor | None
 
 
 def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective) -> Losses:
@@ -58,6 +65,8 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
     if objective.ctc:
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths)
         total = total + objective.ctc * ctc
+    if guesses.transducer is not None:
+        total = total + objective.transducer * guesses.transducer
     if batch.targets:
         valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.heard[:, None]
         teacher_logits = guesses.teacher_logits
@@ -73,7 +82,7 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
         if guesses.hidden is not None:
             hidden = hidden_loss(guesses.hidden.float(), batch.targets.hidden, valid)
             total = total + objective.hidden * hidden
-    return Losses(total, ctc, distillation, hidden)
+    return Losses(total, ctc, distillation, hidden, guesses.transducer)
 
 
 def ctc_objective(log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor) -> Tensor:
@@ -99,3 +108,31 @@ def ctc_objective(log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, to
         zero_infinity=True,
     )
     return of_clips.sum() / token_lengths.sum().clamp(min=1)
+
+
+def transducer_objective(
+    predictor: Predictor, joint: Joint, encoded: Tensor, lengths: Tensor, batch: Batch, objective: Objective
+) -> Tensor:
+    """Return what the transcripts cost a transducer, per label of theirs.
+
+    Args:
+        predictor: reads the labels.
+        joint: scores them.
+        encoded: frames of the encoder, [batch, frames, width].
+        lengths: frames of each clip, [batch].
+        batch: what was said.
+        objective: how the loss departs from the log-probability; draws a number of torch's generator if the durations
+            of a TDT are left out now and then.
+    """
+    with_durations = bool(joint.durations) and not (objective.omega and torch.rand(()).item() < objective.omega)
+    loss = transducer_loss(
+        joint,
+        joint.encoder_projection(encoded),
+        joint.predictor_projection(predictor.read(batch.tokens)),
+        lengths,
+        batch.tokens,
+        batch.token_lengths,
+        with_durations=with_durations,
+        options=TransducerOptions(fast_emit=objective.fast_emit, sigma=objective.sigma if with_durations else 0.0),
+    )
+    return loss / batch.token_lengths.sum().clamp(min=1)

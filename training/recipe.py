@@ -88,6 +88,29 @@ class Teacher:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Transducer:
+    """Shape of a predictor and a joint beside the CTC head.
+
+    Attributes:
+        predictor_width: of the label embedding and of the LSTM.
+        predictor_layers: of the LSTM.
+        joint_width: in which frames and predictions meet.
+        durations: frames that a token-and-duration transducer (TDT; Xu et al., 2023) may pass over, ascending; null
+            for an RNN-T (Graves, 2012).
+    """
+
+    predictor_width: int = _within(1, 4096)
+    predictor_layers: int = _within(1, 16, default=1)
+    joint_width: int = _within(1, 4096)
+    durations: tuple[int, ...] | None = _within(0, 64, default=(0, 1, 2, 3, 4))
+
+    def __post_init__(self) -> None:
+        durations = self.durations or (1,)
+        if list(durations) != sorted(set(durations)) or not durations[-1]:
+            raise ValueError(f"durations {list(durations)} must ascend to one above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Student:
     """Shape of the FastConformer that is trained (Rekesh et al., 2023).
 
@@ -100,6 +123,7 @@ class Student:
         subsampling_factor: features per encoder frame, a power of two.
         subsampling_channels: channels of the convolutions that shorten the features.
         dropout: share of each module's output that is dropped.
+        transducer: what it has beside the CTC head, if anything; then it decodes with that unless told otherwise.
     """
 
     layers: int = _within(1, 100)
@@ -110,6 +134,7 @@ class Student:
     subsampling_factor: int = _within(2, 16, default=8)
     subsampling_channels: int = _within(1, 4096, default=128)
     dropout: float = _within(0, 0.9, default=0.1)
+    transducer: Transducer | None = None
 
     def __post_init__(self) -> None:
         if self.width % 2 or self.width % self.heads:
@@ -122,15 +147,23 @@ class Student:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What is minimised: distillation when there is a teacher, and CTC on transcripts.
+    """What is minimised: distillation when there is a teacher, and what transcripts cost CTC and a transducer.
 
     Attributes:
-        ctc: weight of CTC; without a teacher it changes the scale of the loss only.
+        ctc: weight of CTC; with neither a teacher nor a transducer it changes the scale of the loss only.
+        transducer: weight of the transducer's loss, where the student has one.
+        fast_emit: how much more a transducer's labels are pulled for than its blanks (Yu et al., 2021).
+        sigma: what is taken from the log-probability of every label and blank of a TDT, so that it jumps farther.
+        omega: share of the steps in which a TDT learns as an RNN-T, without its durations.
         hidden: weight of the distance to the frames of the teacher's encoder, where they are kept.
         label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is no blank.
     """
 
     ctc: float = _within(0, 100, default=1.0)
+    transducer: float = _within(0, 100, default=1.0)
+    fast_emit: float = _within(0, 1, default=0.0)
+    sigma: float = _within(0, 1, default=0.02)
+    omega: float = _within(0, 1, default=0.1)
     hidden: float = _within(0, 100, default=1.0)
     label_emphasis: float = _within(0, 100, default=4.0)
 

@@ -1,4 +1,7 @@
-"""The model that is trained: a FastConformer with a CTC head, and the front end of NVIDIA's released models."""
+"""The model that is trained: a FastConformer with a CTC head, and a transducer beside it if that is asked for.
+
+Its front end is that of NVIDIA's released models.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,12 +11,12 @@ from torch import Tensor, nn
 
 from models.checkpoint import read_checkpoint
 from models.checkpoint.errors import CheckpointError
-from models.config import ConformerConfig, FeatureConfig, ModelConfig
+from models.config import ConformerConfig, FeatureConfig, ModelConfig, TransducerConfig
 from models.encoders.subsampling import Subsampling
 from models.heads.ctc import CTCHead
 from models.network import Network
 from training.errors import RecipeError
-from training.recipe import Student
+from training.recipe import Student, Transducer
 from training.vocabulary import TrainingVocabulary
 
 FRONT_END = FeatureConfig(
@@ -28,6 +31,8 @@ FRONT_END = FeatureConfig(
     preemphasis=0.97,
     log_offset=2**-24,
 )
+# Labels of one frame after which search leaves it, as in NVIDIA's released models.
+_MAX_SYMBOLS = 10
 
 
 def student_config(student: Student, vocabulary_size: int) -> ModelConfig:
@@ -45,7 +50,20 @@ def student_config(student: Student, vocabulary_size: int) -> ModelConfig:
         bias=True,
         scale_input=False,
     )
-    return ModelConfig("EncDecCTCModelBPE", FRONT_END, encoder, vocabulary_size, ctc=True, transducer=None)
+    transducer = _transducer_config(student.transducer) if student.transducer else None
+    name = "EncDecHybridRNNTCTCBPEModel" if transducer else "EncDecCTCModelBPE"
+    return ModelConfig(name, FRONT_END, encoder, vocabulary_size, ctc=True, transducer=transducer)
+
+
+def _transducer_config(transducer: Transducer) -> TransducerConfig:
+    return TransducerConfig(
+        predictor_width=transducer.predictor_width,
+        predictor_layers=transducer.predictor_layers,
+        joint_width=transducer.joint_width,
+        activation="relu",
+        durations=transducer.durations or (),
+        max_symbols=_MAX_SYMBOLS,
+    )
 
 
 class Float32Subsampling(Subsampling):
@@ -94,7 +112,7 @@ def new_network(
 
 
 def start_from(network: StudentNetwork, path: Path, config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
-    """Give a student the weights of a checkpoint: those of the encoder, and of the head if it has the same labels.
+    """Give a student the weights of a checkpoint: those of the encoder, and of what else has the same labels and shape.
 
     Raises:
         RecipeError: if it cannot be read, or is of another shape.
@@ -105,11 +123,13 @@ def start_from(network: StudentNetwork, path: Path, config: ModelConfig, vocabul
         raise RecipeError(str(error)) from error
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
         raise RecipeError(f"{path} is of another shape than the student")
-    same_labels = checkpoint.config.ctc and checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces
-    wanted = ("encoder.", "ctc.") if same_labels else ("encoder.",)
-    network.load_state_dict(
-        {**network.state_dict(), **{n: v for n, v in checkpoint.state.items() if n.startswith(wanted)}}
-    )
+    wanted = ["encoder."]
+    if checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces:
+        wanted += ["ctc."] * checkpoint.config.ctc
+        if config.transducer and checkpoint.config.transducer == config.transducer:
+            wanted += ["predictor.", "joint."]
+    found = {name: value for name, value in checkpoint.state.items() if name.startswith(tuple(wanted))}
+    network.load_state_dict({**network.state_dict(), **found})
 
 
 def without_teacher_heads(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -38,6 +38,17 @@ class Predictor(nn.Module):
         zeros = self.embedding.weight.new_zeros(self.layers, batch, self.width)
         return zeros, zeros.clone()
 
+    def read(self, labels: Tensor) -> Tensor:
+        """Return what is said at the start and after each of some labels, [batch, labels + 1, width], for training.
+
+        Args:
+            labels: [batch, labels]; any in the padding, which comes last and changes nothing before it.
+        """
+        start = labels.new_full((len(labels), 1), self.blank)
+        embedded = self.embedding(torch.cat((start, labels), dim=1))
+        said: Tensor = self.lstm(embedded.transpose(0, 1))[0].transpose(0, 1)
+        return said
+
     def forward(self, labels: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """Advance every row by one label.
 

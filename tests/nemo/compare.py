@@ -1,9 +1,9 @@
 """`make nemo-check`: the same tokens from NeMo and from load_model for the same checkpoint and recordings.
 
 Runs in an environment of its own that has NeMo 3.0.0 and not Steno's service. Both sides get the same samples, one
-recording at a time, in float32 on the CPU. Compared are the best label of every encoder frame, blank included, and the
-text that NeMo's own `transcribe()` gives. Prints a line for each source and one JSON line; exits with 1 if anything
-differs.
+recording at a time, in float32 on the CPU. Compared are CTC's best label of every encoder frame, blank included, and
+the texts that NeMo's own `transcribe()` gives, by CTC and, of a hybrid, by its transducer. Prints a line for each
+source and one JSON line; exits with 1 if anything differs.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class Comparison:
 
 
 class NeMo:
-    """A CTC checkpoint as NeMo runs it."""
+    """A CTC or hybrid checkpoint as NeMo runs it."""
 
     def __init__(self, path: Path) -> None:
         from nemo.collections.asr.models import ASRModel
@@ -44,11 +44,15 @@ class NeMo:
     def log_probabilities(self, samples: torch.Tensor) -> torch.Tensor:
         """Log-probabilities [frames, labels + 1] of one recording."""
         self._model.eval()  # transcribe() leaves the encoder in training mode
-        scores, frames, _ = self._model(input_signal=samples[None], input_signal_length=torch.tensor([len(samples)]))
+        scores, frames, *_ = self._model(input_signal=samples[None], input_signal_length=torch.tensor([len(samples)]))
+        if hasattr(self._model, "ctc_decoder"):  # a hybrid's are encoder frames
+            scores = self._model.ctc_decoder(encoder_output=scores)
         return scores[0, : int(frames[0])]
 
-    def text(self, path: Path) -> str:
+    def text(self, path: Path, decoder: str) -> str:
         """The transcript of a file."""
+        if hasattr(self._model, "ctc_decoder"):
+            self._model.change_decoding_strategy(decoder_type="ctc" if decoder == "ctc" else "rnnt", verbose=False)
         (hypothesis,) = self._model.transcribe([str(path)], batch_size=1, verbose=False)
         return hypothesis.text
 
@@ -67,13 +71,13 @@ def compare(model: Model, nemo: NeMo, path: Path, source: str) -> Comparison:
     waveform = torch.from_numpy(samples)
     theirs, ours = nemo.log_probabilities(waveform), our_log_probabilities(model, waveform)
     assert theirs.shape == ours.shape, f"{path}: {list(theirs.shape)} in NeMo, {list(ours.shape)} here"
-    (hypothesis,) = model.transcribe([samples])
+    texts = {decoder: model.transcribe([samples], decoder=decoder)[0].text for decoder in model.decoders}
     best = theirs.topk(2).values
     return Comparison(
         source=source,
         frames=len(theirs),
         frames_that_differ=int((theirs.argmax(-1) != ours.argmax(-1)).sum()),
-        text_differs=nemo.text(path) != hypothesis.text,
+        text_differs=any(nemo.text(path, decoder) != text for decoder, text in texts.items()),
         distance=float((theirs - ours).abs().max()),
         lead=float((best[:, 0] - best[:, 1]).min()),
     )

@@ -15,6 +15,9 @@ TEXTS = {
     "awb-4s": "it is not in the house",
     "rms-6s": "you would be on the other side of it",
 }
+# A student's predictor and joint.
+TDT = {"predictor_width": 12, "joint_width": 16}
+RNNT = TDT | {"durations": None}
 
 
 def manifest(folder, texts=None, copies=1):

@@ -11,7 +11,7 @@ import torch
 
 from models import load_model
 from tests.conftest import ROOT
-from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, RNNT, TDT, TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.loader import load
 from training.loop import batch_losses, take_step, train
@@ -24,6 +24,10 @@ from training.vocal_tract import stretched
 
 CPU = torch.device("cpu")
 TEACHER = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
+
+
+def with_transducer(transducer, **changes):
+    return {"layers": 2, "width": 16, "heads": 2, "subsampling_channels": 8, "transducer": transducer} | changes
 
 
 def new_run(folder, out="out", **changes):
@@ -49,7 +53,14 @@ def losses_of(folder, out="out"):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"teacher": TEACHER, "vocabulary": None}, {"teacher": TEACHER}, {"precision": "bfloat16"}],
+    [
+        {},
+        {"teacher": TEACHER, "vocabulary": None},
+        {"teacher": TEACHER},
+        {"precision": "bfloat16"},
+        {"student": with_transducer(TDT)},
+        {"student": with_transducer(RNNT), "precision": "bfloat16"},
+    ],
 )
 def test_the_loss_falls(tmp_path, changes):
     run = new_run(tmp_path, steps=40, augmentation={}, **changes)
@@ -62,12 +73,16 @@ def test_the_loss_falls(tmp_path, changes):
     assert len(lines) == 10
     assert lines[0].startswith("step 4/40: loss ")
     assert all((line["distillation"] is not None) == ("teacher" in changes) for line in log(tmp_path))
+    assert all((line["transducer"] is not None) == ("student" in changes) for line in log(tmp_path))
 
 
-@pytest.mark.parametrize(("precision", "matrices"), [("float32", "adamw"), ("bfloat16", "adamw"), ("float32", "muon")])
+@pytest.mark.parametrize(
+    ("precision", "matrices", "transducer"),
+    [("float32", "adamw", None), ("bfloat16", "adamw", TDT), ("float32", "muon", None)],
+)
 @pytest.mark.parametrize("stop", [5, 7])
-def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices, stop):
-    student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 4, "dropout": 0.2}
+def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices, transducer, stop):
+    student = with_transducer(transducer, layers=1, subsampling_channels=4, dropout=0.2)
     changes = {"precision": precision, "student": student, "teacher": TEACHER, "vocabulary": None}
     changes["optimizer"] = {"matrices": matrices, "peak": 0.003, "warmup": 2}
     whole = new_run(tmp_path, "whole", **changes)
@@ -234,13 +249,16 @@ def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
     assert seen == {"subsampling.projection": torch.float32, "layers.0.attention.query": torch.bfloat16}
 
 
-def test_padding_changes_neither_loss_nor_gradient(tmp_path):
-    run = new_run(tmp_path, augmentation={}, student={"layers": 1, "width": 16, "heads": 2, "dropout": 0.0})
+@pytest.mark.parametrize("transducer", [None, TDT])
+def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
+    student = with_transducer(transducer, layers=1, dropout=0.0)
+    run = new_run(tmp_path, augmentation={}, student=student, objective={"omega": 0})
     batch = next(load(run.sampler, run.examples, Position(), 8))
     widened = batch.to(CPU)
     wider = {
         "waveforms": torch.nn.functional.pad(batch.waveforms, (0, 8000), value=0.3),
         "hidden_frames": torch.nn.functional.pad(batch.hidden_frames, (0, 50)),
+        "tokens": torch.nn.functional.pad(batch.tokens, (0, 3), value=1),
     }
     widened = type(batch)(**{name: wider.get(name, getattr(batch, name)) for name in batch.__slots__})
 
@@ -301,6 +319,30 @@ def test_a_student_with_labels_of_its_own_learns_from_a_teacher_and_leaves_the_s
     assert exported.info()["parameters"] == run.parameters
 
 
+def test_a_student_with_a_transducer_learns_from_all_at_once(tmp_path):
+    objective = {"ctc": 0.3, "transducer": 0.7, "omega": 0}
+    run = new_run(tmp_path, teacher=TEACHER, vocabulary=None, student=with_transducer(TDT), objective=objective)
+
+    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+
+    assert result.loss == pytest.approx(0.3 * result.ctc + 0.7 * result.transducer + result.distillation, rel=1e-4)
+    assert all(parameter.grad.any() for parameter in run.network.joint.parameters())
+    assert all(parameter.grad.any() for parameter in run.network.predictor.parameters())
+
+
+def test_now_and_then_a_tdt_learns_without_its_durations_by_the_step(tmp_path):
+    def durations_learn(run):
+        take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+        return run.network.joint.output.weight.grad[128 + 1 :].any().item()
+
+    changes = {"student": with_transducer(TDT), "objective": {"omega": 0.5}}
+    learned = [durations_learn(run) for run in [new_run(tmp_path, **changes)] for _ in range(8)]
+    again = [durations_learn(run) for run in [new_run(tmp_path, **changes)] for _ in range(8)]
+
+    assert learned == again
+    assert set(learned) == {True, False}
+
+
 def test_a_student_learns_the_frames_of_its_teachers_encoder_and_leaves_that_head_behind_too(tmp_path):
     run = new_run(tmp_path, teacher=TEACHER | {"hidden": True}, objective={"hidden": 3})
     before = run.network.hidden_head.weight.clone()
@@ -313,15 +355,17 @@ def test_a_student_learns_the_frames_of_its_teachers_encoder_and_leaves_that_hea
     assert load_model(tmp_path / "student.nemo").info()["parameters"] == run.parameters
 
 
-def test_a_student_starts_from_the_weights_of_another(tmp_path):
-    first = new_run(tmp_path, steps=2)
+@pytest.mark.parametrize("transducer", [None, TDT])
+def test_a_student_starts_from_the_weights_of_another(tmp_path, transducer):
+    student = with_transducer(transducer)
+    first = new_run(tmp_path, steps=2, student=student)
     finish(first)
     first.export(tmp_path / "first.nemo")
 
-    same = new_run(tmp_path, out="same", initial="first.nemo")
+    same = new_run(tmp_path, out="same", initial="first.nemo", student=student)
     model = tmp_path / "own.model"
     model.write_bytes(new_vocabulary(list(TEXTS.values()), 24))
-    other = new_run(tmp_path, out="other", initial="first.nemo", vocabulary=str(model), seed=4)
+    other = new_run(tmp_path, out="other", initial="first.nemo", vocabulary=str(model), seed=4, student=student)
 
     trained = {name: value.half().float() for name, value in first.average.state.items() if "running" not in name}
     for name, value in same.network.state_dict().items():

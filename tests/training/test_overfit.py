@@ -9,7 +9,7 @@ import yaml
 
 from cli.scoring import Score, Scorer
 from models import load_model
-from tests.training.small_run import document, manifest
+from tests.training.small_run import RNNT, TDT, document, manifest
 from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
@@ -33,15 +33,24 @@ def score(model, takes):
 
 
 @pytest.mark.long
-def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path):
+@pytest.mark.parametrize("transducer", [None, TDT, RNNT], ids=["ctc", "tdt", "rnnt"])
+def test_a_handful_of_clips_is_learned_from_their_transcripts_alone(tmp_path, transducer):
     manifest(tmp_path)
     # All of them in one batch: batch norm sees in training what its running statistics say afterwards.
     recipe = document(
         tmp_path,
         steps=300,
         batches={"seconds": 30, "buckets": 1},
-        student={"layers": 2, "width": 48, "heads": 4, "subsampling_channels": 16, "dropout": 0.0},
+        student={
+            "layers": 2,
+            "width": 48,
+            "heads": 4,
+            "subsampling_channels": 16,
+            "dropout": 0.0,
+            "transducer": transducer and transducer | {"predictor_width": 48, "joint_width": 64},
+        },
         optimizer={"peak": 0.003, "warmup": 40, "ema": 0.95},
+        objective={"ctc": 0.3 if transducer else 1.0},
         augmentation={},
     )
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
-from tests.training.small_run import document, recipe_file
+from tests.training.small_run import TDT, document, recipe_file
 from training.errors import RecipeError
 from training.recipe_file import read_recipe
 
@@ -60,6 +60,9 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("student.heads", 3, "student: width 16 must be an even multiple of heads, 3"),
         ("student.kernel_size", 4, "student: kernel_size 4 must be odd"),
         ("student.subsampling_factor", 6, "student: subsampling_factor 6 must be a power of two"),
+        ("student.transducer", TDT | {"durations": [0]}, r"durations \[0\] must ascend to one above 0"),
+        ("student.transducer", TDT | {"durations": [2, 1]}, r"durations \[2, 1\] must ascend to one above 0"),
+        ("student.transducer", TDT | {"durations": [0, 65]}, "student.transducer.durations is 65"),
         ("precision", "float16", "precision is 'float16'; it may be float32, bfloat16"),
         ("vocabulary", None, "teacher or vocabulary must be there"),
         ("augmentation.splice", {"share": 0.5}, "augmentation.splice needs a teacher"),

@@ -1,12 +1,16 @@
 """The loss that holds few scores is the one that holds them all: in value, gradients, parts, dtypes."""
 
+import json
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from torch.autograd import gradcheck
 
 from models.heads.transducer import Joint
+from tests.conftest import ROOT
 from training.losses.lattice import align, arcs_of
 from training.losses.transducer import TransducerOptions, transducer_loss
 
@@ -169,3 +173,33 @@ def test_a_transcript_that_cannot_be_said_counts_nothing():
 
     assert both == one
     assert not of_heard[1].any()
+
+
+def nemos():
+    """What NeMo says (tests/nemo/make_losses.py): of each case what it is, and its tensors."""
+    with safe_open(ROOT / "tests" / "data" / "transducer_losses.safetensors", "pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # it is no mapping
+        cases = json.loads(file.metadata()["cases"])
+    of_cases = {name: {} for name in cases}
+    for key, tensor in tensors.items():
+        name, _, what = key.partition(".")
+        of_cases[name][what] = tensor
+    return [pytest.param(case, of_cases[name], id=name) for name, case in cases.items()]
+
+
+@pytest.mark.parametrize(("case", "nemo"), nemos())
+def test_losses_and_gradients_are_nemos(case, nemo):
+    durations = tuple(case.get("durations", ()))
+    labels, width = nemo["weight"].shape
+    joint = Joint(1, 1, width, labels - 1 - len(durations), durations)
+    joint.output.weight, joint.output.bias = (torch.nn.Parameter(nemo[key]) for key in ("weight", "bias"))
+    heard, said = (nemo[key].clone().requires_grad_() for key in ("heard", "said"))
+    options = TransducerOptions(fast_emit=case.get("fast_emit", 0.0), sigma=case.get("sigma", 0.0))
+
+    loss = transducer_loss(joint, heard, said, nemo["frames"], nemo["tokens"], nemo["labels"], options=options)
+
+    # NeMo on a CPU multiplies the loss by the weight of early labels as well, on a GPU it does not.
+    torch.testing.assert_close(loss, nemo["losses"].sum() / (1 + options.fast_emit))
+    theirs = (nemo[f"{key}_gradient"] for key in ("heard", "said", "weight", "bias"))
+    for ours, expected in zip(gradients(loss, joint, heard, said), theirs, strict=True):
+        torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
