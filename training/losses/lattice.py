@@ -4,8 +4,9 @@ An alignment is a path over nodes (frame, labels said so far). An arc says the b
 some frames: an RNN-T's blank over one and its labels over none, those of a TDT over as many as its durations say. A
 path begins at the first frame with no label said, and ends behind the last one, by a blank, with all of them.
 
-Every arc leads to a higher sum of frames and labels, so the nodes of one sum, a diagonal, are computed at once. What is
-summed are probabilities, kept as logarithms in float64: of those of a thousand frames float32 has three digits left.
+Every arc leads to a higher sum of frames and labels, so the nodes of one sum, a diagonal, are computed at once, and lie
+side by side: the node (frame, said) at [frame + said, said]. What is summed are probabilities, kept as logarithms in
+float64: of those of a thousand frames float32 has three digits left.
 """
 
 from collections.abc import Sequence
@@ -44,14 +45,19 @@ def arcs_of(durations: Sequence[int]) -> tuple[Arc, ...]:
     return *blanks, *(Arc(duration, 1) for duration in durations)
 
 
+def diagonals_of(frames: int, labels: int) -> int:
+    """Return how many diagonals have the nodes of so many frames and labels, and the end behind them."""
+    return frames + labels + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Alignments:
     """What all alignments of some clips come to.
 
     Attributes:
         log_probability: of the transcripts, float64 [clips]; minus infinity where there is no alignment.
-        shares: of all alignments those that take an arc, by their probabilities, [arcs, clips, frames, labels + 1], in
-            the weights' dtype; 0 where there is none.
+        shares: of all alignments those that take an arc, by their probabilities, in the shape and dtype of the weights;
+            0 where there is none.
     """
 
     log_probability: Tensor
@@ -62,13 +68,13 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
     """Sum over all alignments.
 
     Args:
-        weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, frames, labels + 1]; what is
-            beyond a clip's frames and labels does not matter.
+        weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, diagonals, labels + 1]; what
+            is beyond a clip's frames and labels does not matter.
         arcs: what they do.
         frames: of each clip, [clips].
         labels: of each clip's transcript, [clips].
     """
-    leaving = _diagonals(_possible(weights.double(), arcs, frames, labels))
+    leaving = _possible(weights.double(), arcs, frames, labels).permute(2, 0, 1, 3).contiguous()
     forward = _sums(_arriving(leaving, arcs), arcs, _at_start(leaving))
     end = _at_end(leaving, frames, labels)
     # Backwards it is the same walk, from the end, and arcs arrive where they left.
@@ -80,39 +86,23 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
         onward = pad(backward, (0, 1, 0, 0, 0, arc.diagonals), value=_NONE)
         onward = onward[arc.diagonals :, :, arc.labels : arc.labels + backward.size(2)]
         shares[:, place] = (forward + leaving[:, place] + onward - total[:, None]).exp()
-    return Alignments(log_probability, _frames(shares, weights.size(2)).to(weights.dtype))
+    return Alignments(log_probability, shares.permute(1, 2, 0, 3).to(weights.dtype))
 
 
 def _possible(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) -> Tensor:
-    """Return the weights with a further frame behind the last, the end's, and without arcs that lead nowhere."""
-    _, clips, longest, width = weights.shape
-    weights = pad(weights, (0, 0, 0, 1))
-    frame, said = (torch.arange(size, device=weights.device) for size in (longest + 1, width))
-    left = frames[:, None, None] - frame[:, None]
-    missing = labels[:, None, None] - said
-    possible = torch.empty(len(arcs), clips, longest + 1, width, dtype=torch.bool, device=weights.device)
+    """Return the weights without arcs that lead nowhere, or leave where nobody comes."""
+    diagonal, said = (torch.arange(size, device=weights.device) for size in weights.shape[2:])
+    frame = diagonal[:, None] - said
+    left, missing = frames[:, None, None] - frame, labels[:, None, None] - said
+    possible = torch.empty_like(weights, dtype=torch.bool)
     for place, arc in enumerate(arcs):
         if arc.labels:  # no label is said behind the last frame
-            possible[place] = (left > arc.frames) & (missing > 0)
+            possible[place] = (frame >= 0) & (left > arc.frames) & (missing > 0)
         else:
-            possible[place] = (left > arc.frames) & (missing >= 0) | (left == arc.frames) & (missing == 0)
+            possible[place] = (frame >= 0) & (
+                (left > arc.frames) & (missing >= 0) | (left == arc.frames) & (missing == 0)
+            )
     return weights.masked_fill(~possible, _NONE)
-
-
-def _diagonals(weights: Tensor) -> Tensor:
-    """Turn nodes by frame [arcs, clips, frames, width] into nodes by diagonal [diagonals, arcs, clips, width]."""
-    frames, width = weights.shape[2:]
-    # A row of every number of labels, each one place farther to the right than the one above.
-    rows = pad(weights.transpose(2, 3), (0, width), value=_NONE).flatten(2)
-    shifted = rows[..., :-width].reshape(*rows.shape[:2], width, frames + width - 1)
-    return shifted.permute(3, 0, 1, 2).contiguous()
-
-
-def _frames(weights: Tensor, frames: int) -> Tensor:
-    """Turn nodes by diagonal back into so many frames of them."""
-    diagonals, width = weights.size(0), weights.size(3)
-    rows = pad(weights.permute(1, 2, 3, 0).flatten(2), (0, width))
-    return rows.reshape(*rows.shape[:2], width, diagonals + 1)[..., :frames].transpose(2, 3)
 
 
 def _arriving(leaving: Tensor, arcs: Sequence[Arc]) -> Tensor:
@@ -138,9 +128,8 @@ def _at_end(leaving: Tensor, frames: Tensor, labels: Tensor) -> Tensor:
     """Return the same of the nodes where paths end."""
     end = torch.full_like(leaving[:, 0], _NONE)
     # A clip without frames has no end: nothing was heard.
-    end[frames + labels, torch.arange(len(frames), device=frames.device), labels] = torch.where(
-        frames > 0, 0.0, _NONE
-    ).double()
+    reached = torch.where(frames > 0, 0.0, _NONE).to(end.dtype)
+    end[frames + labels, torch.arange(len(frames), device=frames.device), labels] = reached
     return end
 
 

@@ -1,9 +1,9 @@
-"""The loss of transducers: minus the log-probability of transcripts, over all alignments (training/losses/lattice.py).
+"""The loss of transducers: minus the log-probability of transcripts, over all alignments (lattice.py).
 
 A joint scores every label for every frame and number of labels said: of 32 clips of 20 s and 100 labels, for 1,024
-labels, 3 GB, and as much for the gradients. Here it scores some clips at a time, or some frames of a long one, of which
-it keeps the few scores that alignments need; the gradients follow at once, before the scores are forgotten. Frames and
-labels of all these clips stand in one row, so that no padding is scored.
+labels, 3.3 GB, and as much for the gradients. Here frames and labels of some clips stand in one row, so that no padding
+is scored, and go through the joint part by part. Of the scores of a part the few are kept that alignments need; the
+gradients of all clips in the row follow at once, so that nothing of them is kept but what is returned.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +17,8 @@ from torch.nn.functional import linear, pad
 
 from models.heads.transducer import Joint
 from models.masking import valid_positions
-from training.losses.lattice import align, arcs_of
-
-# Scores that are held at a time: in float32 64 MB on a CPU, where more gains nothing, and 1 GB on a GPU.
-_ROOM = {"cpu": 1 << 24, "cuda": 1 << 28}
+from training.losses.lattice import align, arcs_of, diagonals_of
+from training.losses.scores import Outputs, pull, weigh
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,24 @@ class TransducerOptions:
     clamp: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is held at a time.
+
+    Attributes:
+        scores: of a part.
+        nodes: of the clips in a row; more than a part's are scored twice, and aligned at once.
+    """
+
+    scores: int
+    nodes: int
+
+
+# 64 MB of scores in float32 on a CPU, where more gains nothing, and 512 MB in half precision on a GPU, which takes as
+# long to align few clips as many.
+_ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 28, 1 << 24)}
+
+
 def transducer_loss(
     joint: Joint,
     heard: Tensor,
@@ -49,7 +65,7 @@ def transducer_loss(
     *,
     with_durations: bool = True,
     options: TransducerOptions = TransducerOptions(),
-    room: int | None = None,
+    room: Room | None = None,
 ) -> Tensor:
     """Return the loss of a batch, the sum of its clips'.
 
@@ -65,32 +81,41 @@ def transducer_loss(
         labels: of each transcript, [batch].
         with_durations: False takes a TDT for an RNN-T, whose durations learn nothing.
         options: how the loss departs from minus the log-probability.
-        room: scores that are held at a time; None takes what suits the device.
+        room: what is held at a time; None takes what suits the device.
 
     Returns:
         A number, float32, or float64 if the frames are.
     """
-    score = _Score(
-        joint.activation,
-        joint.blank,
-        joint.durations if with_durations else (),
-        options,
-        room or _ROOM[heard.device.type],
+    outputs = Outputs(
+        blank=joint.blank,
+        durations=joint.durations if with_durations else (),
+        fast_emit=options.fast_emit,
+        sigma=options.sigma,
+        clamp=options.clamp,
     )
+    transcripts = _Transcripts(frames, tokens, labels)
+    scorer = _Scorer(joint.activation, outputs, room or _ROOM[heard.device.type])
     weight, bias = joint.output.weight, joint.output.bias
-    loss: Tensor = _TransducerLoss.apply(heard, said, weight, bias, frames, tokens, labels, score)  # type: ignore[no-untyped-call]
+    loss: Tensor = _TransducerLoss.apply(heard, said, weight, bias, transcripts, scorer)  # type: ignore[no-untyped-call]
     return loss
 
 
 @dataclass(frozen=True, slots=True)
-class _Score:
-    """What does not change from clip to clip."""
+class _Transcripts:
+    """What was said in how many frames: [batch], [batch, labels], [batch]."""
+
+    frames: Tensor
+    tokens: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Scorer:
+    """What does not change from batch to batch, but for the weights."""
 
     activation: nn.Module
-    blank: int
-    durations: tuple[int, ...]
-    options: TransducerOptions
-    room: int
+    outputs: Outputs
+    room: Room
 
 
 class _TransducerLoss(torch.autograd.Function):
@@ -103,34 +128,30 @@ class _TransducerLoss(torch.autograd.Function):
         said: Tensor,
         weight: Tensor,
         bias: Tensor,
-        frames: Tensor,
-        tokens: Tensor,
-        labels: Tensor,
-        score: _Score,
+        transcripts: _Transcripts,
+        scorer: _Scorer,
     ) -> Tensor:
-        inputs = heard, said, weight, bias
         learns = any(ctx.needs_input_grad)
         with torch.autocast(heard.device.type, enabled=False):
-            batch = _Batch(*inputs, frames, tokens, labels, score, learns=learns)
+            batch = _Batch((heard, said, weight, bias), transcripts, scorer, learns=learns)
             loss = batch.loss()
-        if learns:
-            gradients = zip(batch.gradients, inputs, strict=True)
-            ctx.save_for_backward(*(gradient.to(of.dtype) for gradient, of in gradients))
+        if batch.gradients:
+            ctx.save_for_backward(*batch.gradients.like(weight, bias))
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        return *(gradient.to(each.dtype) * each for each in ctx.saved_tensors), None, None, None, None
+        return *(gradient.to(each.dtype) * each for each in ctx.saved_tensors), None, None
 
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """Some nodes of the lattices of some clips, in one row.
+    """Nodes of the lattices of some clips, in one row.
 
     Attributes:
-        heard: places of their frames among those of the batch.
-        said: places of their predictions among those of the batch.
+        heard: places of their frames among those of the clips.
+        said: places of their predictions among those of the clips.
         next_label: the label that comes next in the transcript; any at its end.
         place: their places in the clips' lattices.
     """
@@ -153,145 +174,146 @@ class _Scored:
     Attributes:
         hidden: after its activation, [nodes, joint width].
         logits: of labels, blank and durations, [nodes, outputs].
-        mass: logarithm of the sum of exponentials of labels and blank, [nodes].
     """
 
     hidden: Tensor
     logits: Tensor
-    mass: Tensor
+
+
+@dataclass(slots=True)
+class _Gradients:
+    """Those of frames and predictions, in their dtype, and those of weight and bias, in which parts are summed."""
+
+    heard: Tensor
+    said: Tensor
+    weight: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of(cls, inputs: tuple[Tensor, Tensor, Tensor, Tensor], wide: torch.dtype) -> "_Gradients":
+        """Return some that are zero."""
+        heard, said, weight, bias = inputs
+        return cls(
+            torch.zeros_like(heard),
+            torch.zeros_like(said),
+            torch.zeros_like(weight, dtype=wide),
+            torch.zeros_like(bias, dtype=wide),
+        )
+
+    def like(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return them, each in the dtype of what it is of."""
+        return self.heard, self.said, self.weight.to(weight.dtype), self.bias.to(bias.dtype)
 
 
 class _Batch:
     """A batch whose loss is computed.
 
     Attributes:
-        gradients: of frames, predictions, weight and bias; nothing unless it learns.
+        gradients: of the loss, once it is computed; None if they are not wanted.
     """
 
     def __init__(
         self,
-        heard: Tensor,
-        said: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        frames: Tensor,
-        tokens: Tensor,
-        labels: Tensor,
-        score: _Score,
+        inputs: tuple[Tensor, Tensor, Tensor, Tensor],
+        transcripts: _Transcripts,
+        scorer: _Scorer,
         *,
         learns: bool,
     ) -> None:
-        self._heard, self._said, self._score = heard, said, score
-        self._weight, self._bias = weight.to(heard.dtype), bias.to(heard.dtype)
-        self._frames, self._labels = frames, labels
-        self._tokens = pad(tokens, (0, 1))  # so that there is one after the last, and one of no transcript
-        self._arcs = arcs_of(score.durations)
-        self._passing = [place for place, duration in enumerate(score.durations) if duration > 0]  # those of blanks
-        self._sum_dtype = torch.promote_types(heard.dtype, torch.float32)
-        inputs = (heard, said, weight, bias) if learns else ()
-        self.gradients = [torch.zeros_like(each, dtype=self._sum_dtype) for each in inputs]
-
-    def loss(self) -> Tensor:
-        """Return the sum of the clips' losses, and add up the gradients."""
-        total = torch.zeros((), dtype=self._sum_dtype, device=self._heard.device)
-        sizes = list(zip(self._frames.tolist(), self._labels.tolist(), strict=True))
-        for first, after in _groups([frames * (labels + 1) for frames, labels in sizes], self._most_nodes):
-            total += self._group_loss(first, sizes[first:after])
-        return total
-
-    @property
-    def _most_nodes(self) -> int:
-        return max(1, self._score.room // self._weight.size(0))
-
-    def _group_loss(self, first: int, sizes: Sequence[tuple[int, int]]) -> Tensor:
-        """Return the loss of clips that follow each other, and add up its gradients."""
-        longest, most = max(frames for frames, _ in sizes), max(labels for _, labels in sizes)
-        nodes = self._nodes(first, sizes, longest, most + 1)
-        weights = self._heard.new_zeros(len(self._arcs), len(sizes), longest, most + 1, dtype=self._sum_dtype)
-        parts = nodes.parts(self._most_nodes)
-        scored = None
-        for part in parts:
-            scored = self._scored(part)
-            weights.flatten(1)[:, part.place] = self._arc_weights(scored, part)
-        after = first + len(sizes)
-        aligned = align(weights, self._arcs, self._frames[first:after], self._labels[first:after])
-        if self.gradients:
-            shares = aligned.shares.flatten(1)
-            for part in parts:
-                # Those of a group in one part are still there.
-                of_part = scored if scored is not None and len(parts) == 1 else self._scored(part)
-                self._learn(of_part, part, shares[:, part.place])
-        is_possible = aligned.log_probability > -torch.inf
-        return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._sum_dtype)
-
-    def _nodes(self, first: int, sizes: Sequence[tuple[int, int]], longest: int, width: int) -> _Nodes:
-        """Return the nodes of clips that follow each other; their lattices have so many frames, and are so wide."""
-        clips = slice(first, first + len(sizes))
-        within = valid_positions(self._frames[clips], longest)[:, :, None]
-        place = (within & valid_positions(self._labels[clips] + 1, width)[:, None]).flatten().nonzero()[:, 0]
-        clip, frame, label = first + place // (longest * width), place // width % longest, place % width
-        return _Nodes(
-            heard=clip * self._heard.size(1) + frame,
-            said=clip * self._said.size(1) + label,
-            next_label=self._tokens[clip, label],
-            place=place,
-        )
-
-    def _scored(self, nodes: _Nodes) -> _Scored:
-        met = self._heard.flatten(0, 1)[nodes.heard] + self._said.flatten(0, 1)[nodes.said]
-        hidden: Tensor = self._score.activation(met)
-        logits = linear(hidden, self._weight, self._bias).to(self._sum_dtype)
-        return _Scored(hidden, logits, logits[:, : self._score.blank + 1].logsumexp(1))
-
-    def _arc_weights(self, scored: _Scored, nodes: _Nodes) -> Tensor:
-        """Return the log-probabilities of arcs, [arcs, nodes]."""
-        score = self._score
-        blank = scored.logits[:, score.blank] - scored.mass
-        label = scored.logits.gather(1, nodes.next_label[:, None])[:, 0] - scored.mass
-        if not score.durations:
-            return torch.stack((blank, label))
-        durations = self._durations(scored).log_softmax(1).T
-        return torch.cat((blank + durations[self._passing], label + durations)) - score.options.sigma
-
-    def _durations(self, scored: _Scored) -> Tensor:
-        first = self._score.blank + 1
-        return scored.logits[:, first : first + len(self._score.durations)]
-
-    def _learn(self, scored: _Scored, nodes: _Nodes, shares: Tensor) -> None:
-        """Add up what some nodes add to the gradients; their scores are lost.
+        """Take what goes in.
 
         Args:
-            scored: what the joint made of them.
-            nodes: which.
-            shares: of all alignments of their clips those that take their arcs, [arcs, nodes].
+            inputs: frames, predictions, weight and bias.
+            transcripts: what was said.
+            scorer: how.
+            learns: whether gradients are wanted.
         """
-        score, options = self._score, self._score.options
-        blanks = len([arc for arc in self._arcs if not arc.labels])
-        by_blank, by_label = shares[:blanks], shares[blanks:]
-        blank, label = by_blank.sum(0), by_label.sum(0) * (1 + options.fast_emit)
-        # The gradient of a score: the probability of what it is of, as far as alignments come here, without the share
-        # of those that take it.
-        of_logits = scored.logits
-        tokens = of_logits[:, : score.blank + 1]
-        tokens.sub_(scored.mass[:, None]).exp_().mul_((blank + label)[:, None])
-        tokens[:, score.blank] -= blank
-        tokens.scatter_add_(1, nodes.next_label[:, None], -label[:, None])
-        if options.clamp is not None:
-            tokens.clamp_(-options.clamp, options.clamp)
-        if score.durations:
-            taken = by_label.clone()
-            taken[self._passing] += by_blank
-            durations = self._durations(scored)
-            durations.copy_(durations.softmax(1) * taken.sum(0)[:, None] - taken.T)
-        else:
-            of_logits[:, score.blank + 1 :] = 0
-        rounded = of_logits.to(self._weight.dtype)
-        of_heard, of_said, of_weight, of_bias = self.gradients
-        of_weight += rounded.T @ scored.hidden
-        of_bias += of_logits.sum(0)
-        met = (rounded @ self._weight) * _slope(score.activation, scored.hidden)
-        of_heard.flatten(0, 1).index_add_(0, nodes.heard, met.to(self._sum_dtype))
-        of_said.flatten(0, 1).index_add_(0, nodes.said, met.to(self._sum_dtype))
+        self._heard, self._said, weight, bias = self._inputs = inputs
+        self._weight, self._bias = (each.to(self._heard.dtype) for each in (weight, bias))
+        self._transcripts, self._scorer = transcripts, scorer
+        self._tokens = pad(transcripts.tokens, (0, 1))  # so that there is one after the last, and one of no transcript
+        self._arcs = arcs_of(scorer.outputs.durations)
+        self._wide = torch.promote_types(self._heard.dtype, torch.float32)  # what is summed
+        self._most_nodes = max(1, scorer.room.scores // weight.size(0))
+        self.gradients = _Gradients.of(inputs, self._wide) if learns else None
+
+    def loss(self) -> Tensor:
+        """Return the sum of the clips' losses, and compute the gradients."""
+        total = torch.zeros((), dtype=self._wide, device=self._heard.device)
+        sizes = list(zip(self._transcripts.frames.tolist(), self._transcripts.labels.tolist(), strict=True))
+        most = max(self._most_nodes, self._scorer.room.nodes)
+        for clips in _groups([frames * (labels + 1) for frames, labels in sizes], most):
+            total += self._loss_of(clips, *map(max, zip(*sizes[clips], strict=True)))
+        return total
+
+    def _loss_of(self, clips: slice, frames: int, labels: int) -> Tensor:
+        """Return the loss of clips that have so many frames and labels at most, and compute their gradients."""
+        lattice = clips.stop - clips.start, diagonals_of(frames, labels), labels + 1
+        weights = self._heard.new_zeros(len(self._arcs), *lattice, dtype=self._wide)
+        parts = self._nodes(clips, frames, labels).parts(self._most_nodes)
+        masses, scored = [], None
+        for part in parts:
+            scored = self._scored(clips, part)
+            weighed = weigh(scored.logits, part.next_label, self._scorer.outputs)
+            weights.flatten(1)[:, part.place] = weighed.weights
+            masses.append(weighed.mass)
+        aligned = align(weights, self._arcs, self._transcripts.frames[clips], self._transcripts.labels[clips])
+        if self.gradients:
+            shares = aligned.shares.flatten(1)
+            # What is in one part is still there.
+            self._learn(self.gradients, clips, parts, masses, shares, scored if len(parts) == 1 else None)
+        is_possible = aligned.log_probability > -torch.inf
+        return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._wide)
+
+    def _nodes(self, clips: slice, frames: int, labels: int) -> _Nodes:
+        """Return the nodes of clips that have so many frames and labels at most."""
+        within = valid_positions(self._transcripts.frames[clips], frames)[:, :, None]
+        within = within & valid_positions(self._transcripts.labels[clips] + 1, labels + 1)[:, None]
+        clip, frame, said = within.nonzero(as_tuple=True)
+        return _Nodes(
+            heard=clip * self._heard.size(1) + frame,
+            said=clip * self._said.size(1) + said,
+            next_label=self._tokens[clips][clip, said],
+            place=(clip * diagonals_of(frames, labels) + frame + said) * (labels + 1) + said,
+        )
+
+    def _scored(self, clips: slice, nodes: _Nodes) -> _Scored:
+        met = self._heard[clips].flatten(0, 1)[nodes.heard] + self._said[clips].flatten(0, 1)[nodes.said]
+        hidden: Tensor = self._scorer.activation(met)
+        return _Scored(hidden, linear(hidden, self._weight, self._bias))
+
+    def _learn(
+        self,
+        gradients: "_Gradients",
+        clips: slice,
+        parts: Sequence[_Nodes],
+        masses: Sequence[Tensor],
+        shares: Tensor,
+        scored: _Scored | None,
+    ) -> None:
+        """Compute the gradients of some clips.
+
+        Args:
+            gradients: what they go into.
+            clips: which.
+            parts: their nodes.
+            masses: of the scores of these, as ``weigh`` gave them.
+            shares: of all alignments those that take an arc, [arcs, places of nodes].
+            scored: what the joint made of the nodes, if it is still there.
+        """
+        of_heard, of_said = (
+            torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._heard, self._said)
+        )
+        for part, mass in zip(parts, masses, strict=True):
+            found = scored or self._scored(clips, part)
+            gradient = pull(found.logits, mass, part.next_label, shares[:, part.place], self._scorer.outputs)
+            gradients.weight += gradient.T @ found.hidden
+            gradients.bias += gradient.sum(0, dtype=self._wide)
+            met = ((gradient @ self._weight) * _slope(self._scorer.activation, found.hidden)).to(self._wide)
+            of_heard.index_add_(0, part.heard, met)
+            of_said.index_add_(0, part.said, met)
+        gradients.heard[clips] = of_heard.view_as(self._heard[clips])
+        gradients.said[clips] = of_said.view_as(self._said[clips])
 
 
 def _slope(activation: nn.Module, after: Tensor) -> Tensor:
@@ -304,13 +326,13 @@ def _slope(activation: nn.Module, after: Tensor) -> Tensor:
     return after * (1 - after)
 
 
-def _groups(nodes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and the one after the last of clips that have so many nodes together at most, or are alone."""
+def _groups(nodes: Sequence[int], most: int) -> Iterator[slice]:
+    """Yield clips that have so many nodes together at most, or are alone."""
     first = held = 0
     for clip, size in enumerate(nodes):
         if held and held + size > most:
-            yield first, clip
+            yield slice(first, clip)
             first, held = clip, 0
         held += size
     if nodes:
-        yield first, len(nodes)
+        yield slice(first, len(nodes))

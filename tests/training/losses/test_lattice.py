@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.losses.lattice import Arc, align, arcs_of
+from training.losses.lattice import Arc, align, arcs_of, diagonals_of
 
 
 def by_enumeration(weights, arcs, frames, labels):
@@ -32,9 +32,17 @@ DURATIONS = st.sampled_from([(), (0, 1, 2), (0, 1, 2, 3, 4), (1, 2), (0, 2, 5), 
 
 
 def lattice(clips, arcs, seed):
-    shape = len(arcs), len(clips), max(1, *(frames for frames, _ in clips)), 1 + max(labels for _, labels in clips)
-    weights = -3 * torch.rand(shape, generator=torch.Generator().manual_seed(seed))
-    return weights, *(torch.tensor(sizes) for sizes in zip(*clips, strict=True))
+    """Random weights of the nodes of some clips, and the clips' frames and labels."""
+    frames, labels = (torch.tensor(sizes) for sizes in zip(*clips, strict=True))
+    most = int(labels.max())
+    shape = len(arcs), len(clips), diagonals_of(int(frames.max()), most), 1 + most
+    return -3 * torch.rand(shape, generator=torch.Generator().manual_seed(seed)), frames, labels
+
+
+def by_frame(weights, frames):
+    """Weights by frame, [arcs, clips, frames, labels + 1]."""
+    columns = [weights[:, :, said : said + frames, said] for said in range(weights.size(3))]
+    return torch.stack(columns, dim=3)
 
 
 @given(CLIPS, DURATIONS, st.integers(0, 99))
@@ -45,7 +53,8 @@ def test_the_sum_is_that_over_all_alignments(clips, durations, seed):
 
     aligned = align(weights, arcs, frames, labels)
 
-    expected = [by_enumeration(weights[:, clip], arcs, *sizes) for clip, sizes in enumerate(clips)]
+    nodes = by_frame(weights, int(frames.max()))
+    expected = [by_enumeration(nodes[:, clip], arcs, *sizes) for clip, sizes in enumerate(clips)]
     assert aligned.log_probability.tolist() == pytest.approx(expected, abs=1e-6)
 
 
@@ -77,7 +86,10 @@ def test_weights_in_the_padding_change_nothing():
     arcs = arcs_of((0, 1, 2))
     weights, frames, labels = lattice([(5, 3), (2, 1)], arcs, 0)
     other = weights.clone()
-    other[:, 1, 2:], other[:, 1, :, 2:] = torch.nan, torch.inf
+    diagonal, said = (torch.arange(size) for size in weights.shape[2:])
+    frame = diagonal[:, None] - said
+    other[:, 0, (frame < 0) | (frame >= 5)] = torch.inf
+    other[:, 1, (frame < 0) | (frame >= 2) | (said > 1)] = torch.nan
 
     assert torch.equal(align(weights, arcs, frames, labels).shares, align(other, arcs, frames, labels).shares)
 
@@ -87,7 +99,7 @@ def test_thousands_of_frames_leave_their_digits():
     arcs = arcs_of(())
     weights, frames, labels = lattice([(3000, 200)], arcs, 1)
 
-    shares = align(50 * weights, arcs, frames, labels).shares
+    shares = by_frame(align(50 * weights, arcs, frames, labels).shares, 3000)
 
     torch.testing.assert_close(shares[0].sum(2), torch.ones(1, 3000), atol=1e-5, rtol=0)
     torch.testing.assert_close(shares[1, 0].sum(0)[:-1], torch.ones(200), atol=1e-5, rtol=0)

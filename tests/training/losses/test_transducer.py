@@ -12,7 +12,7 @@ from torch.autograd import gradcheck
 from models.heads.transducer import Joint
 from tests.conftest import ROOT
 from training.losses.lattice import align, arcs_of
-from training.losses.transducer import TransducerOptions, transducer_loss
+from training.losses.transducer import Room, TransducerOptions, transducer_loss
 
 WIDTH = 6
 LABELS = 5  # without the blank
@@ -30,6 +30,13 @@ def batch(sizes, durations=(), activation="relu", seed=0, dtype=torch.float64, v
     return joint, heard, said, frames, tokens, labels
 
 
+def by_diagonal(weights):
+    """Weights by frame, [arcs, clips, frames, labels + 1], as ``align`` takes them."""
+    width = weights.size(3)
+    columns = [torch.nn.functional.pad(weights[..., said], (said, width - said)) for said in range(width)]
+    return torch.stack(columns, dim=3)
+
+
 def plain(joint, heard, said, frames, tokens, labels, *, with_durations=True, sigma=0.0):
     """The same with all scores in memory: the loss of each clip, differentiable but for the alignments' sum."""
     logits = joint(heard[:, :, None], said[:, None])
@@ -45,6 +52,7 @@ def plain(joint, heard, said, frames, tokens, labels, *, with_durations=True, si
         weights = torch.stack([*blanks, *(label + jumps[..., place] for place in range(len(durations)))]) - sigma
     else:
         weights = torch.stack([blank, label])
+    weights = by_diagonal(weights)
     aligned = align(weights.detach(), arcs_of(durations), frames, labels)
     # Shares are the derivatives of the sum, which test_lattice.py shows.
     pull = (aligned.shares * torch.where(aligned.shares > 0, weights, 0.0)).sum()
@@ -59,10 +67,11 @@ def gradients(loss, joint, heard, said):
 SIZES = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=5).filter(
     lambda sizes: any(frames for frames, _ in sizes)
 )
+ROOMS = st.builds(Room, st.integers(1, 400), st.sampled_from([0, 15, 1000]))
 DURATIONS = st.sampled_from([(), (0, 1, 2, 3, 4), (1, 2), (0, 3)])
 
 
-@given(SIZES, DURATIONS, st.sampled_from(["relu", "tanh", "sigmoid"]), st.booleans(), st.integers(1, 400))
+@given(SIZES, DURATIONS, st.sampled_from(["relu", "tanh", "sigmoid"]), st.booleans(), ROOMS)
 @settings(max_examples=60, deadline=None)
 def test_it_is_the_loss_of_all_scores_in_whatever_parts(sizes, durations, activation, with_durations, room):
     inputs = batch(sizes, durations, activation)
@@ -83,7 +92,7 @@ def test_its_gradients_are_those_of_its_value(durations, activation):
     joint, heard, said, *rest = batch([(4, 2), (3, 0), (2, 2)], durations, activation)
 
     def loss(heard, said, *_):
-        return transducer_loss(joint, heard, said, *rest, room=60)
+        return transducer_loss(joint, heard, said, *rest, room=Room(60, 20))
 
     assert gradcheck(loss, (heard, said, joint.output.weight, joint.output.bias))
 
