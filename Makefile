@@ -100,7 +100,7 @@ test-long: setup
 
 # Uses the Python at hand, not $(VENV): a GPU machine brings its own torch and may have no FastAPI.
 test-gpu:
-	$(PYTHON) -m pytest -m gpu tests/models $(ARGS)
+	$(PYTHON) -m pytest -m gpu tests/models tests/training/losses $(ARGS)
 
 # What the code asks of CUDA, on a machine without a GPU (tests/null_cuda/build.py). Takes torch's CUDA build: gigabytes.
 null-cuda: $(NULL)/.ready

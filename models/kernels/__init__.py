@@ -37,7 +37,7 @@ def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvo
         gated_convolution(frames, starts, starts[1:], 8, weight, bias, swish=True)
         return gated_convolution
 
-    return _if_it_runs(tried, device, "the convolution module")
+    return if_it_runs(tried, device, "the convolution module")
 
 
 @cache
@@ -57,7 +57,7 @@ def depthwise_halves_on(device: torch.device, dtype: torch.dtype) -> DepthwiseHa
         halved_images(images, lengths, weight, bias)
         return halved_features, halved_images
 
-    return _if_it_runs(tried, device, "the subsampling")
+    return if_it_runs(tried, device, "the subsampling")
 
 
 @cache
@@ -71,7 +71,7 @@ def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm |
         residual_norm(frames, frames, 0.5, frames[0], frames[0], 1e-5)
         return residual_norm
 
-    return _if_it_runs(tried, device, "sums and norms")
+    return if_it_runs(tried, device, "sums and norms")
 
 
 @cache
@@ -90,7 +90,7 @@ def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) 
         relative_attention(merged, table, bias, bias, starts, starts[1:], 8, None)
         return relative_attention
 
-    return _if_it_runs(tried, device, "attention")
+    return if_it_runs(tried, device, "attention")
 
 
 @cache
@@ -122,7 +122,7 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
         return ways[best] if best else None
 
     with torch.no_grad():
-        return _if_it_runs(tried, device, "the feed-forward modules")
+        return if_it_runs(tried, device, "the feed-forward modules")
 
 
 def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
@@ -139,7 +139,8 @@ def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
     return float(began.elapsed_time(ended)) / 1000
 
 
-def _if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:
+def if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:
+    """Return what is tried on a GPU; None elsewhere, and where it fails, which the log tells of."""
     if device.type != "cuda":
         return None
     try:

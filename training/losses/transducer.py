@@ -17,8 +17,11 @@ from torch.nn.functional import linear, pad
 
 from models.heads.transducer import Joint
 from models.masking import valid_positions
+from training.losses.kernels import Operations, operations_on
 from training.losses.lattice import align, arcs_of, diagonals_of
 from training.losses.scores import Outputs, pull, weigh
+
+_PLAIN = Operations(weigh, pull, align)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,8 @@ def transducer_loss(
         clamp=options.clamp,
     )
     transcripts = _Transcripts(frames, tokens, labels)
-    scorer = _Scorer(joint.activation, outputs, room or _ROOM[heard.device.type])
+    operations = operations_on(heard.device, heard.dtype) or _PLAIN
+    scorer = _Scorer(joint.activation, outputs, room or _ROOM[heard.device.type], operations)
     weight, bias = joint.output.weight, joint.output.bias
     loss: Tensor = _TransducerLoss.apply(heard, said, weight, bias, transcripts, scorer)  # type: ignore[no-untyped-call]
     return loss
@@ -116,6 +120,7 @@ class _Scorer:
     activation: nn.Module
     outputs: Outputs
     room: Room
+    operations: Operations
 
 
 class _TransducerLoss(torch.autograd.Function):
@@ -251,13 +256,16 @@ class _Batch:
         lattice = clips.stop - clips.start, diagonals_of(frames, labels), labels + 1
         weights = self._heard.new_zeros(len(self._arcs), *lattice, dtype=self._wide)
         parts = self._nodes(clips, frames, labels).parts(self._most_nodes)
+        operations, outputs = self._scorer.operations, self._scorer.outputs
         masses, scored = [], None
         for part in parts:
             scored = self._scored(clips, part)
-            weighed = weigh(scored.logits, part.next_label, self._scorer.outputs)
+            weighed = operations.weigh(scored.logits, part.next_label, outputs)
             weights.flatten(1)[:, part.place] = weighed.weights
             masses.append(weighed.mass)
-        aligned = align(weights, self._arcs, self._transcripts.frames[clips], self._transcripts.labels[clips])
+        aligned = operations.align(
+            weights, self._arcs, self._transcripts.frames[clips], self._transcripts.labels[clips]
+        )
         if self.gradients:
             shares = aligned.shares.flatten(1)
             # What is in one part is still there.
@@ -301,15 +309,17 @@ class _Batch:
             shares: of all alignments those that take an arc, [arcs, places of nodes].
             scored: what the joint made of the nodes, if it is still there.
         """
+        scorer = self._scorer
         of_heard, of_said = (
             torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._heard, self._said)
         )
         for part, mass in zip(parts, masses, strict=True):
             found = scored or self._scored(clips, part)
-            gradient = pull(found.logits, mass, part.next_label, shares[:, part.place], self._scorer.outputs)
+            taken = shares[:, part.place]
+            gradient = scorer.operations.pull(found.logits, mass, part.next_label, taken, scorer.outputs)
             gradients.weight += gradient.T @ found.hidden
             gradients.bias += gradient.sum(0, dtype=self._wide)
-            met = ((gradient @ self._weight) * _slope(self._scorer.activation, found.hidden)).to(self._wide)
+            met = ((gradient @ self._weight) * _slope(scorer.activation, found.hidden)).to(self._wide)
             of_heard.index_add_(0, part.heard, met)
             of_said.index_add_(0, part.said, met)
         gradients.heard[clips] = of_heard.view_as(self._heard[clips])

@@ -21,6 +21,8 @@ from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
+from training.losses.kernels.lattice import _sum_backwards, _sum_forwards
+from training.losses.kernels.scores import _pull, _weigh
 
 CAPABILITY = int(sys.argv[1])
 ASSEMBLER = [get_ptxas(CAPABILITY).path, "-v", f"-arch={sm_arch_from_capability(CAPABILITY)}", "-o", os.devnull]
@@ -37,6 +39,11 @@ OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
 OF_CONVOLUTION = {"WIDTH": 1024, "BIASED": True, "SWISH": True, "CHANNELS": 256}
 OF_SUBSAMPLING = {"WIDTH": 256, "FRAMES": 16, "BANDS": 4, "CHANNELS": 256}
 OF_EXPANSION = {"CHANNELS": 1024, "BIASED": True, "SLICE": 64, "GROUP": 8}
+OF_LATTICE = dict.fromkeys(("steps", "frames"), "*i64") | dict.fromkeys(("clips", "diagonals", "width"), "i32")
+OF_LATTICE |= dict.fromkeys(("forwards", "sums"), "*fp64") | {"weights": "*fp32"}
+OF_SCORES = dict.fromkeys(("mass", "weights", "shares"), "*fp32") | {"next_label": "*i64", "nodes": "i32"}
+OF_SCORES |= dict.fromkeys(("sigma", "emphasis", "clamp"), "fp32")
+OF_TDT = {"OUTPUTS": 1030, "BLANK": 1024, "DURATIONS": 5, "RESTING": 0, "BLOCK": 2048}
 KERNELS = [
     (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
@@ -54,6 +61,10 @@ KERNELS = [
         {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "TILE": 64, "TILES": 2, "CONTEXT": -1},
     ),
     (_add_and_norm, {"share": "fp32", "epsilon": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}),
+    (_sum_forwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
+    (_sum_backwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
+    (_weigh, OF_SCORES, OF_TDT),
+    (_pull, OF_SCORES, OF_TDT | {"CLAMPED": False}),
 ]  # fmt: skip
 
 

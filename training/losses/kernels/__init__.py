@@ -1,0 +1,43 @@
+"""Triton kernels of the losses, each beside a twin in plain PyTorch that tests hold it to; only a GPU imports them."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from models.kernels import if_it_runs
+from training.losses.lattice import Alignments, arcs_of
+from training.losses.scores import Outputs, Weighed
+
+
+class Operations(NamedTuple):
+    """What a transducer's loss is computed with, but for products: as scores.py and lattice.py have them."""
+
+    weigh: Callable[..., Weighed]
+    pull: Callable[..., Tensor]
+    align: Callable[..., Alignments]
+
+
+@cache
+def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None:
+    """Return the kernels for scores of a dtype (scores.py, lattice.py), once they have run; None where they cannot.
+
+    Nor for float64, which they would round.
+    """
+    if dtype == torch.float64:
+        return None
+
+    def tried() -> Operations:
+        from training.losses.kernels.lattice import align  # only a GPU has Triton
+        from training.losses.kernels.scores import pull, weigh
+
+        outputs = Outputs(blank=2, durations=(0, 1), fast_emit=0.0, sigma=0.0, clamp=None)
+        logits, labels = torch.zeros(1, 5, dtype=dtype, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+        weighed = weigh(logits, labels, outputs)
+        aligned = align(weighed.weights.reshape(-1, 1, 1, 1).repeat(1, 1, 2, 1), arcs_of((0, 1)), labels + 1, labels)
+        pull(logits, weighed.mass, labels, aligned.shares[:, 0, 0], outputs)
+        return Operations(weigh, pull, align)
+
+    return if_it_runs(tried, device, "transducers' losses")

@@ -1,0 +1,154 @@
+"""Sums over all alignments (training/losses/lattice.py) in two launches, however many diagonals there are.
+
+In plain operations a diagonal is a dozen launches, and a batch has many hundred. Here a program goes through those of a
+clip, once forwards and once backwards. What it wrote of the diagonals before is read again by its other threads, so
+they wait for each other after each.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from training.losses import lattice
+from training.losses.lattice import Alignments, Arc
+
+# Triton's types mean nothing to a type checker.
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
+# ruff: noqa: ANN001, ANN202, N803
+
+# A program holds all nodes of a diagonal; of longer transcripts plain operations take care.
+_WIDEST = 2048
+
+
+@triton.jit
+def _sum_forwards(
+    weights,
+    steps,
+    frames,
+    labels,
+    sums,
+    clips,
+    diagonals,
+    width,
+    ARCS: tl.constexpr,
+    BLANKS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of a clip: the log-probability of all paths to each node."""
+    clip = tl.program_id(0).to(tl.int64)
+    length, most = tl.load(frames + clip), tl.load(labels + clip)
+    said = tl.arange(0, BLOCK)
+    own = clip * diagonals * width
+    diagonal = length * 0
+    while diagonal <= length + most:
+        frame = diagonal - said
+        here = (frame >= 0) & (frame <= length) & (said <= most)
+        top = tl.where((frame == 0) & (said == 0), 0.0, float("-inf")).to(tl.float64)
+        terms = (top,)
+        for arc in tl.static_range(ARCS):
+            step = tl.load(steps + arc)
+            if arc < BLANKS:
+                source = said
+                there = here & (frame >= step) & ((frame < length) | (said == most))
+                place = own + (diagonal - step) * width + source
+            else:
+                source = said - 1
+                there = here & (frame >= step) & (source >= 0) & (frame < length)
+                place = own + (diagonal - step - 1) * width + source
+            term = tl.load(sums + place, mask=there, other=float("-inf"))
+            term += tl.load(weights + arc * clips * diagonals * width + place, mask=there, other=0.0).to(tl.float64)
+            terms += (term,)
+            top = tl.maximum(top, term)
+        finite = tl.where(top == float("-inf"), 0.0, top)
+        total = tl.zeros((BLOCK,), tl.float64)
+        for arc in tl.static_range(ARCS + 1):
+            total += tl.exp(terms[arc] - finite)
+        # At least 1, of the highest term; and where there is none, what is added to minus infinity is a number.
+        tl.store(sums + own + diagonal * width + said, top + tl.log(tl.maximum(total, 1.0)), mask=here)
+        tl.debug_barrier()
+        diagonal += 1
+
+
+@triton.jit
+def _sum_backwards(
+    weights,
+    steps,
+    frames,
+    labels,
+    forwards,
+    sums,
+    clips,
+    diagonals,
+    width,
+    ARCS: tl.constexpr,
+    BLANKS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of a clip: the log-probability of all paths from each node to the end; its weights become the arcs' shares."""
+    clip = tl.program_id(0).to(tl.int64)
+    length, most = tl.load(frames + clip), tl.load(labels + clip)
+    said = tl.arange(0, BLOCK)
+    own = clip * diagonals * width
+    diagonal = length + most
+    whole = tl.load(forwards + own + diagonal * width + most)
+    whole = tl.where(whole == float("-inf"), 0.0, whole)
+    while diagonal >= 0:
+        frame = diagonal - said
+        here = (frame >= 0) & (frame <= length) & (said <= most)
+        top = tl.where((frame == length) & (said == most) & (length > 0), 0.0, float("-inf")).to(tl.float64)
+        terms = (top,)
+        for arc in tl.static_range(ARCS):
+            step = tl.load(steps + arc)
+            weight = weights + arc * clips * diagonals * width + own + diagonal * width + said
+            if arc < BLANKS:
+                there = here & ((frame + step < length) | ((frame + step == length) & (said == most)))
+                target = sums + own + (diagonal + step) * width + said
+            else:
+                there = here & (frame + step < length) & (said < most)
+                target = sums + own + (diagonal + step + 1) * width + said + 1
+            term = tl.load(target, mask=there, other=float("-inf"))
+            term += tl.load(weight, mask=there, other=0.0).to(tl.float64)
+            terms += (term,)
+            top = tl.maximum(top, term)
+        finite = tl.where(top == float("-inf"), 0.0, top)
+        total = tl.zeros((BLOCK,), tl.float64)
+        for arc in tl.static_range(ARCS + 1):
+            total += tl.exp(terms[arc] - finite)
+        place = own + diagonal * width + said
+        before = tl.load(forwards + place, mask=here, other=float("-inf"))
+        for arc in tl.static_range(ARCS):
+            share = tl.exp(before + terms[arc + 1] - whole)
+            tl.store(weights + arc * clips * diagonals * width + place, share.to(weights.dtype.element_ty), mask=here)
+        tl.store(sums + place, top + tl.log(tl.maximum(total, 1.0)), mask=here)
+        tl.debug_barrier()
+        diagonal -= 1
+
+
+def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) -> Alignments:
+    """Sum over all alignments, as the plain function does, which says of nodes beyond a clip's what this does not.
+
+    Args:
+        weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, diagonals, labels + 1]; they
+            become the shares.
+        arcs: what they do, those with a blank first.
+        frames: of each clip, int64 [clips].
+        labels: of each clip's transcript, int64 [clips].
+    """
+    clips, diagonals, width = weights.shape[1:]
+    if width > _WIDEST:
+        return lattice.align(weights, arcs, frames, labels)
+    forwards, backwards = (weights.new_empty(clips, diagonals, width, dtype=torch.float64) for _ in range(2))
+    steps = torch.tensor([arc.frames for arc in arcs], device=weights.device)
+    sizes = {
+        "ARCS": len(arcs),
+        "BLANKS": sum(not arc.labels for arc in arcs),
+        "BLOCK": triton.next_power_of_2(width),
+    }
+    shape = clips, diagonals, width
+    _sum_forwards[(clips,)](weights, steps, frames, labels, forwards, *shape, **sizes)
+    _sum_backwards[(clips,)](weights, steps, frames, labels, forwards, backwards, *shape, **sizes)
+    ends = forwards[torch.arange(clips, device=weights.device), frames + labels, labels]
+    return Alignments(torch.where(frames > 0, ends, -torch.inf), weights)

@@ -1,0 +1,166 @@
+"""What alignments need of scores, and gradients of scores (training/losses/scores.py), each in one pass over them.
+
+In plain operations scores in half precision are written again in float32, and read and written a few times more. Here
+a program has the scores of a node in registers. All sums are float32.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from training.losses.scores import Outputs, Weighed
+
+# Triton's types mean nothing to a type checker.
+# mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
+# ruff: noqa: ANN001, ANN202, N803
+
+_NO_DURATION = -1
+
+
+@triton.jit
+def _weigh(
+    logits,
+    next_label,
+    mass,
+    weights,
+    nodes,
+    sigma,
+    OUTPUTS: tl.constexpr,
+    BLANK: tl.constexpr,
+    DURATIONS: tl.constexpr,
+    RESTING: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of a node."""
+    node = tl.program_id(0).to(tl.int64)
+    own = logits + node * OUTPUTS
+    place = tl.arange(0, BLOCK)
+    scores = tl.load(own + place, mask=place < OUTPUTS, other=float("-inf")).to(tl.float32)
+    tokens = tl.where(place <= BLANK, scores, float("-inf"))
+    top = tl.max(tokens, axis=0)
+    total = top + tl.log(tl.sum(tl.exp(tokens - top), axis=0))
+    label = tl.load(own + tl.load(next_label + node)).to(tl.float32) - total - sigma
+    blank = tl.load(own + BLANK).to(tl.float32) - total - sigma
+    tl.store(mass + node, total)
+    if DURATIONS == 0:
+        tl.store(weights + node, blank)
+        tl.store(weights + nodes + node, label)
+    else:
+        jumps = tl.where((place > BLANK) & (place <= BLANK + DURATIONS), scores, float("-inf"))
+        top = tl.max(jumps, axis=0)
+        jumps -= top + tl.log(tl.sum(tl.exp(jumps - top), axis=0))
+        duration = place - BLANK - 1
+        inside = (duration >= 0) & (duration < DURATIONS)
+        # Blanks have no arc that rests, so theirs are one less where there is one.
+        blanks: tl.constexpr = DURATIONS - (RESTING >= 0)
+        passing = duration
+        if RESTING >= 0:
+            passing = duration - (duration > RESTING).to(tl.int32)
+        passes = inside & (duration != RESTING)
+        tl.store(weights + passing.to(tl.int64) * nodes + node, blank + jumps, mask=passes)
+        tl.store(weights + (blanks + duration).to(tl.int64) * nodes + node, label + jumps, mask=inside)
+
+
+@triton.jit
+def _pull(
+    logits,
+    mass,
+    next_label,
+    shares,
+    nodes,
+    emphasis,
+    clamp,
+    OUTPUTS: tl.constexpr,
+    BLANK: tl.constexpr,
+    DURATIONS: tl.constexpr,
+    RESTING: tl.constexpr,
+    CLAMPED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Of a node: its scores become their gradients."""
+    node = tl.program_id(0).to(tl.int64)
+    own = logits + node * OUTPUTS
+    place = tl.arange(0, BLOCK)
+    scores = tl.load(own + place, mask=place < OUTPUTS, other=float("-inf")).to(tl.float32)
+    blank = tl.load(shares + node) * 0.0
+    label = blank
+    duration = place - BLANK - 1
+    taken = tl.zeros((BLOCK,), tl.float32)
+    if DURATIONS == 0:
+        blank = tl.load(shares + node)
+        label = tl.load(shares + nodes + node)
+    else:
+        blanks: tl.constexpr = DURATIONS - (RESTING >= 0)
+        for arc in tl.static_range(2 * DURATIONS - (RESTING >= 0)):
+            share = tl.load(shares + arc * nodes + node)
+            if arc < blanks:
+                blank += share
+                taken += tl.where(duration == arc + ((RESTING >= 0) & (arc >= RESTING)), share, 0.0)
+            else:
+                label += share
+                taken += tl.where(duration == arc - blanks, share, 0.0)
+    pulled = label * emphasis
+    probability = tl.exp(scores - tl.load(mass + node))
+    gradient = tl.where(place <= BLANK, probability, 0.0) * (blank + pulled)
+    gradient -= tl.where(place == BLANK, blank, 0.0)
+    gradient -= tl.where(place == tl.load(next_label + node), pulled, 0.0)
+    if CLAMPED:
+        gradient = tl.minimum(tl.maximum(gradient, -clamp), clamp)
+    if DURATIONS > 0:
+        jumps = tl.where((duration >= 0) & (duration < DURATIONS), scores, float("-inf"))
+        odds = tl.exp(jumps - tl.max(jumps, axis=0))
+        gradient += odds / tl.sum(odds, axis=0) * (blank + label) - taken
+    tl.store(own + place, gradient.to(logits.dtype.element_ty), mask=place < OUTPUTS)
+
+
+def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
+    """Return the log-probabilities of arcs, as the plain function does.
+
+    Args:
+        logits: of labels, blank and durations, [nodes, outputs].
+        next_label: the label that comes next in the transcript, int64 [nodes]; any at its end.
+        outputs: what they are; their durations ascend.
+    """
+    nodes, width = logits.shape
+    arcs = 2 * len(outputs.durations) - (0 in outputs.durations) if outputs.durations else 2
+    mass, weights = (torch.empty(*size, nodes, dtype=torch.float32, device=logits.device) for size in ((), (arcs,)))
+    sigma = outputs.sigma if outputs.durations else 0.0
+    _weigh[(nodes,)](logits, next_label, mass, weights, nodes, sigma, **_shape(width, outputs))
+    return Weighed(mass, weights)
+
+
+def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outputs: Outputs) -> Tensor:
+    """Return the gradients of scores in their place, as the plain function does.
+
+    Args:
+        logits: of labels, blank and durations, [nodes, outputs]; lost.
+        mass: as ``weigh`` gave it.
+        next_label: as ``weigh`` took it.
+        shares: of all alignments those that take an arc, float32 [arcs, nodes], one node beside the other.
+        outputs: what they are; their durations ascend.
+    """
+    nodes, width = logits.shape
+    _pull[(nodes,)](
+        logits,
+        mass,
+        next_label,
+        shares.contiguous(),
+        nodes,
+        1 + outputs.fast_emit,
+        outputs.clamp or 0.0,
+        CLAMPED=outputs.clamp is not None,
+        **_shape(width, outputs),
+    )
+    return logits
+
+
+def _shape(width: int, outputs: Outputs) -> dict[str, int]:
+    durations = outputs.durations
+    return {
+        "OUTPUTS": width,
+        "BLANK": outputs.blank,
+        "DURATIONS": len(durations),
+        "RESTING": durations.index(0) if 0 in durations else _NO_DURATION,
+        "BLOCK": triton.next_power_of_2(width),
+    }
