@@ -6,7 +6,7 @@ is scored, and go through the joint part by part. Of the scores of a part the fe
 gradients of all clips in the row follow at once, so that nothing of them is kept but what is returned.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,9 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, pad
 
 from models.heads.transducer import Joint
-from models.masking import valid_positions
 from training.losses.kernels import Operations, operations_on
-from training.losses.lattice import align, arcs_of, diagonals_of
+from training.losses.lattice import align, arcs_of
+from training.losses.row import Nodes, Row, rows_of
 from training.losses.scores import Outputs, pull, weigh
 
 _PLAIN = Operations(weigh, pull, align)
@@ -53,9 +53,9 @@ class Room:
     nodes: int
 
 
-# 64 MB of scores in float32 on a CPU, where more gains nothing, and 512 MB in half precision on a GPU, which takes as
+# 64 MB of scores in float32 on a CPU, where more gains nothing, and 256 MB in half precision on a GPU, which takes as
 # long to align few clips as many.
-_ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 28, 1 << 24)}
+_ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 27, 1 << 23)}
 
 
 def transducer_loss(
@@ -151,28 +151,6 @@ class _TransducerLoss(torch.autograd.Function):
 
 
 @dataclass(frozen=True, slots=True)
-class _Nodes:
-    """Nodes of the lattices of some clips, in one row.
-
-    Attributes:
-        heard: places of their frames among those of the clips.
-        said: places of their predictions among those of the clips.
-        next_label: the label that comes next in the transcript; any at its end.
-        place: their places in the clips' lattices.
-    """
-
-    heard: Tensor
-    said: Tensor
-    next_label: Tensor
-    place: Tensor
-
-    def parts(self, size: int) -> list["_Nodes"]:
-        """Return them in parts of so many."""
-        fields = self.heard, self.said, self.next_label, self.place
-        return [_Nodes(*part) for part in zip(*(torch.split(field, size) for field in fields), strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
 class _Scored:
     """What the joint makes of some nodes.
 
@@ -246,55 +224,40 @@ class _Batch:
         """Return the sum of the clips' losses, and compute the gradients."""
         total = torch.zeros((), dtype=self._wide, device=self._heard.device)
         sizes = list(zip(self._transcripts.frames.tolist(), self._transcripts.labels.tolist(), strict=True))
-        most = max(self._most_nodes, self._scorer.room.nodes)
-        for clips in _groups([frames * (labels + 1) for frames, labels in sizes], most):
-            total += self._loss_of(clips, *map(max, zip(*sizes[clips], strict=True)))
+        for clips in rows_of(sizes, max(self._most_nodes, self._scorer.room.nodes)):
+            total += self._loss_of(clips, Row(sizes[clips], self._tokens[clips], self._heard.size(1)))
         return total
 
-    def _loss_of(self, clips: slice, frames: int, labels: int) -> Tensor:
-        """Return the loss of clips that have so many frames and labels at most, and compute their gradients."""
-        lattice = clips.stop - clips.start, diagonals_of(frames, labels), labels + 1
-        weights = self._heard.new_zeros(len(self._arcs), *lattice, dtype=self._wide)
-        parts = self._nodes(clips, frames, labels).parts(self._most_nodes)
+    def _loss_of(self, clips: slice, row: Row) -> Tensor:
+        """Return the loss of some clips, and compute their gradients."""
+        frames, labels = self._transcripts.frames[clips], self._transcripts.labels[clips]
         operations, outputs = self._scorer.operations, self._scorer.outputs
-        masses, scored = [], None
+        weights = self._heard.new_zeros(len(self._arcs), *row.lattice, dtype=self._wide)
+        parts, masses, scored = row.parts(self._most_nodes), [], None
         for part in parts:
-            scored = self._scored(clips, part)
-            weighed = operations.weigh(scored.logits, part.next_label, outputs)
-            weights.flatten(1)[:, part.place] = weighed.weights
+            nodes = row.nodes(part)
+            scored = self._scored(clips, nodes)
+            weighed = operations.weigh(scored.logits, nodes.next_label, outputs)
+            weights.flatten(1)[:, nodes.place] = weighed.weights
             masses.append(weighed.mass)
-        aligned = operations.align(
-            weights, self._arcs, self._transcripts.frames[clips], self._transcripts.labels[clips]
-        )
+        aligned = operations.align(weights, self._arcs, frames, labels)
         if self.gradients:
-            shares = aligned.shares.flatten(1)
             # What is in one part is still there.
-            self._learn(self.gradients, clips, parts, masses, shares, scored if len(parts) == 1 else None)
+            still = scored if len(parts) == 1 else None
+            self._learn(self.gradients, clips, row, masses, aligned.shares.flatten(1), still)
         is_possible = aligned.log_probability > -torch.inf
         return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._wide)
 
-    def _nodes(self, clips: slice, frames: int, labels: int) -> _Nodes:
-        """Return the nodes of clips that have so many frames and labels at most."""
-        within = valid_positions(self._transcripts.frames[clips], frames)[:, :, None]
-        within = within & valid_positions(self._transcripts.labels[clips] + 1, labels + 1)[:, None]
-        clip, frame, said = within.nonzero(as_tuple=True)
-        return _Nodes(
-            heard=clip * self._heard.size(1) + frame,
-            said=clip * self._said.size(1) + said,
-            next_label=self._tokens[clips][clip, said],
-            place=(clip * diagonals_of(frames, labels) + frame + said) * (labels + 1) + said,
-        )
-
-    def _scored(self, clips: slice, nodes: _Nodes) -> _Scored:
+    def _scored(self, clips: slice, nodes: Nodes) -> _Scored:
         met = self._heard[clips].flatten(0, 1)[nodes.heard] + self._said[clips].flatten(0, 1)[nodes.said]
         hidden: Tensor = self._scorer.activation(met)
         return _Scored(hidden, linear(hidden, self._weight, self._bias))
 
     def _learn(
         self,
-        gradients: "_Gradients",
+        gradients: _Gradients,
         clips: slice,
-        parts: Sequence[_Nodes],
+        row: Row,
         masses: Sequence[Tensor],
         shares: Tensor,
         scored: _Scored | None,
@@ -304,8 +267,8 @@ class _Batch:
         Args:
             gradients: what they go into.
             clips: which.
-            parts: their nodes.
-            masses: of the scores of these, as ``weigh`` gave them.
+            row: their nodes.
+            masses: of the scores of its parts, as ``weigh`` gave them.
             shares: of all alignments those that take an arc, [arcs, places of nodes].
             scored: what the joint made of the nodes, if it is still there.
         """
@@ -313,15 +276,16 @@ class _Batch:
         of_heard, of_said = (
             torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._heard, self._said)
         )
-        for part, mass in zip(parts, masses, strict=True):
-            found = scored or self._scored(clips, part)
-            taken = shares[:, part.place]
-            gradient = scorer.operations.pull(found.logits, mass, part.next_label, taken, scorer.outputs)
-            gradients.weight += gradient.T @ found.hidden
-            gradients.bias += gradient.sum(0, dtype=self._wide)
-            met = ((gradient @ self._weight) * _slope(scorer.activation, found.hidden)).to(self._wide)
-            of_heard.index_add_(0, part.heard, met)
-            of_said.index_add_(0, part.said, met)
+        for part, mass in zip(row.parts(self._most_nodes), masses, strict=True):
+            nodes = row.nodes(part)
+            found = scored or self._scored(clips, nodes)
+            taken = shares[:, nodes.place]
+            of_logits = scorer.operations.pull(found.logits, mass, nodes.next_label, taken, scorer.outputs)
+            gradients.weight += of_logits.T @ found.hidden
+            gradients.bias += of_logits.sum(0, dtype=self._wide)
+            met = ((of_logits @ self._weight) * _slope(scorer.activation, found.hidden)).to(self._wide)
+            of_heard.index_add_(0, nodes.heard, met)
+            of_said.index_add_(0, nodes.said, met)
         gradients.heard[clips] = of_heard.view_as(self._heard[clips])
         gradients.said[clips] = of_said.view_as(self._said[clips])
 
@@ -334,15 +298,3 @@ def _slope(activation: nn.Module, after: Tensor) -> Tensor:
         return 1 - after.square()
     assert isinstance(activation, nn.Sigmoid)
     return after * (1 - after)
-
-
-def _groups(nodes: Sequence[int], most: int) -> Iterator[slice]:
-    """Yield clips that have so many nodes together at most, or are alone."""
-    first = held = 0
-    for clip, size in enumerate(nodes):
-        if held and held + size > most:
-            yield slice(first, clip)
-            first, held = clip, 0
-        held += size
-    if nodes:
-        yield slice(first, len(nodes))

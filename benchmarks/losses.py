@@ -1,0 +1,167 @@
+"""The loss of a transducer, forwards and backwards, over random frames and predictions: seconds, and memory.
+
+Clips are as long as each other; `--ragged` makes them 0.5 to 1 times as long, at random. Beside ours stands NeMo's where
+it is installed (`make nemo-check` makes an environment that has it), in turns. Its joint is ours, for all frames and
+labels of the batch at once; for a TDT it has a loss on GPUs only.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.environment import describe
+from benchmarks.rows import Row, Rows, add_rows_option
+from benchmarks.timing import times_in_turns
+from models.heads.transducer import Joint
+from training.losses.transducer import transducer_loss
+
+_SECONDS_PER_FRAME = 0.08
+_DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_MEGA = 1e6
+
+Step = Callable[[], Tensor]
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clips", type=int, nargs="+", default=[4, 8, 16])
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of a clip, at 12.5 frames a second")
+    parser.add_argument("--rate", type=float, default=4.0, help="labels a second")
+    parser.add_argument("--vocabulary", type=int, default=1024)
+    parser.add_argument("--width", type=int, default=640, help="of the joint")
+    parser.add_argument("--heads", nargs="+", choices=_DURATIONS, default=["rnnt", "tdt"])
+    parser.add_argument("--dtype", choices=_DTYPES, default="float32")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--ragged", action="store_true")
+    parser.add_argument("--repeats", type=int, default=5)
+    add_rows_option(parser)
+    args = parser.parse_args()
+
+    device = torch.device(args.device)
+    options = {name: value for name, value in vars(args).items() if name not in ("rows", "clips", "heads", "device")}
+    rows = Rows("losses", {**options, **describe(device)}, args.rows)
+    print(f"{'head':>5} {'clips':>6} {'engine':>7} {'seconds':>9} {'to NeMo':>8} {'peak MB':>9} {'all scores MB':>14}")
+    for head, clips in rows.missing([(head, clips) for head in args.heads for clips in args.clips]):
+        measured = _measure(_Case(args, head, clips, device), args.repeats)
+        rows.add((head, clips), *measured)
+    for row in rows:
+        ratio = f"{row['to_nemo']:.2f}" if row["to_nemo"] else ""
+        print(
+            f"{row['head']:>5} {row['clips']:>6} {row['engine']:>7} {row['seconds']:>9.3f} {ratio:>8} "
+            f"{row['peak_mb']:>9.0f} {row['all_scores_mb']:>14.0f}"
+        )
+    print(rows.line())
+
+
+class _Case:
+    """A batch, and a joint."""
+
+    def __init__(self, args: argparse.Namespace, head: str, clips: int, device: torch.device) -> None:
+        random = torch.Generator().manual_seed(0)
+        self.head, self.clips, self.device = head, clips, device
+        dtype = _DTYPES[args.dtype]
+        frames, labels = round(args.seconds / _SECONDS_PER_FRAME), round(args.seconds * args.rate)
+        share = 0.5 + 0.5 * torch.rand(clips, generator=random) if args.ragged else torch.ones(clips)
+        self.frames, self.labels = ((share * most).ceil().long().to(device) for most in (frames, labels))
+        self.tokens = torch.randint(args.vocabulary, (clips, labels), generator=random).to(device)
+        self.joint = Joint(1, 1, args.width, args.vocabulary, _DURATIONS[head]).to(device)
+        self.heard, self.said = (
+            torch.randn(clips, size, args.width, generator=random).to(device, dtype).requires_grad_()
+            for size in (frames, labels + 1)
+        )
+        self.all_scores = clips * frames * (labels + 1) * self.joint.output.out_features * dtype.itemsize
+
+    def steno(self) -> Tensor:
+        """Return our loss."""
+        return transducer_loss(self.joint, self.heard, self.said, self.frames, self.tokens, self.labels)
+
+    def nemo(self) -> Step | None:
+        """Return NeMo's loss, where it has one."""
+        try:
+            from nemo.collections.asr.parts.numba.rnnt_loss import rnnt_pytorch
+        except ImportError:
+            return None
+        if self.head == "tdt" and self.device.type == "cpu":
+            return None
+        blank = self.joint.blank
+        loss = (
+            rnnt_pytorch.TDTLossNumba(blank, durations=list(self.joint.durations), reduction="sum")
+            if self.head == "tdt"
+            else rnnt_pytorch.RNNTLossNumba(blank, reduction="sum")
+        )
+
+        def step() -> Tensor:
+            with torch.autocast(self.device.type, self.heard.dtype, enabled=self.heard.dtype != torch.float32):
+                scores = self.joint(self.heard[:, :, None], self.said[:, None])
+            total: Tensor = loss(scores.float(), self.tokens, self.frames, self.labels)
+            return total.sum()
+
+        return step
+
+
+def _measure(case: _Case, repeats: int) -> list[Row]:
+    steps = {"Steno": case.steno}
+    if nemo := case.nemo():
+        steps["NeMo"] = nemo
+    calls = {name: _learning(case, step) for name, step in steps.items()}
+    times = times_in_turns(calls, repeats, warm_ups=1)
+    rows = []
+    for name, call in calls.items():
+        ratios = [theirs / ours for theirs, ours in zip(times.get("NeMo", []), times[name], strict=False)]
+        rows.append(
+            {
+                "head": case.head,
+                "clips": case.clips,
+                "engine": name,
+                "seconds": statistics.median(times[name]),
+                "to_nemo": statistics.median(ratios) if ratios and name != "NeMo" else None,
+                "peak_mb": _peak(call, case.device) / _MEGA,
+                "all_scores_mb": case.all_scores / _MEGA,
+            }
+        )
+    return rows
+
+
+def _learning(case: _Case, step: Step) -> Callable[[], object]:
+    """Return a call that takes a loss and its gradients, which replace those before."""
+
+    def call() -> float:
+        learned = case.heard, case.said, *case.joint.output.parameters()
+        for each in learned:
+            each.grad = None
+        loss = step()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+        if case.device.type == "cuda":
+            torch.cuda.synchronize(case.device)
+        return loss.item()
+
+    return call
+
+
+def _peak(call: Callable[[], object], device: torch.device) -> float:
+    """Return the bytes that a call takes at most beyond what is taken before it, gradients included."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        return torch.cuda.max_memory_allocated(device) - before
+    # Linux begins anew to watch the peak of a process that writes this.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    call()
+    return max(0, _status("VmHWM") - before)
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+if __name__ == "__main__":
+    main()

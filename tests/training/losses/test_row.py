@@ -1,0 +1,45 @@
+"""A row has every node of its clips once, and each knows its frame, its labels and its place."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.losses.row import Row, rows_of
+
+SIZES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=6)
+
+
+@given(SIZES, st.integers(1, 40), st.integers(0, 3))
+def test_a_row_is_all_nodes_of_its_clips_clip_by_clip_and_frame_by_frame(sizes, most, padding):
+    longest, labels = (max(each) for each in zip(*sizes, strict=True))
+    tokens = torch.arange(len(sizes) * (labels + 1)).view(len(sizes), -1)
+    row = Row(sizes, tokens, longest + padding)
+
+    found = [
+        torch.stack((nodes.heard, nodes.said, nodes.next_label, nodes.place), dim=1).tolist()
+        for nodes in map(row.nodes, row.parts(most))
+    ]
+
+    _, diagonals, width = row.lattice
+    assert diagonals == longest + labels + 1
+    assert all(len(part) == most for part in found[:-1])
+    assert [node for part in found for node in part] == [
+        [
+            clip * (longest + padding) + frame,
+            clip * width + said,
+            tokens[clip, said],
+            (clip * diagonals + frame + said) * width + said,
+        ]
+        for clip, (frames, of_clip) in enumerate(sizes)
+        for frame in range(frames)
+        for said in range(of_clip + 1)
+    ]
+
+
+@given(SIZES, st.integers(1, 40))
+def test_rows_hold_what_they_may_and_every_clip_once(sizes, most):
+    rows = [range(clips.start, clips.stop) for clips in rows_of(sizes, most)]
+
+    assert [clip for row in rows for clip in row] == list(range(len(sizes)))
+    nodes = [[frames * (labels + 1) for frames, labels in (sizes[clip] for clip in row)] for row in rows]
+    assert all(sum(row) <= most or sum(size > 0 for size in row) == 1 for row in nodes)
