@@ -55,9 +55,9 @@ class Step:
         ]
 
 
-def _tests(name: str, minutes: float, *paths: str) -> Step:
-    command = ("pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *(f"tests/models/{path}" for path in paths))
-    return Step("1", name, minutes, command, takes_device=False, keeps_rows=False)
+def _tests(name: str, minutes: float, *paths: str, row: str = "1") -> Step:
+    command = ("pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *(f"tests/{path}" for path in paths))
+    return Step(row, name, minutes, command, takes_device=False, keeps_rows=False)
 
 
 def _benchmark(row: str, name: str, minutes: float, command: str, toy: str, *, keeps_rows: bool = True) -> Step:
@@ -67,9 +67,9 @@ def _benchmark(row: str, name: str, minutes: float, command: str, toy: str, *, k
 _OFFLINE_TOY = "--shape toy --utterances 6 --batch-seconds 20 --repeats 1"
 _LATENCY_TOY = "--shape toy --seconds 2 --batch 1 2 --repeats 3"
 STEPS = (
-    _tests("tests-kernels", 2, "kernels"),
-    _tests("tests-graphs", 2, "graphs", "search"),
-    _tests("tests-models", 3, "test_device.py", "test_recognition.py"),
+    _tests("tests-kernels", 2, "models/kernels"),
+    _tests("tests-graphs", 2, "models/graphs", "models/search"),
+    _tests("tests-models", 3, "models/test_device.py", "models/test_recognition.py"),
     _benchmark(
         "2b",
         "search",
@@ -178,6 +178,14 @@ STEPS = (
             "6", f"training-{precision}", 0.5, f"training --precision {precision}", "--repeats 2", keeps_rows=False
         )
         for precision in ("bfloat16", "float32")
+    ),
+    _tests("tests-losses", 1, "training/losses", row="6"),
+    _benchmark(
+        "6",
+        "losses",
+        1,
+        "losses --dtype bfloat16 --seconds 40 --clips 64 1024",
+        "--dtype float32 --seconds 1 --vocabulary 20 --width 16 --clips 2 --repeats 1",
     ),
     *(
         _benchmark(

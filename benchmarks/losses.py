@@ -68,7 +68,7 @@ class _Case:
         dtype = _DTYPES[args.dtype]
         frames, labels = round(args.seconds / _SECONDS_PER_FRAME), round(args.seconds * args.rate)
         share = 0.5 + 0.5 * torch.rand(clips, generator=random) if args.ragged else torch.ones(clips)
-        self.frames, self.labels = ((share * most).ceil().long().to(device) for most in (frames, labels))
+        self.frames, self.labels = ((share * most).ceil().long() for most in (frames, labels))
         self.tokens = torch.randint(args.vocabulary, (clips, labels), generator=random).to(device)
         self.joint = Joint(1, 1, args.width, args.vocabulary, _DURATIONS[head]).to(device)
         self.heard, self.said = (
@@ -99,7 +99,8 @@ class _Case:
         def step() -> Tensor:
             with torch.autocast(self.device.type, self.heard.dtype, enabled=self.heard.dtype != torch.float32):
                 scores = self.joint(self.heard[:, :, None], self.said[:, None])
-            total: Tensor = loss(scores.float(), self.tokens, self.frames, self.labels)
+            lengths = self.frames.to(self.device), self.labels.to(self.device)
+            total: Tensor = loss(scores.float(), self.tokens, *lengths)
             return total.sum()
 
         return step

@@ -79,7 +79,7 @@ def transducer_loss(
         joint: scores; its projections were applied already.
         heard: encoder frames, projected for the joint, [batch, frames, joint width].
         said: predictor outputs at the start and after each label, projected too, [batch, labels + 1, joint width].
-        frames: of each clip, [batch].
+        frames: of each clip, [batch]; with those of ``labels`` on the host, a GPU is not waited for.
         tokens: labels of the transcripts, [batch, labels].
         labels: of each transcript, [batch].
         with_durations: False takes a TDT for an RNN-T, whose durations learn nothing.
@@ -230,26 +230,28 @@ class _Batch:
 
     def _loss_of(self, clips: slice, row: Row) -> Tensor:
         """Return the loss of some clips, and compute their gradients."""
-        frames, labels = self._transcripts.frames[clips], self._transcripts.labels[clips]
+        device = self._heard.device
+        frames, labels = (each[clips].to(device) for each in (self._transcripts.frames, self._transcripts.labels))
         operations, outputs = self._scorer.operations, self._scorer.outputs
         weights = self._heard.new_zeros(len(self._arcs), *row.lattice, dtype=self._wide)
-        parts, masses, scored = row.parts(self._most_nodes), [], None
+        parts, masses, kept = row.parts(self._most_nodes), [], None
         for part in parts:
             nodes = row.nodes(part)
             scored = self._scored(clips, nodes)
             weighed = operations.weigh(scored.logits, nodes.next_label, outputs)
             weights.flatten(1)[:, nodes.place] = weighed.weights
             masses.append(weighed.mass)
+            kept = scored if len(parts) == 1 else None
+            del scored  # before the next part takes as much
         aligned = operations.align(weights, self._arcs, frames, labels)
         if self.gradients:
-            # What is in one part is still there.
-            still = scored if len(parts) == 1 else None
-            self._learn(self.gradients, clips, row, masses, aligned.shares.flatten(1), still)
+            self._learn(self.gradients, clips, row, masses, aligned.shares.flatten(1), kept)
         is_possible = aligned.log_probability > -torch.inf
         return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._wide)
 
     def _scored(self, clips: slice, nodes: Nodes) -> _Scored:
-        met = self._heard[clips].flatten(0, 1)[nodes.heard] + self._said[clips].flatten(0, 1)[nodes.said]
+        met = self._heard[clips].flatten(0, 1)[nodes.heard]
+        met += self._said[clips].flatten(0, 1)[nodes.said]
         hidden: Tensor = self._scorer.activation(met)
         return _Scored(hidden, linear(hidden, self._weight, self._bias))
 
@@ -283,18 +285,22 @@ class _Batch:
             of_logits = scorer.operations.pull(found.logits, mass, nodes.next_label, taken, scorer.outputs)
             gradients.weight += of_logits.T @ found.hidden
             gradients.bias += of_logits.sum(0, dtype=self._wide)
-            met = ((of_logits @ self._weight) * _slope(scorer.activation, found.hidden)).to(self._wide)
+            met = _through(scorer.activation, of_logits @ self._weight, found.hidden).to(self._wide)
             of_heard.index_add_(0, nodes.heard, met)
             of_said.index_add_(0, nodes.said, met)
+            del found, of_logits, met
         gradients.heard[clips] = of_heard.view_as(self._heard[clips])
         gradients.said[clips] = of_said.view_as(self._said[clips])
 
 
-def _slope(activation: nn.Module, after: Tensor) -> Tensor:
-    """Return the derivative of an activation by what comes out of it."""
+def _through(activation: nn.Module, gradient: Tensor, after: Tensor) -> Tensor:
+    """Return the gradient before an activation by the one after it, and by what came out of it."""
+    result: Tensor
     if isinstance(activation, nn.ReLU):
-        return (after > 0).to(after.dtype)
-    if isinstance(activation, nn.Tanh):
-        return 1 - after.square()
-    assert isinstance(activation, nn.Sigmoid)
-    return after * (1 - after)
+        result = torch.ops.aten.threshold_backward(gradient, after, 0)
+    elif isinstance(activation, nn.Tanh):
+        result = torch.ops.aten.tanh_backward(gradient, after)
+    else:
+        assert isinstance(activation, nn.Sigmoid)
+        result = torch.ops.aten.sigmoid_backward(gradient, after)
+    return result
