@@ -1,7 +1,7 @@
 """The loss of a transducer, forwards and backwards, over random frames and predictions: seconds, and memory.
 
-Clips are as long as each other; `--ragged` makes them 0.5 to 1 times as long, at random. Beside ours stands NeMo's where
-it is installed (`make nemo-check` makes an environment that has it), in turns. Its joint is ours, for all frames and
+Clips are as long as each other; `--ragged` makes them 0.5 to 1 times as long, at random. Beside ours stands NeMo's, in
+turns, where it is installed (`make nemo-check` makes an environment that has it). Its joint is ours, for all frames and
 labels of the batch at once; for a TDT it has a loss on GPUs only.
 """
 
