@@ -174,10 +174,12 @@ STEPS = (
         _LATENCY_TOY,
     ),
     *(
-        _benchmark(
-            "6", f"training-{precision}", 0.5, f"training --precision {precision}", "--repeats 2", keeps_rows=False
+        _benchmark("6", f"training-{name}", 0.5, f"training --precision {options}", "--repeats 2", keeps_rows=False)
+        for name, options in (
+            ("bfloat16", "bfloat16"),
+            ("float32", "float32"),
+            ("tdt", "bfloat16 --transducer tdt"),
         )
-        for precision in ("bfloat16", "float32")
     ),
     _tests("tests-losses", 1, "training/losses", row="6"),
     _benchmark(

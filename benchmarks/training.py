@@ -6,6 +6,7 @@ Random labels, as many as English has, stand for the transcripts. Ways to comput
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -18,7 +19,7 @@ from training.batch import Batch
 from training.ema import WeightAverage
 from training.loop import batch_losses
 from training.optimizer import new_optimizer
-from training.recipe import Objective, Recipe
+from training.recipe import Objective, Recipe, Transducer
 from training.recipe_file import read_recipe
 from training.sampler import Position
 from training.student import FRONT_END, new_network, student_config
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _LABELS = 384
 _LABELS_PER_SECOND = 6
+_WIDTH = 320
 
 
 def main() -> None:
@@ -35,16 +37,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recipe", default="training/recipes/english.yaml")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), help="instead of the recipe's")
+    parser.add_argument("--transducer", choices=("tdt", "rnnt"), help="beside CTC; half as wide as in released models")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a clip")
     parser.add_argument("--repeats", type=int, default=5, help="measured steps; the median counts")
     args = parser.parse_args()
 
     recipe, device = read_recipe(Path(args.recipe)), torch.device(args.device)
+    if args.transducer:
+        durations = (0, 1, 2, 3, 4) if args.transducer == "tdt" else None
+        transducer = Transducer(predictor_width=_WIDTH, joint_width=_WIDTH, durations=durations)
+        recipe = replace(recipe, student=replace(recipe.student, transducer=transducer))
     precision = args.precision or recipe.precision
     batch = _noise(max(1, int(recipe.batches.seconds / args.seconds)), args.seconds).to(device)
     times = _measure(recipe, precision, batch, device, args.repeats)
-    row = {"precision": precision, "rows": len(batch.lengths), "seconds": args.seconds}
+    row = {"precision": precision, "transducer": args.transducer, "rows": len(batch.lengths), "seconds": args.seconds}
     row |= {"median_s": times[len(times) // 2], "rtfx": batch.audio_seconds / times[len(times) // 2]}
     print(json.dumps({"benchmark": "training", **describe(device), **row}))
 

@@ -69,6 +69,11 @@ class Batch:
     targets: BatchTargets | None
     audio_seconds: float
 
+    @property
+    def padding_share(self) -> float:
+        """How much of it is padding."""
+        return 1 - int(self.lengths.sum()) / self.waveforms.numel()
+
     def to(self, device: torch.device) -> "Batch":
         """Return it on a device."""
         return replace(

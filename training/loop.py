@@ -79,7 +79,7 @@ def train(
             while not run.finished and not stops() and (deadline is None or clock() < deadline):
                 batch = next(batches)
                 result = take_step(run, batch)
-                _journal_step(journal, run, result)
+                _journal_step(journal, run, batch, result)
                 progress.after_step(batch.audio_seconds, result.loss)
                 bar.update()
                 if run.step % run.recipe.report_every == 0:
@@ -168,7 +168,7 @@ def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
 
 
-def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
+def _journal_step(journal: Journal, run: Run, batch: Batch, result: StepResult) -> None:
     journal.write(
         step=run.step,
         epoch=run.position.epoch,
@@ -180,6 +180,7 @@ def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
         gradient_norm=result.gradient_norm,
         learning_rate=result.learning_rate,
         audio_seconds=round(run.audio_seconds, 3),
+        padding_share=round(batch.padding_share, 4),
     )
 
 

@@ -33,6 +33,7 @@ export OMP_NUM_THREADS=2 $environment
   benchmark padding --shape toy --dtypes bfloat16 --batch 8 --seconds 8 --rounds 2
   benchmark padding --shape toy --dtypes bfloat16 --batch 64 --seconds 8 --rounds 2
   benchmark training --precision bfloat16 --repeats 2
+  benchmark training --precision bfloat16 --repeats 2 --transducer tdt
   benchmark losses --dtype bfloat16 --seconds 40 --clips 64 --repeats 1
 } 2>&1 | tee "$log"
 # What the code says where it goes on without a kernel, a graph or a loop.

@@ -95,6 +95,8 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     assert batch.hidden_frames.shape == (len(made), longest // 160)
     assert batch.targets.blank.shape == (len(made), -(-(longest // 160) // 16))
     assert batch.audio_seconds == pytest.approx(sum(len(one.samples) for one in made) / 16_000)
+    padded = batch.waveforms.numel() / 16_000
+    assert batch.padding_share == pytest.approx((padded - batch.audio_seconds) / padded)
     for row, one in enumerate(made):
         parts = (
             (batch.waveforms, one.samples),

@@ -1,7 +1,9 @@
 """The nodes of some clips' lattices in one row, without padding, to be gone through part by part."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -26,6 +28,25 @@ class Nodes:
     place: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Which nodes of a part belong to one frame, or to one prediction: every so many, beginning with one of them.
+
+    All are int64, one for each frame or prediction that has nodes in the part.
+
+    Attributes:
+        place: of the frame or prediction among all of the clips, padding included; no two are the same.
+        first: its first node, counted from the part's.
+        step: from one of its nodes to the next.
+        count: of its nodes; not above 0 for one that has none after all.
+    """
+
+    place: Tensor
+    first: Tensor
+    step: Tensor
+    count: Tensor
+
+
 class Row:
     """The row of some clips.
 
@@ -45,9 +66,13 @@ class Row:
         self.size = sum(counts)
         self.lattice = len(sizes), diagonals_of(longest, most), most + 1
         self._tokens, self._frames = tokens, frames
-        self._widths = torch.tensor([labels + 1 for _, labels in sizes], device=tokens.device)
-        self._counts = torch.tensor(counts, device=tokens.device)
+        self._sizes = sizes
+        self._frame_counts, self._widths, self._counts = (
+            torch.tensor(each, device=tokens.device)
+            for each in ([of_clip for of_clip, _ in sizes], [labels + 1 for _, labels in sizes], counts)
+        )
         self._ends = self._counts.cumsum(0)
+        self._last_of = list(accumulate(counts))
 
     def parts(self, most: int) -> list[slice]:
         """Return it in parts of so many nodes."""
@@ -67,6 +92,63 @@ class Row:
             next_label=self._tokens[clip, said],
             place=(clip * diagonals + frame + said) * widest + said,
         )
+
+    def of_frames(self, part: slice) -> Sums:
+        """Return which nodes of a part belong to which frame."""
+        (first, frame), (last, last_frame) = (self._frame_of(node) for node in (part.start, part.stop - 1))
+        before = list(accumulate((frames for frames, _ in self._sizes), initial=0))
+        index = torch.arange(before[first] + frame, before[last] + last_frame + 1, device=self._ends.device)
+        ends = self._frame_counts.cumsum(0)
+        clip = torch.searchsorted(ends, index, right=True)
+        frames, width = index - (ends - self._frame_counts)[clip], self._widths[clip]
+        begins = (self._ends - self._counts)[clip] + frames * width
+        inside = begins.clamp(min=part.start)
+        return Sums(
+            place=clip * self._frames + frames,
+            first=inside - part.start,
+            step=torch.ones_like(index),
+            count=(begins + width).clamp(max=part.stop) - inside,
+        )
+
+    def of_predictions(self, part: slice) -> Sums:
+        """Return which nodes of a part belong to which prediction."""
+        first, last = (self._frame_of(node)[0] for node in (part.start, part.stop - 1))
+        before = list(accumulate((labels + 1 for _, labels in self._sizes), initial=0))
+        index = torch.arange(before[first], before[last + 1], device=self._ends.device)
+        ends = self._widths.cumsum(0)
+        clip = torch.searchsorted(ends, index, right=True)
+        width = self._widths[clip]
+        said = index - (ends[clip] - width)
+        own = (self._ends - self._counts)[clip] + said
+        # Of the nodes own, own + width and so on, those from the part's first on, and before its end.
+        begin = (-((own - part.start) // width)).clamp(min=0)
+        return Sums(
+            place=clip * self._tokens.size(1) + said,
+            first=own + begin * width - part.start,
+            step=width,
+            count=torch.minimum(self._frame_counts[clip], -((own - part.stop) // width)) - begin,
+        )
+
+    def _frame_of(self, node: int) -> tuple[int, int]:
+        """Return the clip of a node, and the frame in it."""
+        clip = bisect_right(self._last_of, node)
+        frames, labels = self._sizes[clip]
+        return clip, (node - self._last_of[clip] + frames * (labels + 1)) // (labels + 1)
+
+
+def fold(met: Tensor, row: Row, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
+    """Add up what nodes say of their frames and predictions.
+
+    Args:
+        met: gradients of what frames and predictions come to together, [nodes, width].
+        row: the nodes' row.
+        part: which of it they are.
+        of_heard: gradients of frames, float32 or wider [frames, width]; changed.
+        of_said: gradients of predictions, in the same dtype [predictions, width]; changed.
+    """
+    nodes, met = row.nodes(part), met.to(of_heard.dtype)
+    of_heard.index_add_(0, nodes.heard, met)
+    of_said.index_add_(0, nodes.said, met)
 
 
 def rows_of(sizes: Sequence[tuple[int, int]], most: int) -> Iterator[slice]:

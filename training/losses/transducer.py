@@ -18,10 +18,10 @@ from torch.nn.functional import linear, pad
 from models.heads.transducer import Joint
 from training.losses.kernels import Operations, operations_on
 from training.losses.lattice import align, arcs_of
-from training.losses.row import Nodes, Row, rows_of
+from training.losses.row import Nodes, Row, fold, rows_of
 from training.losses.scores import Outputs, pull, weigh
 
-_PLAIN = Operations(weigh, pull, align)
+_PLAIN = Operations(weigh, pull, align, fold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,9 +285,8 @@ class _Batch:
             of_logits = scorer.operations.pull(found.logits, mass, nodes.next_label, taken, scorer.outputs)
             gradients.weight += of_logits.T @ found.hidden
             gradients.bias += of_logits.sum(0, dtype=self._wide)
-            met = _through(scorer.activation, of_logits @ self._weight, found.hidden).to(self._wide)
-            of_heard.index_add_(0, nodes.heard, met)
-            of_said.index_add_(0, nodes.said, met)
+            met = _through(scorer.activation, of_logits @ self._weight, found.hidden)
+            scorer.operations.fold(met, row, part, of_heard, of_said)
             del found, of_logits, met
         gradients.heard[clips] = of_heard.view_as(self._heard[clips])
         gradients.said[clips] = of_said.view_as(self._said[clips])

@@ -21,6 +21,7 @@ from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
+from training.losses.kernels.fold import _fold
 from training.losses.kernels.lattice import _sum_backwards, _sum_forwards
 from training.losses.kernels.scores import _pull, _weigh
 
@@ -43,6 +44,7 @@ OF_LATTICE = dict.fromkeys(("steps", "frames"), "*i64") | dict.fromkeys(("clips"
 OF_LATTICE |= dict.fromkeys(("forwards", "sums"), "*fp64") | {"weights": "*fp32"}
 OF_SCORES = dict.fromkeys(("mass", "weights", "shares"), "*fp32") | {"next_label": "*i64", "nodes": "i32"}
 OF_SCORES |= dict.fromkeys(("sigma", "emphasis", "clamp"), "fp32")
+OF_FOLD = dict.fromkeys(("places", "firsts", "steps", "counts"), "*i64") | {"total": "*fp32"}
 OF_TDT = {"OUTPUTS": 1030, "BLANK": 1024, "DURATIONS": 5, "RESTING": 0, "BLOCK": 2048}
 KERNELS = [
     (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
@@ -65,6 +67,7 @@ KERNELS = [
     (_sum_backwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
     (_weigh, OF_SCORES, OF_TDT),
     (_pull, OF_SCORES, OF_TDT | {"CLAMPED": False}),
+    (_fold, OF_FOLD, {"WIDTH": 640, "NODES": 16, "UNITS": 128}),
 ]  # fmt: skip
 
 

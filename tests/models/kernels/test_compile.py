@@ -14,7 +14,7 @@ if os.environ.get("CI") != "true":
 
 # Kernels without products of matrices.
 PLAIN = ("_walk", "_convolve", "_add_and_norm", "_halve_features", "_halve_images")
-PLAIN += ("_sum_forwards", "_sum_backwards", "_weigh", "_pull")
+PLAIN += ("_sum_forwards", "_sum_backwards", "_weigh", "_pull", "_fold")
 
 
 # What a program may have of shared memory, in bytes, by compute capability: A100, A10 and RTX 30, L4 and RTX 40, H100,
@@ -36,7 +36,7 @@ def test_kernels_compile(capability, tmp_path):
 
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(compiled) == 34
+    assert len(compiled) == 36
     for one in compiled:
         assert (one["mma"] > 0) == (one["dtype"] == "bf16" and one["kernel"] not in PLAIN)
         # The expansion is made for an H100; elsewhere a GPU finds the library faster, or cannot launch it.

@@ -36,6 +36,25 @@ def test_a_row_is_all_nodes_of_its_clips_clip_by_clip_and_frame_by_frame(sizes, 
     ]
 
 
+@given(SIZES, st.integers(1, 40), st.integers(0, 2))
+def test_a_part_knows_which_nodes_belong_to_which_frame_and_prediction(sizes, most, padding):
+    longest, labels = (max(each) for each in zip(*sizes, strict=True))
+    row = Row(sizes, torch.zeros(len(sizes), labels + 1, dtype=torch.int64), longest + padding)
+
+    for part in row.parts(most):
+        nodes = row.nodes(part)
+        for owner, sums in ((nodes.heard, row.of_frames(part)), (nodes.said, row.of_predictions(part))):
+            expected = {place: (owner == place).nonzero()[:, 0].tolist() for place in set(owner.tolist())}
+            found = {
+                place: list(range(first, first + count * step, step))
+                for place, first, step, count in zip(
+                    *(each.tolist() for each in (sums.place, sums.first, sums.step, sums.count)), strict=True
+                )
+            }
+            assert {place: of_place for place, of_place in found.items() if of_place} == expected
+            assert len(found) == len(sums.place)
+
+
 @given(SIZES, st.integers(1, 40))
 def test_rows_hold_what_they_may_and_every_clip_once(sizes, most):
     rows = [range(clips.start, clips.stop) for clips in rows_of(sizes, most)]

@@ -9,20 +9,22 @@ from torch import Tensor
 
 from models.kernels import if_it_runs
 from training.losses.lattice import Alignments, arcs_of
+from training.losses.row import Row
 from training.losses.scores import Outputs, Weighed
 
 
 class Operations(NamedTuple):
-    """What a transducer's loss is computed with, but for products: as scores.py and lattice.py have them."""
+    """What a transducer's loss is computed with, but for products: as scores.py, lattice.py and row.py have them."""
 
     weigh: Callable[..., Weighed]
     pull: Callable[..., Tensor]
     align: Callable[..., Alignments]
+    fold: Callable[..., None]
 
 
 @cache
 def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None:
-    """Return the kernels for scores of a dtype (scores.py, lattice.py), once they have run; None where they cannot.
+    """Return the kernels for scores of a dtype, once they have run; None where they cannot.
 
     Nor for float64, which they would round.
     """
@@ -30,7 +32,8 @@ def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None
         return None
 
     def tried() -> Operations:
-        from training.losses.kernels.lattice import align  # only a GPU has Triton
+        from training.losses.kernels.fold import fold  # only a GPU has Triton
+        from training.losses.kernels.lattice import align
         from training.losses.kernels.scores import pull, weigh
 
         outputs = Outputs(blank=2, durations=(0, 1), fast_emit=0.0, sigma=0.0, clamp=None)
@@ -38,6 +41,8 @@ def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None
         weighed = weigh(logits, labels, outputs)
         aligned = align(weighed.weights.reshape(-1, 1, 1, 1).repeat(1, 1, 2, 1), arcs_of((0, 1)), labels + 1, labels)
         pull(logits, weighed.mass, labels, aligned.shares[:, 0, 0], outputs)
-        return Operations(weigh, pull, align)
+        row, sums = Row([(1, 0)], labels[:, None], 1), torch.zeros(2, 1, 4, device=device)
+        fold(logits[:, :4], row, slice(0, 1), *sums)
+        return Operations(weigh, pull, align, fold)
 
     return if_it_runs(tried, device, "transducers' losses")

@@ -12,6 +12,7 @@ from training.losses.transducer import Room, TransducerOptions, transducer_loss
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from training.losses.kernels.fold import fold
 from training.losses.kernels.lattice import align
 from training.losses.kernels.scores import pull, weigh
 
@@ -37,7 +38,7 @@ def test_kernels_change_nothing(monkeypatch, device, room, durations, with_durat
         loss = transducer_loss(*given, with_durations=with_durations, options=options, room=room)
         return loss.detach(), *torch.autograd.grad(loss, learned)
 
-    plain, kernels = loss_and_gradients(None), loss_and_gradients(Operations(weigh, pull, align))
+    plain, kernels = loss_and_gradients(None), loss_and_gradients(Operations(weigh, pull, align, fold))
 
     for ours, expected in zip(kernels, plain, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
