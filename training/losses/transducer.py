@@ -211,7 +211,7 @@ class _Batch:
             scorer: how.
             learns: whether gradients are wanted.
         """
-        self._heard, self._said, weight, bias = self._inputs = inputs
+        self._heard, self._said, weight, bias = inputs
         self._weight, self._bias = (each.to(self._heard.dtype) for each in (weight, bias))
         self._transcripts, self._scorer = transcripts, scorer
         self._tokens = pad(transcripts.tokens, (0, 1))  # so that there is one after the last, and one of no transcript
