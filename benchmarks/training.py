@@ -44,6 +44,7 @@ def main() -> None:
     args = parser.parse_args()
 
     recipe, device = read_recipe(Path(args.recipe)), torch.device(args.device)
+    assert recipe.student, "steps are those of a student with random weights"
     if args.transducer:
         durations = (0, 1, 2, 3, 4) if args.transducer == "tdt" else None
         transducer = Transducer(predictor_width=_WIDTH, joint_width=_WIDTH, durations=durations)
@@ -76,12 +77,15 @@ def _noise(rows: int, seconds: float) -> Batch:
 
 def _measure(recipe: Recipe, precision: str, batch: Batch, device: torch.device, repeats: int) -> list[float]:
     """Seconds of each step, ascending; two unmeasured ones go first."""
-    network = new_network(student_config(recipe.student, _LABELS), recipe.student.dropout, seed=0).to(device)
+    assert recipe.student, "checked before"
+    config = student_config(recipe.student, _LABELS)
+    network = new_network(config, recipe.dropout, seed=0).to(device)
     optimizer, average = new_optimizer(network, recipe.optimizer), WeightAverage(network, recipe.optimizer.ema)
     run = SimpleNamespace(
         network=network.train(),
         front_end=LogMelFeatures(FRONT_END).to(device),
         device=device,
+        config=config,
         recipe=SimpleNamespace(precision=precision, objective=Objective()),
     )
     times = []

@@ -57,6 +57,7 @@ class Examples:
         augmentation: Augmentation,
         seed: int,
         labels: TeacherLabels | None,
+        mels: int,
     ) -> None:
         """Prepare to make examples.
 
@@ -66,6 +67,7 @@ class Examples:
             augmentation: what is done to clips.
             seed: of what is done to clips.
             labels: the teacher's, or None without a teacher.
+            mels: bands of the features.
 
         Raises:
             ManifestError: if a clip has no transcript and no teacher heard it who could write one.
@@ -75,6 +77,7 @@ class Examples:
         self._augmentation = augmentation
         self._seed = seed
         self._labels = labels
+        self._mels = mels
         self._decoded = DecodedTakes()
         self._splicer = None
         if augmentation.splice and labels:
@@ -112,8 +115,8 @@ class Examples:
     def _masks(self, features: int, random: np.random.Generator) -> tuple[Mask, Mask]:
         config = self._augmentation.spec_augment
         if config is None:
-            return np.zeros(features, dtype=np.bool_), np.zeros(FRONT_END.mels, dtype=np.bool_)
-        return draw_masks(features, FRONT_END.mels, config, random)
+            return np.zeros(features, dtype=np.bool_), np.zeros(self._mels, dtype=np.bool_)
+        return draw_masks(features, self._mels, config, random)
 
     def _stretch(self, random: np.random.Generator) -> float:
         """Draw a factor of the frequencies: as often so many times higher as so many times lower."""

@@ -14,6 +14,7 @@ from models.checkpoint.nemo import CONFIG_FILE, WEIGHTS_FILE
 from models.checkpoint.nemo_names import MEL_BANK, WINDOW, nemo_names
 from models.config import ConformerConfig, ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
+from training.student import MODULES
 from training.vocabulary import TrainingVocabulary
 
 _TOKENIZER_FILE = "tokenizer.model"
@@ -29,7 +30,7 @@ _STATISTICS = ("running_mean", "running_var")
 def export_nemo(
     path: Path, config: ModelConfig, vocabulary: TrainingVocabulary, state: Mapping[str, Tensor], dropout: float
 ) -> None:
-    """Write a CTC model, or one with a transducer beside CTC, its weights in half precision.
+    """Write a model with CTC, a transducer or both, its weights in half precision.
 
     Args:
         path: where to; what is there is replaced in one stroke.
@@ -83,10 +84,9 @@ def _name(name: str, config: ModelConfig) -> str:
 def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
     """Return NeMo's configuration of the model."""
     pieces = list(vocabulary.tokenizer.pieces)
-    module = "hybrid_rnnt_ctc_bpe_models" if config.transducer else "ctc_bpe_models"
-    heads = _ctc(config, pieces) if config.transducer is None else _hybrid(config, config.transducer, pieces)
+    heads = _ctc(config, pieces) if config.transducer is None else _transducer(config, config.transducer, pieces)
     return {
-        "target": f"{_NEMO}.models.{module}.{config.name}",
+        "target": f"{_NEMO}.models.{MODULES[config.name]}.{config.name}",
         "sample_rate": config.features.sample_rate,
         "log_prediction": False,
         "preprocessor": _preprocessor(config),
@@ -117,9 +117,9 @@ def _ctc(config: ModelConfig, pieces: list[str]) -> dict[str, Any]:
     }
 
 
-def _hybrid(config: ModelConfig, transducer: TransducerConfig, pieces: list[str]) -> dict[str, Any]:
+def _transducer(config: ModelConfig, transducer: TransducerConfig, pieces: list[str]) -> dict[str, Any]:
     durations = list(transducer.durations)
-    ctc = _ctc(config, pieces)
+    ctc = {"aux_ctc": {"ctc_loss_weight": 0.3, "use_cer": False, **_ctc(config, pieces)}} if config.ctc else {}
     return {
         "model_defaults": {
             "enc_hidden": config.encoder.width,
@@ -166,7 +166,7 @@ def _hybrid(config: ModelConfig, transducer: TransducerConfig, pieces: list[str]
         "loss": {"loss_name": "tdt", "tdt_kwargs": {"durations": durations, "sigma": 0.02, "omega": 0.1}}
         if durations
         else {"loss_name": "default"},
-        "aux_ctc": {"ctc_loss_weight": 0.3, "use_cer": False, **ctc},
+        **ctc,
     }
 
 

@@ -21,7 +21,7 @@ from training.progress import Progress
 from training.run import Run
 from training.sampler import Position
 from training.schedule import learning_rate
-from training.student import FRONT_END, without_teacher_heads
+from training.student import without_teacher_heads
 from training.vocal_tract import stretched
 
 
@@ -73,7 +73,7 @@ def train(
     progress = Progress(run, clock)
     deadline = None if minutes is None else clock() + 60 * minutes
     journal = Journal(run.folder / "log.jsonl", run.step)
-    batches = load(run.sampler, run.examples, run.position, run.recipe.student.subsampling_factor)
+    batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor)
     try:
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
             while not run.finished and not stops() and (deadline is None or clock() < deadline):
@@ -140,17 +140,16 @@ def take_step(run: Run, batch: Batch) -> StepResult:
 def batch_losses(run: Run, batch: Batch) -> Losses:
     """Return what a batch, which is on the run's device, costs."""
     network, objective = run.network, run.recipe.objective
-    assert network.ctc, "students have a CTC head"
     with torch.no_grad():
         features, frames = run.front_end(batch.waveforms, batch.lengths)
         if batch.stretches is not None:
-            features = stretched(features, batch.stretches, FRONT_END)
+            features = stretched(features, batch.stretches, run.config.features)
         hidden = batch.hidden_frames[:, None] | batch.hidden_mels[:, :, None]
         features = features.masked_fill(hidden, 0.0)
     with autocast(run.device, run.recipe.precision):
         encoded, frames = network.encoder(features, frames)
         guesses = Guesses(
-            logits=network.ctc(encoded),
+            logits=network.ctc(encoded) if network.ctc else None,
             teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
             hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,
             transducer=transducer_objective(network.predictor, network.joint, encoded, frames, batch, objective)

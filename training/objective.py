@@ -19,13 +19,13 @@ class Guesses:
     """What a student says of a batch.
 
     Attributes:
-        logits: [batch, frames, labels + 1], any floating dtype.
+        logits: [batch, frames, labels + 1], any floating dtype; None without a CTC head.
         teacher_logits: the same for the teacher's labels, if the student's are others.
         hidden: frames of the teacher's encoder, [batch, frames, width], if it guesses them.
         transducer: what the transcripts cost its transducer, per label, if it has one.
     """
 
-    logits: Tensor
+    logits: Tensor | None
     teacher_logits: Tensor | None
     hidden: Tensor | None
     transducer: Tensor | None
@@ -59,15 +59,16 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
         batch: what was asked for.
         objective: the weights.
     """
-    log_probabilities = log_softmax(guesses.logits.float(), dim=-1)
-    total = log_probabilities.new_zeros(())
+    total = torch.zeros((), device=lengths.device)
     ctc = distillation = hidden = None
-    if objective.ctc:
+    log_probabilities = None if guesses.logits is None else log_softmax(guesses.logits.float(), dim=-1)
+    if log_probabilities is not None and objective.ctc:
         ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths)
         total = total + objective.ctc * ctc
     if guesses.transducer is not None:
         total = total + objective.transducer * guesses.transducer
     if batch.targets:
+        assert log_probabilities is not None, "who learns from a teacher has a CTC head"
         valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.heard[:, None]
         teacher_logits = guesses.teacher_logits
         distillation = distillation_loss(

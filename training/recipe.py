@@ -122,7 +122,6 @@ class Student:
         kernel_size: frames that the convolution modules see, odd.
         subsampling_factor: features per encoder frame, a power of two.
         subsampling_channels: channels of the convolutions that shorten the features.
-        dropout: share of each module's output that is dropped.
         transducer: what it has beside the CTC head, if anything; then it decodes with that unless told otherwise.
     """
 
@@ -133,7 +132,6 @@ class Student:
     kernel_size: int = _within(1, 255, default=9)
     subsampling_factor: int = _within(2, 16, default=8)
     subsampling_channels: int = _within(1, 4096, default=128)
-    dropout: float = _within(0, 0.9, default=0.1)
     transducer: Transducer | None = None
 
     def __post_init__(self) -> None:
@@ -311,16 +309,19 @@ class Recipe:
         steps: updates of the weights until the run is done.
         data: what is trained on.
         batches: how clips are put together.
-        student: shape of the model.
+        student: shape of the model, or None for that of ``initial``.
         optimizer: how its weights are changed.
         objective: what is minimised.
         augmentation: what is done to clips.
         teacher: the model that is learned from, if any.
         vocabulary: a SentencePiece model or a ``.nemo`` checkpoint whose pieces are the labels, or None for the
-            teacher's. Beside a teacher, it makes a student with a second head for the teacher's labels, which helps
-            the encoder to learn and is not part of the model that comes out.
-        initial: a ``.nemo`` checkpoint of a student of this shape, from whose weights this one starts, those of its
-            head too if it has the same labels; None starts from random ones.
+            teacher's, or for those of ``initial`` where its shape is taken. Beside a teacher, a model with labels of
+            its own has a second head for the teacher's, which helps the encoder to learn and is not part of what comes
+            out.
+        initial: a ``.nemo`` checkpoint from whose weights the model starts, those of its heads too where they have the
+            same labels and shape; None starts from random ones. Without a student, whatever released FastConformer or
+            Conformer with CTC, a transducer or both it is, is trained on as it is.
+        dropout: share of each module's output in the encoder that is dropped.
         dev: what progress is measured on, if anything.
         precision: of matrix products; weights and their updates are float32 always.
         report_every: steps from one line of progress to the next.
@@ -331,20 +332,25 @@ class Recipe:
     steps: int = _within(1, 10_000_000)
     data: TrainingData
     batches: Batches
-    student: Student
     optimizer: Optimizer
+    student: Student | None = None
     objective: Objective = Objective()
     augmentation: Augmentation = Augmentation()
     teacher: Teacher | None = None
     vocabulary: Path | None = None
     initial: Path | None = None
+    dropout: float = _within(0, 0.9, default=0.1)
     dev: Dev | None = None
     precision: Precision = "float32"
     report_every: int = _within(1, 1_000_000, default=50)
     save_every: int = _within(1, 1_000_000, default=200)
 
     def __post_init__(self) -> None:
-        if self.teacher is None and self.vocabulary is None:
+        if self.student is None and self.initial is None:
+            raise ValueError("student or initial must be there: they say what is trained")
+        if self.student is None and self.vocabulary:
+            raise ValueError("vocabulary is for a student: without one, the labels are those of initial")
+        if self.student and self.teacher is None and self.vocabulary is None:
             raise ValueError("teacher or vocabulary must be there: they say what the labels are")
         if self.augmentation.splice and self.teacher is None:
             raise ValueError("augmentation.splice needs a teacher")

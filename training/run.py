@@ -12,7 +12,7 @@ from models.features import LogMelFeatures
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.ema import WeightAverage
-from training.errors import ManifestError
+from training.errors import ManifestError, RecipeError
 from training.examples import Examples
 from training.export import export_nemo
 from training.labelling import labelled
@@ -22,11 +22,12 @@ from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import (
-    FRONT_END,
     is_of_teacher_heads,
     new_network,
+    read_initial,
     start_from,
     student_config,
+    tunable_config,
     without_teacher_heads,
 )
 from training.takes import Take, read_takes
@@ -68,21 +69,32 @@ class Run:
         self.device = device
         takes = read_takes(recipe.data)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
+        initial = read_initial(recipe.initial) if recipe.initial else None
+        tuned = None if recipe.student or not initial else tunable_config(initial.config)
         self.vocabulary = read_vocabulary(_vocabulary_path(recipe))
-        self.config = student_config(recipe.student, self.vocabulary.size)
+        if recipe.student:
+            self.config = student_config(recipe.student, self.vocabulary.size)
+        else:
+            assert tuned, "a recipe has a student or an initial checkpoint"
+            self.config = tuned
         labels = None
         if recipe.teacher:
-            labels = labelled(takes, recipe.teacher, recipe.student.subsampling_factor, device, recipe.precision)
-        teacher_labels = len(labels.pieces) if labels and recipe.vocabulary else None
+            if not self.config.ctc:
+                raise RecipeError("a teacher's labels are for a CTC head, which this model does not have")
+            stride = self.config.encoder.subsampling_factor
+            labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
+        has_own_labels = recipe.vocabulary or not recipe.student
+        teacher_labels = len(labels.pieces) if labels and has_own_labels else None
         hidden = labels.width if labels else 0
-        self.network = new_network(self.config, recipe.student.dropout, recipe.seed, teacher_labels, hidden).to(device)
-        if recipe.initial:
-            start_from(self.network, recipe.initial, self.config, self.vocabulary)
-        self.front_end = LogMelFeatures(FRONT_END).to(device)
+        self.network = new_network(self.config, recipe.dropout, recipe.seed, teacher_labels, hidden).to(device)
+        if initial:
+            start_from(self.network, initial, self.config, self.vocabulary)
+        self.front_end = LogMelFeatures(self.config.features).to(device)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         self.sampler = _sampler(takes, recipe)
-        self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels)
+        mels = self.config.features.mels
+        self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels)
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
@@ -131,7 +143,7 @@ class Run:
             OSError: if it cannot be written.
         """
         state = without_teacher_heads(self.average.state)
-        export_nemo(path, self.config, self.vocabulary, state, self.recipe.student.dropout)
+        export_nemo(path, self.config, self.vocabulary, state, self.recipe.dropout)
 
 
 def has_state(folder: Path) -> bool:
@@ -152,7 +164,8 @@ def _dev_takes(dev: Dev) -> list[Take]:
 
 
 def _vocabulary_path(recipe: Recipe) -> Path:
-    path = recipe.vocabulary or (recipe.teacher and recipe.teacher.checkpoint)
+    of_teacher = recipe.teacher.checkpoint if recipe.teacher else None
+    path = recipe.vocabulary or (of_teacher if recipe.student else recipe.initial)
     assert path, "a recipe has one of them"
     return path
 

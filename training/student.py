@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from models.checkpoint import read_checkpoint
+from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.errors import CheckpointError
 from models.config import ConformerConfig, FeatureConfig, ModelConfig, TransducerConfig
 from models.encoders.subsampling import Subsampling
@@ -33,6 +33,12 @@ FRONT_END = FeatureConfig(
 )
 # Labels of one frame after which search leaves it, as in NVIDIA's released models.
 _MAX_SYMBOLS = 10
+# NeMo's classes of models that are trained here, and the modules that they are in.
+MODULES = {
+    "EncDecCTCModelBPE": "ctc_bpe_models",
+    "EncDecRNNTBPEModel": "rnnt_bpe_models",
+    "EncDecHybridRNNTCTCBPEModel": "hybrid_rnnt_ctc_bpe_models",
+}
 
 
 def student_config(student: Student, vocabulary_size: int) -> ModelConfig:
@@ -111,21 +117,51 @@ def new_network(
         return StudentNetwork(config, dropout, teacher_labels, hidden)
 
 
-def start_from(network: StudentNetwork, path: Path, config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
+def read_initial(path: Path) -> Checkpoint:
+    """Read the checkpoint that a model starts from.
+
+    Raises:
+        RecipeError: if it cannot be read.
+    """
+    try:
+        return read_checkpoint(path)
+    except CheckpointError as error:
+        raise RecipeError(str(error)) from error
+
+
+def tunable_config(config: ModelConfig) -> ModelConfig:
+    """Return what a released model is, if that can be trained on and written again.
+
+    Raises:
+        RecipeError: if not; the message says why.
+    """
+    encoder, features = config.encoder, config.features
+    if not isinstance(encoder, ConformerConfig) or config.name not in MODULES:
+        raise RecipeError(f"a {config.name} is not trained here; Conformers with {', '.join(MODULES)} are")
+    if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
+        raise RecipeError(f"features are made of 16 kHz every 10 ms here, and not of {features.sample_rate} Hz")
+    usual = ("positions", "relative"), ("convolution_norm", "batch_norm"), ("attention_context", None)
+    for what, expected in usual:
+        if (found := getattr(encoder, what)) != expected:
+            raise RecipeError(f"encoders with {what} {found} are not trained here")
+    if encoder.subsampling == "stacking":
+        raise RecipeError("encoders that stack features are not trained here")
+    return config
+
+
+def start_from(
+    network: StudentNetwork, checkpoint: Checkpoint, config: ModelConfig, vocabulary: TrainingVocabulary
+) -> None:
     """Give a student the weights of a checkpoint: those of the encoder, and of what else has the same labels and shape.
 
     Raises:
-        RecipeError: if it cannot be read, or is of another shape.
+        RecipeError: if it is of another shape.
     """
-    try:
-        checkpoint = read_checkpoint(path)
-    except CheckpointError as error:
-        raise RecipeError(str(error)) from error
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
-        raise RecipeError(f"{path} is of another shape than the student")
+        raise RecipeError(f"initial, a {checkpoint.config.name}, is of another shape than the student")
     wanted = ["encoder."]
     if checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces:
-        wanted += ["ctc."] * checkpoint.config.ctc
+        wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
         if config.transducer and checkpoint.config.transducer == config.transducer:
             wanted += ["predictor.", "joint."]
     found = {name: value for name, value in checkpoint.state.items() if name.startswith(tuple(wanted))}

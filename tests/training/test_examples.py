@@ -32,7 +32,7 @@ def teacher_labels(folder, some):
 
 
 def examples(folder, some=None, augmentation=AUGMENTATION, labels=None, seed=0):
-    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, labels)
+    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, labels, mels=80)
 
 
 def test_the_same_draw_gives_the_same_and_another_another(tmp_path):

@@ -82,8 +82,8 @@ def test_the_loss_falls(tmp_path, changes):
 )
 @pytest.mark.parametrize("stop", [5, 7])
 def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices, transducer, stop):
-    student = with_transducer(transducer, layers=1, subsampling_channels=4, dropout=0.2)
-    changes = {"precision": precision, "student": student, "teacher": TEACHER, "vocabulary": None}
+    student = with_transducer(transducer, layers=1, subsampling_channels=4)
+    changes = {"precision": precision, "student": student, "dropout": 0.2, "teacher": TEACHER, "vocabulary": None}
     changes["optimizer"] = {"matrices": matrices, "peak": 0.003, "warmup": 2}
     whole = new_run(tmp_path, "whole", **changes)
     finish(whole)
@@ -251,8 +251,8 @@ def test_autocast_is_for_the_layers_and_not_for_the_subsampling(tmp_path):
 
 @pytest.mark.parametrize("transducer", [None, TDT])
 def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
-    student = with_transducer(transducer, layers=1, dropout=0.0)
-    run = new_run(tmp_path, augmentation={}, student=student, objective={"omega": 0})
+    student = with_transducer(transducer, layers=1)
+    run = new_run(tmp_path, augmentation={}, student=student, dropout=0.0, objective={"omega": 0})
     batch = next(load(run.sampler, run.examples, Position(), 8))
     widened = batch.to(CPU)
     wider = {

@@ -1,0 +1,66 @@
+"""Released models are trained on as they are: whatever heads they have, and with nothing learned they stay the same."""
+
+import json
+
+import pytest
+import soundfile
+import torch
+
+from models import load_model
+from models.checkpoint import read_checkpoint
+from tests.conftest import GOLDEN
+from tests.training.small_run import manifest, recipe_file
+from training.errors import RecipeError
+from training.loop import train
+from training.recipe_file import read_recipe
+from training.run import Run
+
+TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt-bpe", "hybrid-rnnt-ctc-bpe",
+           "hybrid-tdt-ctc-bpe")  # fmt: skip
+
+
+def run_from(folder, name, **changes):
+    manifest(folder)
+    initial = str(GOLDEN / name / "model.nemo")
+    changes = {"student": None, "vocabulary": None, "initial": initial, "augmentation": {}} | changes
+    return Run(read_recipe(recipe_file(folder, **changes)), folder, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", TUNABLE)
+def test_with_nothing_learned_a_model_says_what_it_said(tmp_path, name):
+    run_from(tmp_path, name).export(tmp_path / "same.nemo")
+
+    before, after = load_model(GOLDEN / name / "model.nemo"), load_model(tmp_path / "same.nemo")
+
+    assert read_checkpoint(tmp_path / "same.nemo").config == read_checkpoint(GOLDEN / name / "model.nemo").config
+    clips = [soundfile.read(path, dtype="float32")[0] for path in sorted((GOLDEN / "clips").glob("*.wav"))]
+    for decoder in set(before.decoders) - {"ctc"}:  # CTC of random weights decides by a hair, which half precision is
+        expected = before.transcribe(clips, decoder=decoder)
+        assert [one.tokens for one in after.transcribe(clips, decoder=decoder)] == [one.tokens for one in expected]
+    features, lengths = before.features(clips)
+    encoded, expected = after.encode(features, lengths)[0], before.encode(features, lengths)[0]
+    assert (encoded - expected).abs().max() < 0.01 * expected.abs().max()
+
+
+@pytest.mark.parametrize("name", TUNABLE)
+def test_the_loss_of_a_released_model_falls(tmp_path, name):
+    run = run_from(tmp_path, name, steps=30, dropout=0.0, optimizer={"peak": 0.003, "warmup": 2})
+
+    train(run, word_errors=None, report=lambda _: None)
+
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert sum(losses[-6:]) < 0.8 * sum(losses[:6])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("canary-small", "a EncDecMultiTaskModel is not trained here"),
+        ("quartznet-small", "is not trained here"),
+        ("variant-local-attention", "encoders with attention_context"),
+        ("variant-layer-norm", "encoders with convolution_norm layer_norm"),
+    ],
+)
+def test_what_is_not_trained_here_is_refused(tmp_path, name, message):
+    with pytest.raises(RecipeError, match=message):
+        run_from(tmp_path, name)
