@@ -2,8 +2,8 @@
 
 Runs in an environment of its own that has NeMo 3.0.0 and not Steno's service. Both sides get the same samples, one
 recording at a time, in float32 on the CPU. Compared are CTC's best label of every encoder frame, blank included, and
-the texts that NeMo's own `transcribe()` gives, by CTC and, of a hybrid, by its transducer. Prints a line for each
-source and one JSON line; exits with 1 if anything differs.
+the texts that NeMo's own `transcribe()` gives, by CTC, by a transducer, or by both. Prints a line for each source and
+one JSON line; exits with 1 if anything differs.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class Comparison:
 
 
 class NeMo:
-    """A CTC or hybrid checkpoint as NeMo runs it."""
+    """A checkpoint as NeMo runs it."""
 
     def __init__(self, path: Path) -> None:
         from nemo.collections.asr.models import ASRModel
@@ -42,7 +42,7 @@ class NeMo:
 
     @torch.no_grad()
     def log_probabilities(self, samples: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities [frames, labels + 1] of one recording."""
+        """CTC's log-probabilities [frames, labels + 1] of one recording."""
         self._model.eval()  # transcribe() leaves the encoder in training mode
         scores, frames, *_ = self._model(input_signal=samples[None], input_signal_length=torch.tensor([len(samples)]))
         if hasattr(self._model, "ctc_decoder"):  # a hybrid's are encoder frames
@@ -59,7 +59,7 @@ class NeMo:
 
 @torch.no_grad()
 def our_log_probabilities(model: Model, samples: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities [frames, labels + 1] of one recording."""
+    """CTC's log-probabilities [frames, labels + 1] of one recording."""
     encoded, frames = model.encode(*model.features([samples.numpy()]))
     return model._network.ctc(encoded).log_softmax(-1)[0, : int(frames[0])]
 
@@ -69,7 +69,9 @@ def compare(model: Model, nemo: NeMo, path: Path, source: str) -> Comparison:
     samples, rate = soundfile.read(path, dtype="float32")
     assert rate == model.sample_rate, f"{path} has {rate} Hz"
     waveform = torch.from_numpy(samples)
-    theirs, ours = nemo.log_probabilities(waveform), our_log_probabilities(model, waveform)
+    theirs = ours = torch.zeros(1, 2)  # as if there were one frame, where there is no CTC
+    if "ctc" in model.decoders:
+        theirs, ours = nemo.log_probabilities(waveform), our_log_probabilities(model, waveform)
     assert theirs.shape == ours.shape, f"{path}: {list(theirs.shape)} in NeMo, {list(ours.shape)} here"
     texts = {decoder: model.transcribe([samples], decoder=decoder)[0].text for decoder in model.decoders}
     best = theirs.topk(2).values
@@ -104,7 +106,7 @@ def summary(comparisons: list[Comparison]) -> dict[str, float]:
 def main() -> int:
     """Compare, print, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make nemo-check", description=__doc__)
-    parser.add_argument("model", help="checkpoint with a CTC head, or bundled")
+    parser.add_argument("model", help="checkpoint with CTC, a transducer or both, or bundled")
     parser.add_argument("manifest", type=Path, help="JSON Lines with audio, source and split")
     parser.add_argument("--split", default="dev")
     args = parser.parse_args()
