@@ -43,6 +43,21 @@ def test_the_predictor_reads_labels_one_by_one_as_an_lstm_reads_the_sequence(lay
         torch.testing.assert_close(torch.stack(outputs)[:, row], expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_in_training_it_reads_all_labels_at_once_as_it_reads_them_one_by_one(layers):
+    torch.manual_seed(0)
+    predictor = Predictor(vocabulary_size=6, width=4, layers=layers).double()
+    labels = torch.tensor([[1, 5, 0], [2, 2, 3]])
+
+    state = predictor.initial_state(batch=2)
+    outputs = []
+    for column in [torch.full((2,), predictor.blank), *labels.T]:
+        output, state = predictor(column, state)
+        outputs.append(output)
+
+    torch.testing.assert_close(predictor.read(labels), torch.stack(outputs, dim=1))
+
+
 def test_the_start_symbol_is_a_zero_input():
     predictor = Predictor(vocabulary_size=6, width=4, layers=1)
 
