@@ -10,6 +10,9 @@ from torch import Tensor
 
 from training.losses.lattice import diagonals_of
 
+# Clips of one length have 1.3, and more the shorter they are.
+_PLACES_A_NODE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
@@ -154,16 +157,20 @@ def fold(met: Tensor, row: Row, part: slice, of_heard: Tensor, of_said: Tensor) 
 def rows_of(sizes: Sequence[tuple[int, int]], most: int) -> Iterator[slice]:
     """Yield clips that make a row of so many nodes at most, or are alone.
 
+    Lattices have places for the most frames and labels of a row, so neither do clips share one that differ too much.
+
     Args:
         sizes: frames and labels of all clips.
         most: nodes.
     """
-    first = held = 0
+    first = held = longest = widest = 0
     for clip, (frames, labels) in enumerate(sizes):
         size = frames * (labels + 1)
-        if held and held + size > most:
+        longest, widest = max(longest, frames), max(widest, labels)
+        places = (clip + 1 - first) * diagonals_of(longest, widest) * (widest + 1)
+        if clip > first and (held + size > most or places > _PLACES_A_NODE * most):
             yield slice(first, clip)
-            first, held = clip, 0
+            first, held, longest, widest = clip, 0, frames, labels
         held += size
     if sizes:
         yield slice(first, len(sizes))

@@ -60,5 +60,9 @@ def test_rows_hold_what_they_may_and_every_clip_once(sizes, most):
     rows = [range(clips.start, clips.stop) for clips in rows_of(sizes, most)]
 
     assert [clip for row in rows for clip in row] == list(range(len(sizes)))
-    nodes = [[frames * (labels + 1) for frames, labels in (sizes[clip] for clip in row)] for row in rows]
-    assert all(sum(row) <= most or sum(size > 0 for size in row) == 1 for row in nodes)
+    for row in rows:
+        of_row = [sizes[clip] for clip in row]
+        longest, widest = (max(each) for each in zip(*of_row, strict=True))
+        nodes = sum(frames * (labels + 1) for frames, labels in of_row)
+        places = len(row) * (longest + widest + 1) * (widest + 1)
+        assert len(row) == 1 or (nodes <= most and places <= 4 * most)

@@ -30,7 +30,6 @@ def _sum_forwards(
     frames,
     labels,
     sums,
-    clips,
     diagonals,
     width,
     ARCS: tl.constexpr,
@@ -41,7 +40,7 @@ def _sum_forwards(
     clip = tl.program_id(0).to(tl.int64)
     length, most = tl.load(frames + clip), tl.load(labels + clip)
     said = tl.arange(0, BLOCK)
-    own = clip * diagonals * width
+    own, apart = clip * diagonals * width, tl.num_programs(0).to(tl.int64) * diagonals * width
     diagonal = length * 0
     while diagonal <= length + most:
         frame = diagonal - said
@@ -59,7 +58,7 @@ def _sum_forwards(
                 there = here & (frame >= step) & (source >= 0) & (frame < length)
                 place = own + (diagonal - step - 1) * width + source
             term = tl.load(sums + place, mask=there, other=float("-inf"))
-            term += tl.load(weights + arc * clips * diagonals * width + place, mask=there, other=0.0).to(tl.float64)
+            term += tl.load(weights + arc * apart + place, mask=there, other=0.0).to(tl.float64)
             terms += (term,)
             top = tl.maximum(top, term)
         finite = tl.where(top == float("-inf"), 0.0, top)
@@ -80,7 +79,6 @@ def _sum_backwards(
     labels,
     forwards,
     sums,
-    clips,
     diagonals,
     width,
     ARCS: tl.constexpr,
@@ -91,7 +89,7 @@ def _sum_backwards(
     clip = tl.program_id(0).to(tl.int64)
     length, most = tl.load(frames + clip), tl.load(labels + clip)
     said = tl.arange(0, BLOCK)
-    own = clip * diagonals * width
+    own, apart = clip * diagonals * width, tl.num_programs(0).to(tl.int64) * diagonals * width
     diagonal = length + most
     whole = tl.load(forwards + own + diagonal * width + most)
     whole = tl.where(whole == float("-inf"), 0.0, whole)
@@ -102,7 +100,7 @@ def _sum_backwards(
         terms = (top,)
         for arc in tl.static_range(ARCS):
             step = tl.load(steps + arc)
-            weight = weights + arc * clips * diagonals * width + own + diagonal * width + said
+            weight = weights + arc * apart + own + diagonal * width + said
             if arc < BLANKS:
                 there = here & ((frame + step < length) | ((frame + step == length) & (said == most)))
                 target = sums + own + (diagonal + step) * width + said
@@ -121,7 +119,7 @@ def _sum_backwards(
         before = tl.load(forwards + place, mask=here, other=float("-inf"))
         for arc in tl.static_range(ARCS):
             share = tl.exp(before + terms[arc + 1] - whole)
-            tl.store(weights + arc * clips * diagonals * width + place, share.to(weights.dtype.element_ty), mask=here)
+            tl.store(weights + arc * apart + place, share.to(weights.dtype.element_ty), mask=here)
         tl.store(sums + place, top + tl.log(tl.maximum(total, 1.0)), mask=here)
         tl.debug_barrier()
         diagonal -= 1
@@ -147,8 +145,7 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
         "BLANKS": sum(not arc.labels for arc in arcs),
         "BLOCK": triton.next_power_of_2(width),
     }
-    shape = clips, diagonals, width
-    _sum_forwards[(clips,)](weights, steps, frames, labels, forwards, *shape, **sizes)
-    _sum_backwards[(clips,)](weights, steps, frames, labels, forwards, backwards, *shape, **sizes)
+    _sum_forwards[(clips,)](weights, steps, frames, labels, forwards, diagonals, width, **sizes)
+    _sum_backwards[(clips,)](weights, steps, frames, labels, forwards, backwards, diagonals, width, **sizes)
     ends = forwards[torch.arange(clips, device=weights.device), frames + labels, labels]
     return Alignments(torch.where(frames > 0, ends, -torch.inf), weights)
