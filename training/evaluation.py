@@ -8,6 +8,7 @@ from torch import Tensor
 from models import Model
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
+from models.features import LogMelFeatures
 from training.ahead import ahead
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
@@ -19,11 +20,15 @@ _CLIPS_AT_A_TIME = 64
 
 
 def transcribing(
-    config: ModelConfig, vocabulary: TrainingVocabulary, state: Mapping[str, Tensor], device: torch.device
+    config: ModelConfig,
+    vocabulary: TrainingVocabulary,
+    state: Mapping[str, Tensor],
+    front_end: LogMelFeatures,
+    device: torch.device,
 ) -> Model:
     """Return a model that transcribes with a copy of these weights."""
     copied = {name: value.clone() for name, value in state.items()}
-    checkpoint = Checkpoint(config, vocabulary.tokenizer, copied, window=None, mel_bank=None)
+    checkpoint = Checkpoint(config, vocabulary.tokenizer, copied, front_end.window, front_end.mel_bank)
     return Model(checkpoint, device, torch.float32)
 
 

@@ -28,7 +28,12 @@ _STATISTICS = ("running_mean", "running_var")
 
 
 def export_nemo(
-    path: Path, config: ModelConfig, vocabulary: TrainingVocabulary, state: Mapping[str, Tensor], dropout: float
+    path: Path,
+    config: ModelConfig,
+    vocabulary: TrainingVocabulary,
+    state: Mapping[str, Tensor],
+    front_end: LogMelFeatures,
+    dropout: float,
 ) -> None:
     """Write a model with CTC, a transducer or both, its weights in half precision.
 
@@ -37,13 +42,14 @@ def export_nemo(
         config: what the model is.
         vocabulary: its labels.
         state: its weights, under the names of ``Network``.
+        front_end: what it was trained with, whose window and mel bands are written too.
         dropout: what it was trained with, for whoever trains it on.
 
     Raises:
         OSError: if it cannot be written.
     """
     weights = io.BytesIO()
-    torch.save(_tensors(config, state), weights)
+    torch.save(_tensors(config, state, front_end), weights)
     document = yaml.safe_dump(_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
     pieces = "".join(piece + "\n" for piece in vocabulary.tokenizer.pieces)
     fresh = path.with_name(path.name + ".new")
@@ -62,10 +68,9 @@ def export_nemo(
     fresh.replace(path)
 
 
-def _tensors(config: ModelConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _tensors(config: ModelConfig, state: Mapping[str, Tensor], front_end: LogMelFeatures) -> dict[str, Tensor]:
     """Return weights under NeMo's names and in its shapes, with the buffers of its front end."""
-    front_end = LogMelFeatures(config.features)
-    tensors = {WINDOW: front_end.window, MEL_BANK: front_end.mel_bank[None]}
+    tensors = {WINDOW: front_end.window.cpu(), MEL_BANK: front_end.mel_bank[None].cpu()}
     for name, value in state.items():
         tensor = value.detach().cpu().contiguous()
         if tensor.is_floating_point():

@@ -161,7 +161,8 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
 
 def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
     """Measure the averaged weights on the dev set, log it, and return a line that says so."""
-    model = transcribing(run.config, run.vocabulary, without_teacher_heads(run.average.state), run.device)
+    state = without_teacher_heads(run.average.state)
+    model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
     rates = word_error_rates(model, run.dev, word_errors)
     journal.write(step=run.step, wer={name: round(rate, 5) for name, rate in rates.items()})
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())

@@ -10,7 +10,7 @@ from models.heads.transducer import Joint, Predictor
 from models.masking import valid_positions
 from training.batch import Batch
 from training.distillation import distillation_loss, hidden_loss
-from training.losses.transducer import TransducerOptions, transducer_loss
+from training.losses.transducer import transducer_loss
 from training.recipe import Objective
 
 
@@ -134,6 +134,7 @@ def transducer_objective(
         batch.tokens,
         batch.token_lengths,
         with_durations=with_durations,
-        options=TransducerOptions(fast_emit=objective.fast_emit, sigma=objective.sigma if with_durations else 0.0),
+        fast_emit=objective.fast_emit,
+        sigma=objective.sigma,
     )
     return loss / batch.token_lengths.sum().clamp(min=1)

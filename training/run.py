@@ -89,7 +89,9 @@ class Run:
         self.network = new_network(self.config, recipe.dropout, recipe.seed, teacher_labels, hidden).to(device)
         if initial:
             start_from(self.network, initial, self.config, self.vocabulary)
-        self.front_end = LogMelFeatures(self.config.features).to(device)
+        own = initial if initial and not recipe.student else None  # what a tuned model hears with
+        window, mel_bank = (own.window, own.mel_bank) if own else (None, None)
+        self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         self.sampler = _sampler(takes, recipe)
@@ -143,7 +145,7 @@ class Run:
             OSError: if it cannot be written.
         """
         state = without_teacher_heads(self.average.state)
-        export_nemo(path, self.config, self.vocabulary, state, self.recipe.dropout)
+        export_nemo(path, self.config, self.vocabulary, state, self.front_end, self.recipe.dropout)
 
 
 def has_state(folder: Path) -> bool:

@@ -11,7 +11,7 @@ environment=$("$venv/bin/python" -m tests.null_cuda.build "$venv/libraries")
 export OMP_NUM_THREADS=2 $environment
 
 {
-  "$venv/bin/python" -m pytest -q -s -p no:cacheprovider -m gpu tests/models \
+  "$venv/bin/python" -m pytest -q -s -p no:cacheprovider -m gpu tests/models tests/training/losses \
     -k '(does_not_wait or waits_for_nothing or thousand) and not what_comes_after and not lane'
   benchmark() {
     echo "== $*"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from models import load_model
 from models.checkpoint import read_checkpoint
+from models.features import LogMelFeatures
 from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT
 from training.export import export_nemo
@@ -47,7 +48,8 @@ def trained(student):
 
 def exported(path, student):
     config, network = trained(student)
-    export_nemo(path, config, read_vocabulary(CHECKPOINT), network.state_dict(), dropout=0.1)
+    front_end = LogMelFeatures(config.features)
+    export_nemo(path, config, read_vocabulary(CHECKPOINT), network.state_dict(), front_end, dropout=0.1)
     return config, network
 
 
@@ -178,11 +180,10 @@ def test_an_export_that_fails_leaves_the_old_file_alone(tmp_path):
     path = tmp_path / "model.nemo"
     path.write_bytes(b"old")
     config, network = trained(Student(layers=1, width=8, heads=2))
+    state, front_end = {"head.of.something.else": network.ctc.projection.weight}, LogMelFeatures(config.features)
 
     with pytest.raises(KeyError):
-        export_nemo(
-            path, config, read_vocabulary(CHECKPOINT), {"head.of.something.else": network.ctc.projection.weight}, 0.0
-        )
+        export_nemo(path, config, read_vocabulary(CHECKPOINT), state, front_end, 0.0)
 
     assert path.read_bytes() == b"old"
 

@@ -1,6 +1,7 @@
 """Released models are trained on as they are: whatever heads they have, and with nothing learned they stay the same."""
 
 import json
+from pathlib import Path
 
 import pytest
 import soundfile
@@ -9,11 +10,13 @@ import torch
 from models import load_model
 from models.checkpoint import read_checkpoint
 from tests.conftest import GOLDEN
-from tests.training.small_run import manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, manifest, recipe_file
 from training.errors import RecipeError
-from training.loop import train
+from training.loader import load
+from training.loop import take_step, train
 from training.recipe_file import read_recipe
 from training.run import Run
+from training.sampler import Position
 
 TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt-bpe", "hybrid-rnnt-ctc-bpe",
            "hybrid-tdt-ctc-bpe")  # fmt: skip
@@ -21,7 +24,7 @@ TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt
 
 def run_from(folder, name, **changes):
     manifest(folder)
-    initial = str(GOLDEN / name / "model.nemo")
+    initial = str(name if isinstance(name, Path) else GOLDEN / name / "model.nemo")
     changes = {"student": None, "vocabulary": None, "initial": initial, "augmentation": {}} | changes
     return Run(read_recipe(recipe_file(folder, **changes)), folder, torch.device("cpu"))
 
@@ -40,6 +43,36 @@ def test_with_nothing_learned_a_model_says_what_it_said(tmp_path, name):
     features, lengths = before.features(clips)
     encoded, expected = after.encode(features, lengths)[0], before.encode(features, lengths)[0]
     assert (encoded - expected).abs().max() < 0.01 * expected.abs().max()
+
+
+def test_a_model_hears_with_the_window_and_the_mel_bands_that_it_was_trained_with(tmp_path):
+    run = run_from(tmp_path, "fastconformer-ctc-bpe")
+    run.front_end.window *= 0.5
+    run.front_end.mel_bank[3] = 0.0
+    run.export(tmp_path / "own.nemo")
+
+    tuned = run_from(tmp_path, tmp_path / "own.nemo")
+    tuned.export(tmp_path / "tuned.nemo")
+
+    for found in (tuned.front_end, read_checkpoint(tmp_path / "tuned.nemo")):
+        assert torch.equal(found.window, run.front_end.window)
+        assert torch.equal(found.mel_bank, run.front_end.mel_bank)
+
+
+def test_a_model_is_tuned_with_a_teacher_too_whose_labels_have_a_head_of_their_own(tmp_path):
+    teacher = {"checkpoint": str(CHECKPOINT), "cache": "cache"}
+    run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", teacher=teacher)
+
+    result = take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    run.export(tmp_path / "tuned.nemo")
+
+    assert result.distillation > 0
+    assert load_model(tmp_path / "tuned.nemo").info()["parameters"] == run.parameters
+
+
+def test_who_has_no_ctc_head_has_no_teacher(tmp_path):
+    with pytest.raises(RecipeError, match="for a CTC head"):
+        run_from(tmp_path, "fastconformer-tdt-bpe", teacher={"checkpoint": str(CHECKPOINT), "cache": "cache"})
 
 
 @pytest.mark.parametrize("name", TUNABLE)

@@ -70,12 +70,16 @@ class Row:
         self.lattice = len(sizes), diagonals_of(longest, most), most + 1
         self._tokens, self._frames = tokens, frames
         self._sizes = sizes
-        self._frame_counts, self._widths, self._counts = (
-            torch.tensor(each, device=tokens.device)
-            for each in ([of_clip for of_clip, _ in sizes], [labels + 1 for _, labels in sizes], counts)
-        )
-        self._ends = self._counts.cumsum(0)
         self._last_of = list(accumulate(counts))
+        self._frames_before = list(accumulate((of_clip for of_clip, _ in sizes), initial=0))
+        self._said_before = list(accumulate((labels + 1 for _, labels in sizes), initial=0))
+        # From memory that is not pinned, so that nobody waits: it is copied before the call returns.
+        of_clips = torch.tensor([*zip(*sizes, strict=True)]).to(tokens.device, non_blocking=True)
+        self._frame_counts, self._widths = of_clips[0], of_clips[1] + 1
+        self._counts = self._frame_counts * self._widths
+        self._ends, self._frame_ends, self._said_ends = (
+            each.cumsum(0) for each in (self._counts, self._frame_counts, self._widths)
+        )
 
     def parts(self, most: int) -> list[slice]:
         """Return it in parts of so many nodes."""
@@ -99,11 +103,10 @@ class Row:
     def of_frames(self, part: slice) -> Sums:
         """Return which nodes of a part belong to which frame."""
         (first, frame), (last, last_frame) = (self._frame_of(node) for node in (part.start, part.stop - 1))
-        before = list(accumulate((frames for frames, _ in self._sizes), initial=0))
+        before = self._frames_before
         index = torch.arange(before[first] + frame, before[last] + last_frame + 1, device=self._ends.device)
-        ends = self._frame_counts.cumsum(0)
-        clip = torch.searchsorted(ends, index, right=True)
-        frames, width = index - (ends - self._frame_counts)[clip], self._widths[clip]
+        clip = torch.searchsorted(self._frame_ends, index, right=True)
+        frames, width = index - (self._frame_ends - self._frame_counts)[clip], self._widths[clip]
         begins = (self._ends - self._counts)[clip] + frames * width
         inside = begins.clamp(min=part.start)
         return Sums(
@@ -116,12 +119,10 @@ class Row:
     def of_predictions(self, part: slice) -> Sums:
         """Return which nodes of a part belong to which prediction."""
         first, last = (self._frame_of(node)[0] for node in (part.start, part.stop - 1))
-        before = list(accumulate((labels + 1 for _, labels in self._sizes), initial=0))
-        index = torch.arange(before[first], before[last + 1], device=self._ends.device)
-        ends = self._widths.cumsum(0)
-        clip = torch.searchsorted(ends, index, right=True)
+        index = torch.arange(self._said_before[first], self._said_before[last + 1], device=self._ends.device)
+        clip = torch.searchsorted(self._said_ends, index, right=True)
         width = self._widths[clip]
-        said = index - (ends[clip] - width)
+        said = index - (self._said_ends[clip] - width)
         own = (self._ends - self._counts)[clip] + said
         # Of the nodes own, own + width and so on, those from the part's first on, and before its end.
         begin = (-((own - part.start) // width)).clamp(min=0)

@@ -15,15 +15,13 @@ class Outputs:
         durations: what stands behind it; empty for an RNN-T, and for a TDT that learns as one, whose further outputs
             are then left alone.
         fast_emit: how much more labels are pulled for than blanks.
-        sigma: taken from the log-probability of every blank and label of a TDT.
-        clamp: the most that the gradient of a label's or the blank's score may be, or None.
+        sigma: taken from the log-probability of every blank and label, if there are durations.
     """
 
     blank: int
     durations: tuple[int, ...]
     fast_emit: float
     sigma: float
-    clamp: float | None
 
     @property
     def passing(self) -> list[int]:
@@ -83,8 +81,6 @@ def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outpu
     tokens.sub_(mass[:, None]).exp_().mul_((blank + label)[:, None])
     tokens[:, outputs.blank] -= blank
     tokens.scatter_add_(1, next_label[:, None], -label[:, None])
-    if outputs.clamp is not None:
-        tokens.clamp_(-outputs.clamp, outputs.clamp)
     if outputs.durations:
         taken = by_label.clone()
         taken[outputs.passing] += by_blank

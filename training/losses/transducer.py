@@ -25,22 +25,6 @@ _PLAIN = Operations(weigh, pull, align, fold)
 
 
 @dataclass(frozen=True, slots=True)
-class TransducerOptions:
-    """How the loss departs from minus the log-probability.
-
-    Attributes:
-        fast_emit: how much more labels are pulled for than blanks (Yu et al., 2021), which makes them come earlier; the
-            loss itself stays what it is.
-        sigma: taken from the log-probability of every blank and label of a TDT, which makes it use longer durations.
-        clamp: the most that the gradient of a label's or the blank's score may be, or None.
-    """
-
-    fast_emit: float = 0.0
-    sigma: float = 0.0
-    clamp: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Room:
     """What is held at a time.
 
@@ -53,8 +37,8 @@ class Room:
     nodes: int
 
 
-# 64 MB of scores in float32 on a CPU, where more gains nothing, and 256 MB in half precision on a GPU, which takes as
-# long to align few clips as many.
+# 64 MB of scores in float32 on a CPU, and 256 MB in half precision on a GPU, which takes as long to align few clips as
+# many.
 _ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 27, 1 << 23)}
 
 
@@ -67,7 +51,8 @@ def transducer_loss(
     labels: Tensor,
     *,
     with_durations: bool = True,
-    options: TransducerOptions = TransducerOptions(),
+    fast_emit: float = 0.0,
+    sigma: float = 0.0,
     room: Room | None = None,
 ) -> Tensor:
     """Return the loss of a batch, the sum of its clips'.
@@ -83,19 +68,15 @@ def transducer_loss(
         tokens: labels of the transcripts, [batch, labels].
         labels: of each transcript, [batch].
         with_durations: False takes a TDT for an RNN-T, whose durations learn nothing.
-        options: how the loss departs from minus the log-probability.
+        fast_emit: how much more labels are pulled for than blanks (Yu et al., 2021), which makes them come earlier; the
+            loss itself stays what it is.
+        sigma: taken from the log-probability of every blank and label of a TDT, which makes it use longer durations.
         room: what is held at a time; None takes what suits the device.
 
     Returns:
         A number, float32, or float64 if the frames are.
     """
-    outputs = Outputs(
-        blank=joint.blank,
-        durations=joint.durations if with_durations else (),
-        fast_emit=options.fast_emit,
-        sigma=options.sigma,
-        clamp=options.clamp,
-    )
+    outputs = Outputs(joint.blank, joint.durations if with_durations else (), fast_emit, sigma)
     transcripts = _Transcripts(frames, tokens, labels)
     operations = operations_on(heard.device, heard.dtype) or _PLAIN
     scorer = _Scorer(joint.activation, outputs, room or _ROOM[heard.device.type], operations)
@@ -231,7 +212,9 @@ class _Batch:
     def _loss_of(self, clips: slice, row: Row) -> Tensor:
         """Return the loss of some clips, and compute their gradients."""
         device = self._heard.device
-        frames, labels = (each[clips].to(device) for each in (self._transcripts.frames, self._transcripts.labels))
+        frames, labels = (
+            each[clips].to(device, non_blocking=True) for each in (self._transcripts.frames, self._transcripts.labels)
+        )
         operations, outputs = self._scorer.operations, self._scorer.outputs
         weights = self._heard.new_zeros(len(self._arcs), *row.lattice, dtype=self._wide)
         parts, masses, kept = row.parts(self._most_nodes), [], None

@@ -22,7 +22,7 @@ from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
 from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
 from training.losses.kernels.fold import _fold
-from training.losses.kernels.lattice import _sum_backwards, _sum_forwards
+from training.losses.kernels.lattice import WARPS, _sum_backwards, _sum_forwards
 from training.losses.kernels.scores import _pull, _weigh
 
 CAPABILITY = int(sys.argv[1])
@@ -43,7 +43,7 @@ OF_EXPANSION = {"CHANNELS": 1024, "BIASED": True, "SLICE": 64, "GROUP": 8}
 OF_LATTICE = dict.fromkeys(("steps", "frames"), "*i64") | dict.fromkeys(("diagonals", "width"), "i32")
 OF_LATTICE |= dict.fromkeys(("forwards", "sums"), "*fp64") | {"weights": "*fp32"}
 OF_SCORES = dict.fromkeys(("mass", "weights", "shares"), "*fp32") | {"next_label": "*i64", "nodes": "i32"}
-OF_SCORES |= dict.fromkeys(("sigma", "emphasis", "clamp"), "fp32")
+OF_SCORES |= dict.fromkeys(("sigma", "emphasis"), "fp32")
 OF_FOLD = dict.fromkeys(("places", "firsts", "steps", "counts"), "*i64") | {"total": "*fp32"}
 OF_TDT = {"OUTPUTS": 1030, "BLANK": 1024, "DURATIONS": 5, "RESTING": 0, "BLOCK": 2048}
 KERNELS = [
@@ -66,7 +66,7 @@ KERNELS = [
     (_sum_forwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
     (_sum_backwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
     (_weigh, OF_SCORES, OF_TDT),
-    (_pull, OF_SCORES, OF_TDT | {"CLAMPED": False}),
+    (_pull, OF_SCORES, OF_TDT),
     (_fold, OF_FOLD, {"WIDTH": 640, "NODES": 16, "UNITS": 128}),
 ]  # fmt: skip
 
@@ -101,6 +101,8 @@ for dtype in ("bf16", "fp32"):
         signature = {argument: known.get(argument, f"*{dtype}") for argument in kernel.arg_names}
         places = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
         options = {"num_warps": 1} if kernel is _walk else OF_ATTENTION if kernel is _attend else {}
+        if kernel in (_sum_forwards, _sum_backwards):
+            options = {"num_warps": WARPS}
         if kernel is _expand:
             (launch,) = [launch for launch in LAUNCHES if launch.columns == constants["COLUMNS"]]
             options = {"num_warps": launch.warps, "num_stages": launch.stages}

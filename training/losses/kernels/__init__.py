@@ -36,7 +36,7 @@ def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None
         from training.losses.kernels.lattice import align
         from training.losses.kernels.scores import pull, weigh
 
-        outputs = Outputs(blank=2, durations=(0, 1), fast_emit=0.0, sigma=0.0, clamp=None)
+        outputs = Outputs(blank=2, durations=(0, 1), fast_emit=0.0, sigma=0.0)
         logits, labels = torch.zeros(1, 5, dtype=dtype, device=device), torch.zeros(1, dtype=torch.int64, device=device)
         weighed = weigh(logits, labels, outputs)
         aligned = align(weighed.weights.reshape(-1, 1, 1, 1).repeat(1, 1, 2, 1), arcs_of((0, 1)), labels + 1, labels)

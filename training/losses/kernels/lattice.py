@@ -21,6 +21,19 @@ from training.losses.lattice import Alignments, Arc
 
 # A program holds all nodes of a diagonal; of longer transcripts plain operations take care.
 _WIDEST = 2048
+# So many that a thread has one node of 256, and its terms in registers.
+WARPS = 8
+
+
+@triton.jit
+def _log_sum(terms, top, COUNT: tl.constexpr):
+    """Return the logarithm of the sum of exponentials of some terms, the highest of which is known."""
+    finite = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.exp(terms[0] - finite)
+    for place in tl.static_range(1, COUNT):
+        total += tl.exp(terms[place] - finite)
+    # At least 1, of the highest term; and where there is none, what is added to minus infinity is a number.
+    return top + tl.log(tl.maximum(total, 1.0))
 
 
 @triton.jit
@@ -61,12 +74,7 @@ def _sum_forwards(
             term += tl.load(weights + arc * apart + place, mask=there, other=0.0).to(tl.float64)
             terms += (term,)
             top = tl.maximum(top, term)
-        finite = tl.where(top == float("-inf"), 0.0, top)
-        total = tl.zeros((BLOCK,), tl.float64)
-        for arc in tl.static_range(ARCS + 1):
-            total += tl.exp(terms[arc] - finite)
-        # At least 1, of the highest term; and where there is none, what is added to minus infinity is a number.
-        tl.store(sums + own + diagonal * width + said, top + tl.log(tl.maximum(total, 1.0)), mask=here)
+        tl.store(sums + own + diagonal * width + said, _log_sum(terms, top, ARCS + 1), mask=here)
         tl.debug_barrier()
         diagonal += 1
 
@@ -111,16 +119,13 @@ def _sum_backwards(
             term += tl.load(weight, mask=there, other=0.0).to(tl.float64)
             terms += (term,)
             top = tl.maximum(top, term)
-        finite = tl.where(top == float("-inf"), 0.0, top)
-        total = tl.zeros((BLOCK,), tl.float64)
-        for arc in tl.static_range(ARCS + 1):
-            total += tl.exp(terms[arc] - finite)
+        total = _log_sum(terms, top, ARCS + 1)
         place = own + diagonal * width + said
         before = tl.load(forwards + place, mask=here, other=float("-inf"))
         for arc in tl.static_range(ARCS):
             share = tl.exp(before + terms[arc + 1] - whole)
             tl.store(weights + arc * apart + place, share.to(weights.dtype.element_ty), mask=here)
-        tl.store(sums + place, top + tl.log(tl.maximum(total, 1.0)), mask=here)
+        tl.store(sums + place, total, mask=here)
         tl.debug_barrier()
         diagonal -= 1
 
@@ -139,11 +144,12 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
     if width > _WIDEST:
         return lattice.align(weights, arcs, frames, labels)
     forwards, backwards = (weights.new_empty(clips, diagonals, width, dtype=torch.float64) for _ in range(2))
-    steps = torch.tensor([arc.frames for arc in arcs], device=weights.device)
+    steps = torch.tensor([arc.frames for arc in arcs]).to(weights.device, non_blocking=True)
     sizes = {
         "ARCS": len(arcs),
         "BLANKS": sum(not arc.labels for arc in arcs),
         "BLOCK": triton.next_power_of_2(width),
+        "num_warps": WARPS,
     }
     _sum_forwards[(clips,)](weights, steps, frames, labels, forwards, diagonals, width, **sizes)
     _sum_backwards[(clips,)](weights, steps, frames, labels, forwards, backwards, diagonals, width, **sizes)

@@ -70,12 +70,10 @@ def _pull(
     shares,
     nodes,
     emphasis,
-    clamp,
     OUTPUTS: tl.constexpr,
     BLANK: tl.constexpr,
     DURATIONS: tl.constexpr,
     RESTING: tl.constexpr,
-    CLAMPED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Of a node: its scores become their gradients."""
@@ -105,8 +103,6 @@ def _pull(
     gradient = tl.where(place <= BLANK, probability, 0.0) * (blank + pulled)
     gradient -= tl.where(place == BLANK, blank, 0.0)
     gradient -= tl.where(place == tl.load(next_label + node), pulled, 0.0)
-    if CLAMPED:
-        gradient = tl.minimum(tl.maximum(gradient, -clamp), clamp)
     if DURATIONS > 0:
         jumps = tl.where((duration >= 0) & (duration < DURATIONS), scores, float("-inf"))
         odds = tl.exp(jumps - tl.max(jumps, axis=0))
@@ -148,8 +144,6 @@ def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outpu
         shares.contiguous(),
         nodes,
         1 + outputs.fast_emit,
-        outputs.clamp or 0.0,
-        CLAMPED=outputs.clamp is not None,
         **_shape(width, outputs),
     )
     return logits

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from models.heads.transducer import Joint
+from tests.models.no_waiting import no_waiting
 from training.losses import transducer
 from training.losses.kernels import Operations, operations_on
-from training.losses.transducer import Room, TransducerOptions, transducer_loss
+from training.losses.transducer import Room, transducer_loss
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
@@ -33,15 +34,25 @@ def test_kernels_change_nothing(monkeypatch, device, room, durations, with_durat
 
     def loss_and_gradients(operations):
         monkeypatch.setattr(transducer, "operations_on", lambda *_: operations)
-        options = TransducerOptions(fast_emit=0.1, sigma=0.05 if with_durations else 0.0)
         given = joint, heard, said, frames, tokens, labels
-        loss = transducer_loss(*given, with_durations=with_durations, options=options, room=room)
+        loss = transducer_loss(*given, with_durations=with_durations, fast_emit=0.1, sigma=0.05, room=room)
         return loss.detach(), *torch.autograd.grad(loss, learned)
 
     plain, kernels = loss_and_gradients(None), loss_and_gradients(Operations(weigh, pull, align, fold))
 
     for ours, expected in zip(kernels, plain, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.gpu
+def test_the_host_waits_for_nothing_where_it_knows_the_lengths():
+    joint = Joint(3, 4, 8, 9, (0, 1, 2)).cuda()
+    heard, said = (torch.randn(3, size, 8, device="cuda", requires_grad=True) for size in (5, 4))
+    given = heard, said, torch.tensor([5, 3, 1]), torch.zeros(3, 3, dtype=torch.int64, device="cuda")
+    transducer_loss(joint, *given, torch.tensor([3, 0, 1])).backward()  # kernels are compiled
+
+    with no_waiting():
+        transducer_loss(joint, *given, torch.tensor([3, 0, 1]), room=Room(60, 40)).backward()
 
 
 @pytest.mark.gpu
