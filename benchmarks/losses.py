@@ -68,6 +68,7 @@ class _Case:
         dtype = _DTYPES[args.dtype]
         frames, labels = round(args.seconds / _SECONDS_PER_FRAME), round(args.seconds * args.rate)
         share = 0.5 + 0.5 * torch.rand(clips, generator=random) if args.ragged else torch.ones(clips)
+        share /= share.max()  # NeMo wants a batch as long as its longest clip
         self.frames, self.labels = ((share * most).ceil().long() for most in (frames, labels))
         self.tokens = torch.randint(args.vocabulary, (clips, labels), generator=random).to(device)
         self.joint = Joint(1, 1, args.width, args.vocabulary, _DURATIONS[head]).to(device)
