@@ -49,7 +49,7 @@ class EncoderDecoder:
         network.fold()
         network.to(device, dtype)
         if device == "cpu":
-            network.pack()
+            network.pack(dtype)
         assert network.attention_decoder
         self._encoder = network.encoder
         self._search = AttentionSearch(network.attention_decoder, decoder, _VOCABULARY, graphed=device != "cpu")

@@ -52,7 +52,7 @@ def main() -> None:
         network.fold()
         network.to(device, DTYPES[args.dtype])
         if device.type == "cpu":
-            network.pack()
+            network.pack(DTYPES[args.dtype])
         assert network.predictor
         assert network.joint
         assert checkpoint.config.transducer

@@ -16,15 +16,15 @@ from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.source import OnDownload, checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
+from models.cpu import multiplies_eight_bits_exactly
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
 from models.graphs.sizes import row_sizes
 from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
-from models.precision import default_dtype
+from models.precision import default_dtype, warn_of_slow_dtype
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
-from models.quantized_linear import can_quantize
 from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
@@ -40,6 +40,10 @@ from models.writer import Writer
 Samples = npt.NDArray[np.float32]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.int8)
+_NO_EIGHT_BITS = (
+    "int8 is for CPUs with products in 8 bits (VNNI), which this one has not; "
+    "without them it would be no faster than float32, so use float32"
+)
 # An apostrophe or a hyphen is spelling; a model that writes these divides its text.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
 
@@ -78,8 +82,11 @@ def load_model(
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
-    if dtype is torch.int8 and (torch.device(device).type != "cpu" or not can_quantize()):
-        raise ValueError("int8 is for CPUs with products in 8 bits (VNNI); use another dtype here")
+    if dtype is torch.int8 and torch.device(device).type != "cpu":
+        raise ValueError("int8 is for CPUs; use another dtype here")
+    if dtype is torch.int8 and not multiplies_eight_bits_exactly():
+        raise ValueError(_NO_EIGHT_BITS)
+    warn_of_slow_dtype(dtype, torch.device(device))
     languages = bundled.LANGUAGES if path == bundled.NAME else None
     checkpoint = read_checkpoint(checkpoint_path(path, on_download))
     if attention_context is not None:
@@ -149,7 +156,7 @@ class Model:
             self._network.quantize(self._activations)
         self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
         if device.type == "cpu":
-            self._network.pack()
+            self._network.pack(self._activations)
         self._graphed: GraphedLookAhead | None = None
         self._graphed_beam: GraphedCtcBeam | None = None
         self._language_model = None

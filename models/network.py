@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from models.config import ConformerConfig, EncoderConfig, ModelConfig
+from models.cpu import can_pack
 from models.encoders.attention import SelfAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule, FeedForward
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
@@ -13,7 +14,7 @@ from models.encoders.subsampling import Subsampling
 from models.heads.attention_decoder import AttentionDecoder
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
-from models.packed_linear import PackedLinear, can_pack, is_worth_packing
+from models.packed_linear import PackedLinear, is_worth_packing
 from models.quantized_linear import QuantizedLinear, is_worth_quantizing
 
 
@@ -53,9 +54,9 @@ class Network(nn.Module):
         for module in [module for module in self.modules() if isinstance(module, folding)]:
             module.fold()
 
-    def pack(self) -> None:
-        """For inference on a CPU, once all else is done: lay out the weights for their products."""
-        if not can_pack():
+    def pack(self, dtype: torch.dtype) -> None:
+        """For inference on a CPU, once all else is done: lay out the weights, of ``dtype``, for their products."""
+        if not can_pack(dtype):
             return
         packing = (FeedForward, Subsampling, Predictor)
         for module in [module for module in self.modules() if isinstance(module, packing)]:

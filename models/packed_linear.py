@@ -6,8 +6,9 @@ know the processor, oneDNN has the faster kernels besides.
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
+
+from models.cpu import pack, packed_product
 
 Activation = Literal["none", "relu", "swish"]
 
@@ -19,13 +20,11 @@ class PackedLinear(nn.Module):
     """Gives what an ``nn.Linear`` of the same weights gives, and applies an activation in the same pass."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none") -> None:
-        """Take over ``weight`` [outputs, inputs] and ``bias`` [outputs], on a CPU."""
+        """Take over ``weight`` [outputs, inputs] and ``bias`` [outputs], of a dtype that ``cpu.can_pack`` knows."""
         super().__init__()
-        # Neither public nor in every build (see `can_pack`): torch's compiler makes its own products with these two.
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())  # noqa: SLF001
         self.weight: Tensor
         self.bias: Tensor | None
-        self.register_buffer("weight", packed, persistent=False)
+        self.register_buffer("weight", pack(weight.detach()), persistent=False)
         self.register_buffer("bias", None if bias is None else bias.detach(), persistent=False)
         self._activation = activation
 
@@ -36,16 +35,7 @@ class PackedLinear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the product [..., outputs] for ``inputs`` [..., inputs]."""
-        product: Tensor = torch.ops.mkldnn._linear_pointwise.default(  # noqa: SLF001
-            inputs, self.weight, self.bias, self._activation, [], ""
-        )
-        return product
-
-
-def can_pack() -> bool:
-    """Return whether this build of torch has such products."""
-    has_kernels: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return has_kernels and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        return packed_product(inputs, self.weight, self.bias, self._activation)
 
 
 def is_worth_packing(weight: Tensor) -> bool:

@@ -1,40 +1,35 @@
-"""Which dtype a processor computes fastest in without costing accuracy."""
+"""Which dtype a processor computes fastest in without costing accuracy, and what is said of one that it is slow in."""
 
-from pathlib import Path
+import logging
 
 import torch
 
-_CPU_FACTS = Path("/proc/cpuinfo")
+from models.cpu import gain_of_bfloat16
+
+log = logging.getLogger("steno.models")
+
 _AMPERE = (8, 0)  # compute capability
+# Gains of bfloat16 on CPUs are 2 or more, or none; in between, its rounding is not worth it.
+_LEAST_GAIN = 1.25
+_SLOW = 0.8
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
     """Return bfloat16 where products of it are fast, on GPUs since Ampere and on some CPUs, else float32.
 
-    What this costs of word error rate is in docs/performance.md.
+    On a CPU both are timed, which takes some milliseconds once. What bfloat16 costs of word error rate is in
+    docs/performance.md.
     """
-    is_fast = _has_units_for_bfloat16(device) if device.type == "cuda" else has_fast_bfloat16()
+    is_fast = _has_units_for_bfloat16(device) if device.type == "cuda" else gain_of_bfloat16() > _LEAST_GAIN
     return torch.bfloat16 if is_fast else torch.float32
 
 
-def has_fast_bfloat16() -> bool:
-    """Return whether this CPU multiplies in bfloat16 in less time than in float32.
-
-    Those do that have a matrix unit (AMX), and AMD's with the AVX-512 instructions for it, twice as fast. Intel's with
-    these and without the unit gain nothing.
-    """
-    if torch.cpu._is_amx_tile_supported():  # noqa: SLF001  # no public one in every release
-        return True
-    return torch.cpu._is_avx512_bf16_supported() and _is_amd()  # noqa: SLF001
+def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
+    """Log a warning if a dtype that was asked for is slower than float32 on this CPU."""
+    if dtype is torch.bfloat16 and device.type == "cpu" and (gain := gain_of_bfloat16()) < _SLOW:
+        log.warning("This CPU takes %.1f times as long in bfloat16 as in float32.", 1 / gain)
 
 
 def _has_units_for_bfloat16(gpu: torch.device) -> bool:
     """Return whether a GPU multiplies in bfloat16, or only imitates it."""
     return torch.cuda.get_device_capability(gpu) >= _AMPERE
-
-
-def _is_amd() -> bool:
-    try:
-        return "AuthenticAMD" in _CPU_FACTS.read_text(encoding="utf-8")
-    except OSError:  # a system without such a file
-        return False

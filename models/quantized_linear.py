@@ -1,4 +1,4 @@
-"""Products in 8 bits, for inference on a CPU that has such products (VNNI).
+"""Products in 8 bits, for inference on a CPU that has such products (`cpu.multiplies_eight_bits_exactly`).
 
 Weights are rounded once, to 255 levels for each output; inputs each time, to 255 levels for each frame. So a frame
 gives the same whatever stands beside it. Sums are exact.
@@ -61,11 +61,6 @@ def _rounded(frames: Tensor) -> tuple[Tensor, Tensor]:
     scale.clamp_(min=torch.finfo(torch.float32).tiny)
     # By way of signed ones, to which torch converts four times as fast.
     return (exact * scale.reciprocal()).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(_ZERO), scale
-
-
-def can_quantize() -> bool:
-    """Return whether this processor and this build of torch have products in 8 bits."""
-    return torch.cpu._is_vnni_supported() and hasattr(torch.ops.onednn, "qlinear_pointwise")  # noqa: SLF001  # no other
 
 
 def is_worth_quantizing(linear: nn.Linear) -> bool:

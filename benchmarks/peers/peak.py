@@ -8,9 +8,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import times_of
 from models.config import ModelConfig
+from models.cpu import can_pack, multiplies_eight_bits_exactly
 from models.network import Network
 from models.packed_linear import PackedLinear
-from models.quantized_linear import QuantizedLinear, can_quantize
+from models.quantized_linear import QuantizedLinear
 
 # What makes a processor busy, and a GPU.
 _ROWS = {"cpu": 1000, "cuda": 24_000}
@@ -26,9 +27,10 @@ def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, floa
     halves = copy.deepcopy(linear).bfloat16()
     forms: dict[str, dict[str, nn.Module]] = {"float32": {"torch": linear}, "bfloat16": {"torch": halves}}
     if device.type == "cpu":
-        forms["float32"]["oneDNN, packed"] = PackedLinear.of(linear)
-        forms["bfloat16"]["oneDNN, packed"] = PackedLinear.of(halves)
-        if can_quantize():
+        for product in (linear, halves):
+            if can_pack(product.weight.dtype):
+                forms[str(product.weight.dtype).removeprefix("torch.")]["oneDNN, packed"] = PackedLinear.of(product)
+        if multiplies_eight_bits_exactly():
             forms["int8"] = {"oneDNN, with rounding": QuantizedLinear(linear)}
     found: dict[str, dict[str, float]] = {}
     for dtype, products in forms.items():

@@ -48,6 +48,9 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) ->
     transducer = getattr(library, f"ParakeetFor{head.upper()}")(_transducer_config(library, config))
     _take_weights(transducer, checkpoint, ("encoder.", "predictor.", "joint."))
     transducer.eval().to(device, dtype)
+    # The scores of durations lie behind those of tokens; published checkpoints say so in their generation settings.
+    durations = config.transducer.durations if config.transducer else ()
+    no_tokens = [blank + 1 + place for place in range(len(durations))] or None
 
     @torch.no_grad()
     def say_transducer(waveforms: Tensor, lengths: Tensor) -> Tokens:
@@ -55,7 +58,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) ->
         frames = -(-given["attention_mask"].sum(dim=1, keepdim=True) // encoder.subsampling_factor)
         longest = -(-given["attention_mask"].size(1) // encoder.subsampling_factor)
         most = longest * (transducer.config.max_symbols_per_step + 1)
-        said = transducer.generate(**given, max_new_tokens=most)
+        said = transducer.generate(**given, max_new_tokens=most, suppress_tokens=no_tokens)
         # It goes on with rows that have ended until all have. A step's duration is what it moves on by.
         began = said.durations.cumsum(dim=1) - said.durations
         is_label = (began < frames) & (said.sequences < blank)

@@ -1,11 +1,13 @@
 """The two networks that a transducer adds to an encoder: the predictor and the joint (Graves, 2012)."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from models.cpu import has_lstm
 from models.packed_linear import PackedLinear, is_worth_packing
 
 Activation = Literal["relu", "tanh", "sigmoid"]
@@ -46,7 +48,8 @@ class Predictor(nn.Module):
         """
         start = labels.new_full((len(labels), 1), self.blank)
         embedded = self.embedding(torch.cat((start, labels), dim=1))
-        said: Tensor = self.lstm(embedded.transpose(0, 1))[0].transpose(0, 1)
+        with _without_missing_lstm(embedded.device):
+            said: Tensor = self.lstm(embedded.transpose(0, 1))[0].transpose(0, 1)
         return said
 
     def forward(self, labels: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
@@ -104,6 +107,13 @@ class Predictor(nn.Module):
         write, keep, content, show = gates.chunk(4, dim=1)
         cell = keep.sigmoid() * cell + write.sigmoid() * content.tanh()
         return show.sigmoid() * cell.tanh(), cell
+
+
+def _without_missing_lstm(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which a CPU computes an LSTM in float32 if it has none in the dtype of autocast."""
+    if device.type == "cpu" and torch.is_autocast_enabled("cpu") and not has_lstm(torch.get_autocast_dtype("cpu")):
+        return torch.autocast("cpu", enabled=False)
+    return nullcontext()
 
 
 class Joint(nn.Module):

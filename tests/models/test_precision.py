@@ -1,37 +1,21 @@
-"""Which dtype is taken where nobody says one."""
+"""Which dtype is taken where nobody says one, and what is said of a slow one."""
 
 import pytest
 import torch
 
-from models import default_dtype
-from models.precision import has_fast_bfloat16
+from models import default_dtype, load_model
+from tests.models import golden_data as golden
 
-FACTS = {"amd": "processor\t: 0\nvendor_id\t: AuthenticAMD\n", "intel": "processor\t: 0\nvendor_id\t: GenuineIntel\n"}
+MODEL = golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
 
 
 @pytest.mark.parametrize(
-    ("vendor", "matrix_unit", "instructions", "fast"),
-    [
-        ("intel", True, True, True),
-        ("intel", False, True, False),
-        ("amd", False, True, True),
-        ("amd", False, False, False),
-        (None, True, True, True),
-        (None, False, True, False),
-    ],
+    ("gain", "dtype"), [(10.0, torch.bfloat16), (2.0, torch.bfloat16), (1.0, torch.float32), (0.1, torch.float32)]
 )
-def test_a_cpu_takes_bfloat16_where_its_products_are_fast(
-    vendor, matrix_unit, instructions, fast, tmp_path, monkeypatch
-):
-    facts = tmp_path / "cpuinfo"
-    if vendor:
-        facts.write_text(FACTS[vendor])
-    monkeypatch.setattr("models.precision._CPU_FACTS", facts)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: matrix_unit)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: instructions)
+def test_a_cpu_takes_bfloat16_where_its_products_are_fast(gain, dtype, monkeypatch):
+    monkeypatch.setattr("models.precision.gain_of_bfloat16", lambda: gain)
 
-    assert has_fast_bfloat16() == fast
-    assert default_dtype(torch.device("cpu")) == (torch.bfloat16 if fast else torch.float32)
+    assert default_dtype(torch.device("cpu")) == dtype
 
 
 @pytest.mark.parametrize(("capability", "fast"), [((7, 5), False), ((8, 0), True), ((12, 0), True)])
@@ -40,3 +24,20 @@ def test_a_gpu_takes_bfloat16_where_it_has_units_for_it(capability, fast, monkey
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability if device == asked else (0, 0))
 
     assert default_dtype(asked) == (torch.bfloat16 if fast else torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("gain", "dtype", "warnings"),
+    [
+        (0.1, torch.bfloat16, ["This CPU takes 10.0 times as long in bfloat16 as in float32."]),
+        (0.1, torch.float32, []),
+        (1.0, torch.bfloat16, []),
+    ],
+)
+def test_a_dtype_that_is_slow_here_runs_with_one_warning(gain, dtype, warnings, monkeypatch, caplog):
+    monkeypatch.setattr("models.precision.gain_of_bfloat16", lambda: gain)
+
+    model = load_model(MODEL, dtype=dtype)
+
+    assert model.transcribe([golden.clip(golden.CLIPS[0])])[0].tokens
+    assert [record.getMessage() for record in caplog.records] == warnings

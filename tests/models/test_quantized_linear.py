@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 from models import load_model
+from models.cpu import multiplies_eight_bits_exactly
 from models.network import _replace_products
-from models.quantized_linear import QuantizedLinear, can_quantize, is_worth_quantizing
+from models.quantized_linear import QuantizedLinear, is_worth_quantizing
 from tests.models import golden_data as golden
 
-pytestmark = pytest.mark.skipif(not can_quantize(), reason="this processor has no products in 8 bits (VNNI)")
+in_eight_bits = pytest.mark.skipif(
+    not multiplies_eight_bits_exactly(), reason="this processor has no products in 8 bits (VNNI)"
+)
 MODEL = golden.GOLDEN / "hybrid-tdt-ctc-bpe" / "model.nemo"
 
 
@@ -25,6 +28,7 @@ def by_hand(linear, inputs):
     return product if linear.bias is None else product + linear.bias.double()
 
 
+@in_eight_bits
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(0, 3),
@@ -49,6 +53,7 @@ def test_they_are_the_products_of_what_was_rounded(rows, frames, widths, bias, s
     torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=2e-2 * scale)
 
 
+@in_eight_bits
 @pytest.mark.parametrize("bias", [True, False])
 @torch.no_grad()
 def test_bfloat16_goes_in_and_comes_out(bias):
@@ -71,6 +76,7 @@ def test_what_is_rounded_stays_as_it_is_when_a_network_is_converted():
     assert layers[1].weight.dtype == torch.bfloat16
 
 
+@in_eight_bits
 @torch.no_grad()
 def test_they_are_near_ordinary_products():
     torch.manual_seed(0)
@@ -81,6 +87,7 @@ def test_they_are_near_ordinary_products():
     assert apart.norm() < 0.015 * linear(inputs).norm()
 
 
+@in_eight_bits
 @torch.no_grad()
 def test_a_frame_gives_the_same_whatever_stands_beside_it():
     linear = QuantizedLinear(nn.Linear(256, 130))
@@ -93,6 +100,7 @@ def test_a_frame_gives_the_same_whatever_stands_beside_it():
         assert torch.equal(linear(frames[:1, frame : frame + 1])[0, 0], linear(frames)[0, frame])
 
 
+@in_eight_bits
 @torch.no_grad()
 def test_silence_gives_the_bias():
     linear = nn.Linear(64, 5)
@@ -108,6 +116,7 @@ def test_only_what_is_worth_it_is_rounded():
     assert [type(part) for part in (module[0], module[1][0], module[2])] == [QuantizedLinear, nn.Linear, nn.Conv1d]
 
 
+@in_eight_bits
 @pytest.mark.parametrize("activations", [torch.float32, torch.bfloat16])
 def test_a_model_encodes_nearly_the_same_in_less_memory(activations, monkeypatch):
     monkeypatch.setattr("models.quantized_linear._LEAST_WEIGHTS", 1)
@@ -128,7 +137,10 @@ def test_a_model_encodes_nearly_the_same_in_less_memory(activations, monkeypatch
 
 @pytest.mark.parametrize(
     ("name", "device", "message"),
-    [("jasper-small", "cpu", "int8 is for Conformers"), ("canary-small", "cuda", "int8 is for CPUs")],
+    [
+        pytest.param("jasper-small", "cpu", "int8 is for Conformers", marks=in_eight_bits),
+        ("canary-small", "cuda", "int8 is for CPUs"),
+    ],
 )
 def test_what_it_is_not_for_is_said(name, device, message):
     with pytest.raises(ValueError, match=message):
@@ -136,7 +148,7 @@ def test_what_it_is_not_for_is_said(name, device, message):
 
 
 def test_a_processor_without_such_products_says_so(monkeypatch):
-    monkeypatch.setattr("models.model.can_quantize", lambda: False)
+    monkeypatch.setattr("models.model.multiplies_eight_bits_exactly", lambda: False)
 
     with pytest.raises(ValueError, match="VNNI"):
         load_model(MODEL, dtype=torch.int8)

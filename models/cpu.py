@@ -1,0 +1,104 @@
+"""What this CPU and this build of torch can compute, found by computing each kind of product once.
+
+Names and flags of processors are not asked: torch's libraries have conditions of their own, which change from release
+to release.
+"""
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+# Rows and width of the products that are timed: under a millisecond each where they are fast.
+_TIMED_ROWS, _TIMED_WIDTH = 128, 512
+_TIMED_TURNS = 5
+# What a library says in place of a result: no such operation, or none for this processor.
+_REFUSALS = (AttributeError, NotImplementedError, RuntimeError)
+
+
+def pack(weight: Tensor) -> Tensor:
+    """Return a weight [outputs, inputs] as oneDNN reads it fastest.
+
+    Raises:
+        RuntimeError: where ``can_pack`` says no.
+    """
+    # Neither public nor in every build: torch's compiler makes its own products with this and the next.
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)  # noqa: SLF001
+    return packed
+
+
+def packed_product(inputs: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
+    """Return the product [..., outputs] of inputs [..., inputs] and a packed weight; an activation follows."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise.default(inputs, weight, bias, activation, [], "")  # noqa: SLF001
+    return product
+
+
+@cache
+def can_pack(dtype: torch.dtype) -> bool:
+    """Return whether weights of a dtype can be packed; AVX2 alone packs float32 and not bfloat16."""
+    square = torch.ones(16, 16, dtype=dtype)
+    try:
+        packed_product(square, pack(square), None)
+    except _REFUSALS:
+        return False
+    return True
+
+
+@cache
+def multiplies_eight_bits_exactly() -> bool:
+    """Return whether products in 8 bits have exact sums.
+
+    Without instructions for them (VNNI), pairs of products are added in 16 bits, and large ones are cut off.
+    """
+    inputs, weight = torch.full((16, 64), 255, dtype=torch.uint8), torch.full((64, 64), 127, dtype=torch.int8)
+    scales, zeros = torch.ones(64), torch.zeros(64, dtype=torch.int32)
+    try:
+        packed = torch.ops.onednn.qlinear_prepack(weight, None)
+        sums = torch.ops.onednn.qlinear_pointwise.default(
+            inputs, 1.0, 0, packed, scales, zeros, None, 1.0, 0, torch.float32, "none", [], ""
+        )
+    except _REFUSALS:
+        return False
+    return bool((sums == 255 * 127 * 64).all())
+
+
+@cache
+def has_lstm(dtype: torch.dtype) -> bool:
+    """Return whether autocast to a dtype computes an LSTM over a sequence; to bfloat16 not on every CPU."""
+    try:
+        with torch.enable_grad(), torch.autocast("cpu", dtype=dtype):
+            nn.LSTM(16, 16)(torch.zeros(2, 1, 16))
+    except _REFUSALS:
+        return False
+    return True
+
+
+@cache
+def gain_of_bfloat16() -> float:
+    """Return how many times as fast as in float32 a product is in bfloat16: 10 with a matrix unit, 0.1 with AVX2."""
+    return gain(_product(torch.float32), _product(torch.bfloat16), time.perf_counter)
+
+
+def gain(ordinary: Callable[[], object], other: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Return how many times as fast as the first of two calls the second is: the least of several times of each."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for call in (ordinary, other):
+        call()
+    for _ in range(_TIMED_TURNS):
+        for call, taken in zip((ordinary, other), times, strict=True):
+            began = clock()
+            call()
+            taken.append(clock() - began)
+    return min(times[0]) / max(min(times[1]), 1e-9)
+
+
+def _product(dtype: torch.dtype) -> Callable[[], object]:
+    """Return a call that multiplies in the way that a model of a dtype would."""
+    inputs = torch.ones(_TIMED_ROWS, _TIMED_WIDTH, dtype=dtype)
+    weight = torch.ones(_TIMED_WIDTH, _TIMED_WIDTH, dtype=dtype)
+    if not can_pack(dtype):
+        return lambda: nn.functional.linear(inputs, weight)
+    packed = pack(weight)
+    return lambda: packed_product(inputs, packed, None)

@@ -1,0 +1,82 @@
+"""What the CPU at hand can compute, and what is done where it cannot."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.cpu import can_pack, gain, gain_of_bfloat16, has_lstm, multiplies_eight_bits_exactly, pack, packed_product
+from models.heads.transducer import Predictor
+
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_it_says_of_packing_holds(dtype):
+    weight = torch.randn(48, 32).to(dtype)
+    inputs = torch.randn(5, 32).to(dtype)
+
+    if not can_pack(dtype):
+        with pytest.raises((AttributeError, RuntimeError)):
+            packed_product(inputs, pack(weight), None)
+        return
+    torch.testing.assert_close(packed_product(inputs, pack(weight), None), inputs @ weight.T, rtol=1e-2, atol=5e-2)
+
+
+def test_a_build_without_the_operations_has_none(monkeypatch):
+    class Nothing:
+        """A namespace of torch's operations in which there are none."""
+
+    for function, namespace in ((can_pack, "mkldnn"), (multiplies_eight_bits_exactly, "onednn")):
+        arguments = (torch.float32,) if function is can_pack else ()
+        monkeypatch.setattr(torch.ops, namespace, Nothing())
+        assert not function.__wrapped__(*arguments)
+
+
+def test_products_in_8_bits_that_are_cut_off_are_not_exact(monkeypatch):
+    def saturated(inputs, *arguments):
+        return torch.full((16, 64), 32767.0 * 32)
+
+    assert multiplies_eight_bits_exactly() in (True, False)
+    monkeypatch.setattr(torch.ops.onednn.qlinear_pointwise, "default", saturated)
+
+    assert not multiplies_eight_bits_exactly.__wrapped__()
+
+
+def test_bfloat16_has_been_timed():
+    assert 0.001 < gain_of_bfloat16() < 1000
+
+
+@given(st.floats(0.5, 2), st.floats(0.5, 2), st.lists(st.floats(1, 10), min_size=10, max_size=10))
+def test_a_gain_is_the_ratio_of_the_least_times(first, second, delays):
+    """What else runs on a machine only ever makes a call longer."""
+    delays[0] = delays[1] = 1
+    now, begun = 0.0, 0
+    spent = itertools.cycle([first, second])
+
+    def clock():
+        nonlocal now, begun
+        if begun % 2:
+            now += next(spent) * delays[begun // 2]
+        begun += 1
+        return now
+
+    assert gain(lambda: None, lambda: None, clock) == pytest.approx(first / second)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_predictor_is_trained_where_there_is_no_lstm_of_the_dtype(exists, monkeypatch):
+    if not (exists and not has_lstm(torch.bfloat16)):
+        monkeypatch.setattr("models.heads.transducer.has_lstm", lambda _: exists)
+    torch.manual_seed(0)
+    predictor = Predictor(10, 16, 1)
+    labels = torch.tensor([[1, 2, 3]])
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        said = predictor.read(labels)
+    said.float().sum().backward()
+
+    torch.testing.assert_close(said.float(), predictor.read(labels), rtol=2e-2, atol=2e-2)
+    assert predictor.lstm.weight_hh_l0.grad.isfinite().all()
