@@ -100,12 +100,13 @@ class SelfAttention(nn.Module):
         attended = []
         for block in _blocks(query.size(1), query.size(0) * self.heads, query.device, self.context):
             first, last, low, high = block
-            spare = (low - high) % _KEYS_ON_CPU if in_products else 0
-            penalties = self._penalties(padding.valid, block, spare, query.dtype)
-            bias = position_scores(block, high - low + spare) + penalties
+            spare = (low - high) % _KEYS_ON_CPU if in_products and query.dtype is torch.bfloat16 else 0
+            bias = position_scores(block, high - low + spare)
+            if spare or self.context is not None or not padding.is_none:
+                bias = bias + self._penalties(padding, block, spare, query.dtype)
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
             attended.append(attend(queries, keys, values, bias))
-        rows = torch.cat(attended, dim=2).transpose(1, 2).flatten(2)
+        rows = (attended[0] if len(attended) == 1 else torch.cat(attended, dim=2)).transpose(1, 2).flatten(2)
         projected: Tensor = self.output(padding.without(rows))
         return projected
 
@@ -126,17 +127,21 @@ class SelfAttention(nn.Module):
 
         They have a shape that extends to [batch, heads, n, keys].
         """
-        nothing = query.new_zeros(())
-        return lambda _, __: nothing
+        return lambda _, keys: query.new_zeros(1, 1, 1, keys)
 
-    def _penalties(self, valid: Tensor, block: Block, spare: int, dtype: torch.dtype) -> Tensor:
+    def _penalties(self, padding: Padding, block: Block, spare: int, dtype: torch.dtype) -> Tensor:
         """Return what takes a block's scores out of what they may not see, and of so many columns behind the keys.
 
         They have a shape that extends to [batch, heads, n, keys + spare]. They are finite, so that a row without any
         valid frame gives numbers; a weight is 0 where a valid key is left.
         """
-        visible = pad(self._visible(valid, block), (0, spare))
-        return visible.new_zeros(visible.shape, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
+
+        def compute() -> Tensor:
+            visible = pad(self._visible(padding.valid, block), (0, spare))
+            return visible.new_zeros(visible.shape, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
+
+        # Those of a band are large, and there are as many as there are blocks: none is kept.
+        return padding.once((block, spare, dtype), compute) if self.context is None else compute()
 
     def _visible(self, valid: Tensor, block: Block) -> Tensor:
         """Return which keys each query of a block may see, bool, in a shape that extends to [batch, heads, n, keys]."""
@@ -192,7 +197,8 @@ class RelativeAttention(SelfAttention):
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:
         # By head first: what is projected of the distances is the same for all rows, so one product serves them.
-        with_position = ((query + self.position_bias) / math.sqrt(query.size(-1))).permute(2, 0, 1, 3)
+        with_position = (query + self.position_bias).permute(2, 0, 1, 3)
+        share = 1 / math.sqrt(query.size(-1))
         table = self._table_for(positions)
         reach = table.size(1) // 2 + 1
 
@@ -201,7 +207,7 @@ class RelativeAttention(SelfAttention):
             begin, columns = reach + block.low - block.last, keys + block.last - block.first - 1
             near = table[:, begin : begin + columns + -columns % _COLUMNS]
             queries = with_position[:, :, block.first : block.last]
-            by_distance = queries.flatten(1, 2) @ near.transpose(1, 2)
+            by_distance = _scaled_products(queries.flatten(1, 2), near.transpose(1, 2), share)
             return _by_key(torch.unflatten(by_distance, 1, queries.shape[1:3]).transpose(0, 1), keys)
 
         return scores
@@ -215,6 +221,12 @@ class RelativeAttention(SelfAttention):
     def _projected_positions(self, positions: Tensor) -> Tensor:
         """Return what meets the queries of each head, [heads, distances, width / heads]."""
         return torch.unflatten(self.position(positions), 1, (self.heads, -1)).transpose(0, 1)
+
+
+def _scaled_products(left: Tensor, right: Tensor, share: float) -> Tensor:
+    """Return a share of the products of matrices, [batch, n, columns], in one pass."""
+    # With a share of 0 of what is added, its values are not read.
+    return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=share)
 
 
 def _in_training_on_cpu() -> bool:
@@ -237,7 +249,9 @@ def _attended_in_products(queries: Tensor, keys: Tensor, values: Tensor, bias: T
     """
     batch, heads, count, width = queries.shape
     spare = (0, 0, 0, bias.size(3) - keys.size(2))
-    keys, values = pad(keys, spare).flatten(0, 1), pad(values, spare).flatten(0, 1)
+    if any(spare):
+        keys, values = pad(keys, spare), pad(values, spare)
+    keys, values = keys.flatten(0, 1), values.flatten(0, 1)
     scores = bias.expand(batch, heads, count, -1).flatten(0, 1).contiguous()
     alpha = 1 / math.sqrt(width)
     torch.baddbmm(scores, queries.flatten(0, 1), keys.transpose(1, 2), alpha=alpha, out=scores)

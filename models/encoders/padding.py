@@ -1,5 +1,7 @@
 """Where the padding of a batch lies, so that nothing is computed of it that need not be."""
 
+from collections.abc import Callable, Hashable
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,7 @@ class Padding:
         time: frames of each row with its padding.
         valid: which frames are real, bool [batch, time].
         starts: the place of each row's first frame among those that are left, int64 [batch + 1]; at last their number.
+        is_none: whether the host knows that there is none.
     """
 
     def __init__(self, lengths: Tensor, time: int, total: int | None = None) -> None:
@@ -33,6 +36,8 @@ class Padding:
         self._places: Tensor | None = None
         self._sources: Tensor | None = None
         rows = lengths.size(0)
+        self.is_none = total == rows * time
+        self._shared: dict[Hashable, Tensor] = {}
         if total is None or total in (0, rows * time):
             self.starts = torch.arange(rows + 1, device=lengths.device) * time
             return
@@ -42,6 +47,12 @@ class Padding:
         row = torch.searchsorted(ends, frame, right=True)
         self._places = row * time + frame - self.starts[row]
         self._sources = (self.valid.flatten().cumsum(0) - 1).clamp(min=0)
+
+    def once(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+        """Return what is computed of the padding alone; the layers of an encoder share it."""
+        if key not in self._shared:
+            self._shared[key] = compute()
+        return self._shared[key]
 
     def without(self, rows: Tensor) -> Tensor:
         """Return the real frames of ``rows`` [batch, time, width] end to end, [1, frames, width]."""

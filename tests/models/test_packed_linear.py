@@ -88,3 +88,15 @@ def test_a_model_says_the_same(name, monkeypatch):
     # A bias less for each layer of a predictor, and in its first no weights of the input, whose products are known.
     assert packed.weight_bytes <= ordinary.weight_bytes
     assert [one.tokens for one in packed.transcribe(clips)] == [one.tokens for one in ordinary.transcribe(clips)]
+
+
+@pytest.mark.parametrize("well", [True, False])
+@torch.no_grad()
+def test_swish_is_applied_where_it_is_fast(well, monkeypatch):
+    monkeypatch.setattr("models.packed_linear.fuses_swish_well", lambda: well)
+    linear, inputs = nn.Linear(WIDE, WIDE), torch.randn(9, WIDE)
+
+    packed = PackedLinear.of(linear, "swish")
+
+    assert packed._is_apart != well
+    torch.testing.assert_close(packed(inputs), silu(linear(inputs)), rtol=1e-5, atol=1e-5)
