@@ -34,6 +34,15 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--voices", type=_patterns, metavar="LIST", help="these only: flite/slt,festival/*")
     parser.add_argument("--without", type=_patterns, default=[], metavar="LIST", help="all but these: *slt*")
     parser.add_argument(
+        "--fragments",
+        type=share,
+        default=0.0,
+        metavar="P",
+        help="share of the clips that have only some words of a sentence, from one on (default: %(default)s)",
+    )
+    parser.add_argument("--kokoro-model", type=Path, metavar="FILE", help="Kokoro's network (.onnx)")
+    parser.add_argument("--kokoro-styles", type=Path, metavar="FILE", help="the styles that its voices are mixed of")
+    parser.add_argument(
         "--jobs", type=count, default=_cores(), metavar="N", help="synthesizers that run at a time (default: cores)"
     )
     parser.set_defaults(run=run)
@@ -43,19 +52,27 @@ def run(args: argparse.Namespace) -> int:
     """Add clips until there are enough."""
     from training.errors import TrainingError
     from training.synthesis.collection import Origin, writing
+    from training.synthesis.kokoro import Kokoro
     from training.synthesis.readings import Readings
     from training.synthesis.sentences import read_sentences
-    from training.synthesis.voices import cast
+    from training.synthesis.voices import PROGRAMS, cast
 
     try:
         sentences = read_sentences(Path(args.text))
-        chosen = cast(args.voices, args.without)
+        kokoro = Kokoro(args.kokoro_model, args.kokoro_styles)
+        chosen = cast([*PROGRAMS, kokoro], args.voices, args.without)
         if chosen.absent:
             print(f"without the voices of {', '.join(chosen.absent)}: not installed", file=sys.stderr)
         digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-        origin = Origin(args.seed, digest, [voice.speaker for voice in chosen.voices])
+        origin = Origin(
+            seed=args.seed,
+            sentences=digest,
+            voices=[voice.speaker for voice in chosen.voices],
+            fragments=args.fragments,
+            kokoro=kokoro.digest() if any(voice.synthesizer is kokoro for voice in chosen.voices) else "",
+        )
         with writing(Path(args.out), origin) as collection:
-            tally = _synthesize(args, collection, Readings(sentences, chosen.voices, args.seed))
+            tally = _synthesize(args, collection, Readings(sentences, chosen.voices, args.seed, args.fragments))
             _report(collection, tally)
     except (TrainingError, OSError) as error:
         raise CommandError(str(error)) from error
@@ -100,6 +117,14 @@ def count(text: str) -> int:
     """Read a whole number above zero."""
     number = int(text)
     if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def share(text: str) -> float:
+    """Read a number from 0 to 1."""
+    number = float(text)
+    if not 0 <= number <= 1:
         raise ValueError(text)
     return number
 

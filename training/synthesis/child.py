@@ -6,11 +6,11 @@ from collections.abc import Sequence
 _SECONDS_TO_ANSWER = 20.0
 
 
-def answer(command: Sequence[str]) -> str:
-    """Return what a program prints; nothing if it is not installed, fails or hangs."""
+def answer(command: Sequence[str], question: str = "") -> str:
+    """Return what a program prints when it reads a text; nothing if it is not installed, fails or hangs."""
     try:
         done = subprocess.run(  # noqa: S603  # a fixed command
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS_TO_ANSWER, check=True
+            command, input=question.encode(), capture_output=True, timeout=_SECONDS_TO_ANSWER, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""

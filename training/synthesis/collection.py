@@ -17,7 +17,7 @@ import soundfile
 from audio.resample import Samples
 from training.synthesis.errors import SynthesisError
 from training.synthesis.readings import Reading
-from training.synthesis.speech import SAMPLE_RATE
+from training.synthesis.voice import SAMPLE_RATE
 
 MANIFEST = "manifest.jsonl"
 
@@ -34,11 +34,15 @@ class Origin:
         seed: of what is drawn.
         sentences: digest of the sentences.
         voices: the speakers that are drawn from.
+        fragments: share of the clips that have only some words of a sentence.
+        kokoro: digest of the files of that synthesizer, if it is among them.
     """
 
     seed: int
     sentences: str
     voices: list[str]
+    fragments: float = 0.0
+    kokoro: str = ""
 
 
 class Collection:

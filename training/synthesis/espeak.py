@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from training.synthesis.child import answer
+from training.synthesis.program import Program
 from training.synthesis.voice import Manner
 
 _ACCENTS = (
@@ -30,7 +31,7 @@ _WORDS_PER_MINUTE = 175
 _MIDDLE_PITCH, _PITCH_OF_AN_OCTAVE = 50, 80
 
 
-class Espeak:
+class Espeak(Program):
     """The program `espeak-ng`."""
 
     name = "espeak-ng"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from training.synthesis.child import answer
+from training.synthesis.program import Program
 from training.synthesis.voice import Manner
 
 _STATISTICAL = "cmu_us_slt_arctic_hts"
@@ -13,7 +14,7 @@ _MEAN_PITCH = 105
 _MODEL_OF_PITCH = "(model_f0_mean 170) (model_f0_std 34)"
 
 
-class Festival:
+class Festival(Program):
     """The program `text2wave`, which comes with `festival`."""
 
     name = "festival"

@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from training.synthesis.child import answer
+from training.synthesis.program import Program
 from training.synthesis.voice import Manner
 
 # The mean of the fundamental frequency in Hz; rms speaks at its own, whatever it is told.
 _MEAN_PITCH = {"slt": 172, "awb": 128, "rms": None, "kal16": 90, "kal": 90}
 
 
-class Flite:
+class Flite(Program):
     """The program `flite`."""
 
     name = "flite"

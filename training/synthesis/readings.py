@@ -7,8 +7,7 @@ import numpy as np
 
 from training.synthesis.voice import Manner, Voice
 
-# From slow to fast and from low to high, as factors; what lies between is drawn on a logarithmic scale.
-_SPEEDS = (0.75, 1.3)
+# From low to high, as a factor; what lies between is drawn on a logarithmic scale.
 _PITCHES = (0.8, 1.25)
 
 
@@ -26,12 +25,20 @@ class Readings:
 
     A synthesizer is drawn first and then one of its voices, so the few voices that sound most human are heard as
     often as the many that differ by a setting.
+
+    Args:
+        sentences: what is said.
+        voices: who says it.
+        seed: of all that is drawn.
+        fragments: share of the clips that have some words of their sentence only, from one to all: people who talk to
+            machines say a word or two.
     """
 
-    def __init__(self, sentences: Sequence[str], voices: Sequence[Voice], seed: int) -> None:
+    def __init__(self, sentences: Sequence[str], voices: Sequence[Voice], seed: int, fragments: float = 0.0) -> None:
         self._sentences = sentences
         self._voices = voices
         self._seed = seed
+        self._fragments = fragments
         self._order = np.random.default_rng(seed).permutation(len(sentences))
         self._chances = _chances(voices)
 
@@ -39,8 +46,18 @@ class Readings:
         """Return the reading of a clip; its attempts have its sentence in other voices and manners."""
         random = np.random.default_rng([self._seed, number, attempt])
         voice = self._voices[random.choice(len(self._voices), p=self._chances)]
-        manner = Manner(speed=_between(random, *_SPEEDS), pitch=_between(random, *_PITCHES))
-        return Reading(self._sentences[self._order[number % len(self._order)]], voice, manner)
+        manner = Manner(speed=_between(random, *voice.synthesizer.speeds), pitch=_between(random, *_PITCHES))
+        return Reading(self._sentence(number), voice, manner)
+
+    def _sentence(self, number: int) -> str:
+        sentence: str = self._sentences[self._order[number % len(self._order)]]
+        random = np.random.default_rng([self._seed, number])
+        if random.random() >= self._fragments:
+            return sentence
+        words = sentence.split()
+        size = random.integers(1, len(words), endpoint=True)
+        first = random.integers(0, len(words) - size, endpoint=True)
+        return " ".join(words[first : first + size])
 
 
 def _between(random: np.random.Generator, low: float, high: float) -> float:

@@ -1,8 +1,12 @@
-"""A voice, the manner in which it speaks, and the program that makes it speak."""
+"""A voice, the manner in which it speaks, and what makes it speak."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
+
+from audio.resample import Samples
+
+# Of all speech that is made, in Hz.
+SAMPLE_RATE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class Manner:
 
 
 class Synthesizer(Protocol):
-    """A program that turns a sentence in a file into speech in a file."""
+    """Turns sentences into speech, in several threads at a time."""
 
     @property
     def name(self) -> str:
@@ -27,13 +31,21 @@ class Synthesizer(Protocol):
 
     @property
     def packages(self) -> dict[str, str]:
-        """The Debian package of each of its voices, in a fixed order."""
+        """The package of each of its voices, in a fixed order."""
+
+    @property
+    def speeds(self) -> tuple[float, float]:
+        """The slowest and the fastest that it is asked for."""
 
     def installed(self) -> set[str]:
-        """Ask the program which of its voices are here; none if the program is not."""
+        """Return which of its voices are here; none if the synthesizer is not."""
 
-    def command(self, voice: str, manner: Manner, sentence: Path, wave: Path) -> list[str]:
-        """Return the command that reads a file of one sentence and writes a RIFF file."""
+    def say(self, voice: str, manner: Manner, sentence: str) -> Samples:
+        """Return a sentence as a voice says it: mono, float32 [n], at ``SAMPLE_RATE``.
+
+        Raises:
+            UnusableSpeechError: if it fails or hangs.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +62,5 @@ class Voice:
 
     @property
     def package(self) -> str:
-        """The Debian package that it comes with."""
+        """The package that it comes with."""
         return self.synthesizer.packages[self.name]
-
-    def command(self, manner: Manner, sentence: Path, wave: Path) -> list[str]:
-        """Return the command that makes it say what is in a file."""
-        return self.synthesizer.command(self.name, manner, sentence, wave)

@@ -10,8 +10,7 @@ from training.synthesis.festival import Festival
 from training.synthesis.flite import Flite
 from training.synthesis.voice import Synthesizer, Voice
 
-_SYNTHESIZERS: tuple[Synthesizer, ...] = (Espeak(), Flite(), Festival())
-VOICES = tuple(Voice(synthesizer, name) for synthesizer in _SYNTHESIZERS for name in synthesizer.packages)
+PROGRAMS: tuple[Synthesizer, ...] = (Espeak(), Flite(), Festival())
 
 # A released model gets about half of their words wrong or more (docs/training.md): they have to be asked for.
 UNINTELLIGIBLE = tuple(f"espeak-ng/{accent}*" for accent in ("en-gb-scotland", "en-gb-x-gbc", "en-029", "en-us-nyc"))
@@ -23,38 +22,45 @@ class Cast:
 
     Attributes:
         voices: those that are installed, in a fixed order.
-        absent: Debian packages of those that were asked for and are not.
+        absent: packages of those that were asked for and are not.
     """
 
     voices: list[Voice]
     absent: list[str]
 
 
-def cast(only: Sequence[str] | None = None, without: Sequence[str] = ()) -> Cast:
+def voices_of(synthesizers: Sequence[Synthesizer]) -> list[Voice]:
+    """Return all voices of some synthesizers, installed or not."""
+    return [Voice(synthesizer, name) for synthesizer in synthesizers for name in synthesizer.packages]
+
+
+def cast(synthesizers: Sequence[Synthesizer], only: Sequence[str] | None = None, without: Sequence[str] = ()) -> Cast:
     """Return the voices that are asked for.
 
     Args:
+        synthesizers: that may have them.
         only: patterns of speakers, as shells have them for files; None for all that a model can understand.
         without: patterns of speakers that are left out.
 
     Raises:
         SynthesisError: if a pattern fits no voice, or no voice is left, or none of them is installed.
     """
+    known = voices_of(synthesizers)
     for pattern in (*(only or ()), *without):
-        if not any(_fits(voice, [pattern]) for voice in VOICES):
-            raise SynthesisError(f"no voice is called {pattern!r}; there are {_examples()}")
+        if not any(_fits(voice, [pattern]) for voice in known):
+            raise SynthesisError(f"no voice is called {pattern!r}; there are {_examples(known)}")
     wanted = [
         voice
-        for voice in VOICES
+        for voice in known
         if not _fits(voice, without) and (not _fits(voice, UNINTELLIGIBLE) if only is None else _fits(voice, only))
     ]
     if not wanted:
         raise SynthesisError("no voice is left")
-    installed = {f"{program.name}/{name}" for program in _SYNTHESIZERS for name in program.installed()}
+    installed = {f"{program.name}/{name}" for program in synthesizers for name in program.installed()}
     voices = [voice for voice in wanted if voice.speaker in installed]
     absent = sorted({voice.package for voice in wanted} - {voice.package for voice in voices})
     if not voices:
-        raise SynthesisError(f"none of the voices is installed; these Debian packages have them: {', '.join(absent)}")
+        raise SynthesisError(f"none of the voices is installed; these packages have them: {', '.join(absent)}")
     return Cast(voices, absent)
 
 
@@ -62,7 +68,7 @@ def _fits(voice: Voice, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(voice.speaker, pattern) for pattern in patterns)
 
 
-def _examples() -> str:
+def _examples(known: Sequence[Voice]) -> str:
     """Return a voice of each synthesizer."""
-    first = {voice.synthesizer.name: voice.speaker for voice in reversed(VOICES)}
+    first = {voice.synthesizer.name: voice.speaker for voice in reversed(known)}
     return ", ".join(reversed(first.values()))

@@ -3,14 +3,16 @@
 import sys
 
 from tests.conftest import GOLDEN
+from training.synthesis.program import Program
 
 # Its voices, and what their commands do beyond what they are told.
 ALICE, BOB, MUTE, STUCK = "alice", "bob", "mute", "stuck"
 SENTENCE = "she wore the heavy coat"
 
 
-class Recorded:
+class Recorded(Program):
     name = "recorded"
+    seconds_to_speak = 5.0
     packages = dict.fromkeys((ALICE, BOB, MUTE, STUCK), "recordings")
 
     def installed(self):

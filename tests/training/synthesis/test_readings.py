@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from tests.training.synthesis.recorded import ALICE, BOB, Recorded
 from training.synthesis.readings import Readings
 from training.synthesis.voice import Voice
-from training.synthesis.voices import VOICES
+from training.synthesis.voices import PROGRAMS, voices_of
 
+VOICES = voices_of(PROGRAMS)
 SENTENCES = [f"sentence {number}" for number in range(7)]
 numbers = st.integers(0, 10**6)
 
@@ -60,3 +61,33 @@ def test_each_synthesizer_speaks_as_often_as_the_others():
 
     assert set(heard) == {"espeak-ng", "flite", "festival", "recorded"}
     assert all(200 < times < 300 for times in heard.values())
+
+
+@given(seed=st.integers(0, 2**31), number=numbers, words=st.integers(1, 25))
+@settings(max_examples=100, deadline=None)
+def test_a_fragment_is_some_words_of_its_sentence(seed, number, words):
+    sentence = " ".join(f"word{index}" for index in range(words))
+    readings = Readings([sentence], VOICES, seed, fragments=1.0)
+
+    said = readings.draw(number).sentence
+
+    assert said
+    assert f" {said} " in f" {sentence} "
+    assert readings.draw(number, attempt=1).sentence == said
+
+
+def test_so_many_clips_are_fragments_and_they_have_all_lengths():
+    readings = Readings(["one two three four"], VOICES, seed=0, fragments=0.5)
+
+    lengths = Counter(len(readings.draw(number).sentence.split()) for number in range(800))
+
+    assert set(lengths) == {1, 2, 3, 4}
+    assert all(70 < lengths[words] < 130 for words in (1, 2, 3))
+
+
+def test_a_synthesizer_is_asked_for_no_speed_that_it_has_not():
+    recorded = Recorded()
+    recorded.speeds = (0.99, 1.01)
+    readings = Readings(SENTENCES, [Voice(recorded, ALICE)], seed=0)
+
+    assert all(0.99 <= readings.draw(number).manner.speed <= 1.01 for number in range(50))

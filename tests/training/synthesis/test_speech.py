@@ -3,11 +3,11 @@ import pytest
 
 from tests.training.synthesis.recorded import ALICE, MUTE, SENTENCE, STUCK, Recorded
 from training.synthesis.errors import UnusableSpeechError
-from training.synthesis.speech import SAMPLE_RATE, check, spoken
-from training.synthesis.voice import Manner, Voice
-from training.synthesis.voices import VOICES
+from training.synthesis.speech import check, spoken
+from training.synthesis.voice import SAMPLE_RATE, Manner, Voice
+from training.synthesis.voices import PROGRAMS, voices_of
 
-BY_SPEAKER = {voice.speaker: voice for voice in VOICES}
+BY_SPEAKER = {voice.speaker: voice for voice in voices_of(PROGRAMS)}
 CAN_CHANGE_PITCH = [
     pytest.param("espeak-ng/en-us+f2", marks=pytest.mark.program("espeak-ng")),
     pytest.param("flite/slt", marks=pytest.mark.program("flite")),
@@ -62,9 +62,11 @@ def test_a_sentence_is_only_ever_said(speaker, sentence):
     assert len(spoken(BY_SPEAKER[speaker], Manner(), sentence)) > SAMPLE_RATE / 2
 
 
-def test_a_synthesizer_that_hangs_is_ended():
+def test_a_synthesizer_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(Recorded, "seconds_to_speak", 0.1)
+
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
-        spoken(voice(STUCK), Manner(), SENTENCE, seconds=0.1)
+        spoken(voice(STUCK), Manner(), SENTENCE)
 
 
 def test_a_synthesizer_that_fails_is_told():
@@ -85,6 +87,7 @@ def tone(seconds, amplitude=0.5):
 
 def test_speech_at_its_pace_and_level_is_accepted():
     check(tone(2), "a sentence of thirty characters")
+    check(tone(1.5), "no")
 
 
 @pytest.mark.parametrize(

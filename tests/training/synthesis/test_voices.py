@@ -3,7 +3,10 @@ import shutil
 import pytest
 
 from training.synthesis.errors import SynthesisError
-from training.synthesis.voices import VOICES, cast
+from training.synthesis.kokoro import Kokoro
+from training.synthesis.voices import PROGRAMS, cast, voices_of
+
+VOICES = voices_of([*PROGRAMS, Kokoro()])
 
 ESPEAK = pytest.mark.program("espeak-ng")
 FLITE = pytest.mark.program("flite")
@@ -11,7 +14,7 @@ TEXT2WAVE = pytest.mark.program("text2wave")
 
 
 def speakers(*arguments):
-    return [voice.speaker for voice in cast(*arguments).voices]
+    return [voice.speaker for voice in cast(PROGRAMS, *arguments).voices]
 
 
 def test_speakers_are_told_apart():
@@ -52,12 +55,12 @@ def test_every_voice_of_espeak_that_is_known_is_there():
 @pytest.mark.parametrize("arguments", [(["flite/nobody"],), (None, ["flit/*"])])
 def test_a_pattern_that_fits_no_voice_is_refused(arguments):
     with pytest.raises(SynthesisError, match=r"no voice is called .*; there are espeak-ng/en-us, flite/slt"):
-        cast(*arguments)
+        cast(PROGRAMS, *arguments)
 
 
 def test_leaving_out_all_is_refused():
     with pytest.raises(SynthesisError, match="no voice is left"):
-        cast(["flite/*"], ["flite/*"])
+        cast(PROGRAMS, ["flite/*"], ["flite/*"])
 
 
 @FLITE
@@ -65,7 +68,7 @@ def test_voices_of_programs_that_are_not_installed_are_absent(tmp_path, monkeypa
     (tmp_path / "flite").symlink_to(shutil.which("flite"))
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    found = cast(["flite/rms", "festival/kal*", "espeak-ng/en-gb"])
+    found = cast(PROGRAMS, ["flite/rms", "festival/kal*", "espeak-ng/en-gb"])
 
     assert [voice.speaker for voice in found.voices] == ["flite/rms"]
     assert found.absent == ["espeak-ng", "festvox-kallpc16k"]
@@ -75,7 +78,7 @@ def test_without_a_synthesizer_the_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(SynthesisError) as error:
-        cast()
+        cast(PROGRAMS)
 
     assert "espeak-ng, festvox-kallpc16k, festvox-kdlpc16k, festvox-us-slt-hts, flite" in str(error.value)
 
@@ -87,4 +90,4 @@ def test_a_program_that_is_another_has_no_voices(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(SynthesisError, match="none of the voices is installed"):
-        cast(["flite/*"])
+        cast(PROGRAMS, ["flite/*"])
