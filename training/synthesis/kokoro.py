@@ -12,6 +12,7 @@ import soxr
 
 from audio.resample import Samples
 from training.synthesis.child import answer
+from training.synthesis.convolutions import with_faster_convolutions
 from training.synthesis.errors import SynthesisError, UnusableSpeechError
 from training.synthesis.phonemes import numbers, phonemes
 from training.synthesis.styles import VOICES, Styles
@@ -88,8 +89,9 @@ class Kokoro:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:
-            network = onnxruntime.InferenceSession(_joined(self._model), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime has many, and no common one
+            content = with_faster_convolutions(_joined(self._model))
+            network = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # both packages have many, and no common one
             raise SynthesisError("Kokoro's model is none that onnxruntime can read") from error
         if {put.name for put in network.get_inputs()} != {"tokens", "style", "speed"}:
             raise SynthesisError("Kokoro's model has other inputs than tokens, style and speed")
