@@ -11,7 +11,7 @@ import pytest
 import cli
 from models.bundled import CHECKPOINT, LANGUAGE_MODEL
 from training.recipe_file import read_recipe
-from training.synthesis.voices import cast
+from training.synthesis.voices import PROGRAMS, cast
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,7 +51,7 @@ def test_the_voice_of_the_sample_is_not_trained_on(steps):
     sample = (ROOT / "samples" / "README.md").read_text(encoding="utf-8")
     (speaker,) = re.findall(r"--voices (\S+)", sample)
 
-    casts = [cast(step.voices, step.without) for step in steps if step.command == "synthesize"]
+    casts = [cast(PROGRAMS, step.voices, step.without) for step in steps if step.command == "synthesize"]
 
     heard = {voice.speaker for one in casts for voice in one.voices}
     assert speaker == "flite/rms"

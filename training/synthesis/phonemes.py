@@ -6,13 +6,13 @@ from training.synthesis.errors import UnusableSpeechError
 # What Kokoro writes otherwise than eSpeak NG.
 _SPELLINGS = (
     *(("eɪ", "A"), ("aɪ", "I"), ("aʊ", "W"), ("oʊ", "O"), ("ɔɪ", "Y"), ("dʒ", "ʤ"), ("tʃ", "ʧ")),
-    *(("ɜː", "ɜɹ"), ("ɚ", "əɹ"), ("r", "ɹ"), ("ɐ", "ə"), ("ɾ", "T"), ("ʔ", "t"), ("ː", "")),
+    *(("ɜː", "ɜɹ"), ("ɚ", "əɹ"), ("r", "ɹ"), ("ɐ", "ə"), ("ɾ", "T"), ("ʔ", "t"), ("n̩", "ᵊn"), ("o", "ɔ"), ("ː", "")),
 )
 # What occurs in English, and the numbers of Kokoro-82M v1.0 for it.
-_SIGNS = ". AIOTWYᵊabdefhijklmnopstuvwxzɑɒæɔðʤəɛɜɡɪŋθɹʃʧʊʌʒˈˌᵻ"
+_SIGNS = " AIOTWYᵊabdefhijklmnpstuvwxzɑɒæɔðʤəɛɜɡɪŋθɹʃʧʊʌʒˈˌᵻ"
 _NUMBERS = (
-    *(4, 16, 24, 25, 31, 36, 39, 41, 42, 43, 44, 46, 47, 48, 50, 51, 52, 53, 54, 55),
-    *(56, 57, 58, 61, 62, 63, 64, 65, 66, 68, 69, 71, 72, 76, 81, 82, 83, 86, 87, 92),
+    *(16, 24, 25, 31, 36, 39, 41, 42, 43, 44, 46, 47, 48, 50, 51, 52, 53, 54, 55),
+    *(56, 58, 61, 62, 63, 64, 65, 66, 68, 69, 71, 72, 76, 81, 82, 83, 86, 87, 92),
     *(102, 112, 119, 123, 131, 133, 135, 138, 147, 156, 157, 177),
 )
 _NUMBER_OF = dict(zip(_SIGNS, _NUMBERS, strict=True))
@@ -29,7 +29,7 @@ def phonemes(sentence: str) -> str:
         raise UnusableSpeechError("the synthesizer failed")
     for theirs, ours in _SPELLINGS:
         said = said.replace(theirs, ours)
-    return said + "."
+    return said
 
 
 def numbers(said: str) -> list[int]:
