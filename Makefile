@@ -26,7 +26,7 @@ NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu null-cuda lint format bench plots clean
+.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-cpus test-gpu null-cuda lint format bench plots clean
 
 setup: $(STAMP)
 
@@ -97,6 +97,11 @@ test: setup
 
 test-long: setup
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
+
+# As on older processors, and on this one: instruction sets are hidden, or QEMU stands in (tests/cpus/run.sh).
+# ARGS='avx2 sse4.2' runs those levels alone.
+test-cpus: setup
+	bash tests/cpus/run.sh $(BIN)/python $(ARGS)
 
 # Uses the Python at hand, not $(VENV): a GPU machine brings its own torch and may have no FastAPI.
 test-gpu:
