@@ -76,12 +76,12 @@ train-bundled: setup
 nemo-check: $(NEMO)/.ready
 	$(NEMO)/bin/python -m tests.nemo.compare $(or $(MODEL),bundled) $(SPEECH)/manifest.jsonl $(ARGS)
 
-# Speed beside NeMo, transformers and onnxruntime, in turns in one process (docs/performance.md). ARGS='--batch 8'.
+# Speed beside NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx, in turns in one process (docs/performance.md). ARGS='--batch 8'.
 peers: $(NEMO)/.peers
 	$(NEMO)/bin/python -m benchmarks.peers $(ARGS)
 
 $(NEMO)/.peers: $(NEMO)/.ready
-	$(NEMO)/bin/pip install --quiet onnxruntime==1.31.1
+	$(NEMO)/bin/pip install --quiet onnxruntime==1.31.1 onnx-asr==0.12.0 sherpa-onnx==2.0.1
 	touch $@
 
 # NeMo has an environment of its own: gigabytes that nothing else here needs.

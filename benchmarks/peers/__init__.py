@@ -1,1 +1,1 @@
-"""The same weights and the same audio through Steno, NeMo, transformers and onnxruntime, in turns in one process."""
+"""The same weights and the same audio through Steno and its peers, in turns in one process."""

@@ -1,17 +1,18 @@
-"""Ratios to NeMo, transformers and onnxruntime: same random weights, same noise, in turns in one process.
+"""Ratios to NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx: same random weights, same noise, in turns.
 
-`make peers` makes an environment that has them. Elsewhere those that are not there are left out, with a line; on a GPU
-onnxruntime is.
+All run in one process. `make peers` makes an environment that has them. What is not installed, or what this processor
+cannot do, is named before anything is measured, and left out; on a GPU what runs through onnxruntime is.
 """
 
 import argparse
 import importlib.util
+import itertools
 import json
+import math
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,15 @@ from tqdm import tqdm
 
 from benchmarks.environment import describe
 from benchmarks.latency import OF_MODELS
-from benchmarks.peers import nemo, onnx, steno, transformers
+from benchmarks.peers import nemo, onnx, onnx_asr, sherpa, steno, transformers
 from benchmarks.peers.engine import Engine
 from benchmarks.peers.peak import encoder_operations, peaks
 from benchmarks.random_model import DURATIONS, ENCODERS, random_checkpoint
 from benchmarks.rows import Rows, add_rows_option
 from models.checkpoint import Checkpoint
+from models.cpu import multiplies_eight_bits_exactly
+
+_PEERS = ("nemo", "transformers", "onnxruntime", "onnx_asr", "sherpa_onnx")
 
 
 def main() -> None:
@@ -43,14 +47,16 @@ def main() -> None:
     args = parser.parse_args()
 
     device = torch.device(args.device)
-    dtypes = [OF_MODELS[name] for name in args.dtypes if device.type == "cpu" or name != "int8"]
+    dtypes = [OF_MODELS[name] for name in args.dtypes if name != "int8" or _has_int8(device)]
+    peers = _installed(device)
+    eight_bits = [name == "int8" for name in args.dtypes if name != "bfloat16"]
     about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
     rows = Rows("peers", about | describe(device), args.rows)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)
     for (batch,) in rows.missing((batch,) for batch in args.batch):
         waveforms = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate))
         lengths = torch.full((batch,), waveforms.size(1))
-        engines = _engines(checkpoint, dtypes, device, waveforms, lengths)
+        engines = _engines(peers, checkpoint, dtypes, eight_bits, device, waveforms, lengths)
         rows.add((batch,), *_compare(engines, waveforms, lengths, args.seconds * batch, args.rounds))
     fastest = peaks(checkpoint.config, device)
     needed = encoder_operations(checkpoint.config, args.seconds) / args.seconds
@@ -65,7 +71,8 @@ def main() -> None:
     for row in rows:
         ratios = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
         search = f"{row['search_ratio']:.2f}" if row["search_ratio"] else ""
-        row["peak_share"] = row["rtfx"] * needed / max(fastest[row["engine"].split()[-1]].values())
+        peak = max(fastest.get(row["engine"].split()[-1], {"none": math.inf}).values())
+        row["peak_share"] = row["rtfx"] * needed / peak
         print(
             f"{row['batch']:5d} {row['head']:>5} {row['engine']:24} {row['rtfx']:8.1f} {row['ratio']:8.2f} {ratios:>13}"
             f" {search:>8} {row['peak_share']:7.0%} {row['tokens_equal']:7.1%}"
@@ -74,34 +81,66 @@ def main() -> None:
     print(json.dumps(json.loads(rows.line()) | limits))
 
 
+def _has_int8(device: torch.device) -> bool:
+    """Return whether Steno runs in 8 bits here; say so if not."""
+    if device.type == "cpu" and not multiplies_eight_bits_exactly():
+        print("int8 of Steno: this processor has no products in 8 bits (VNNI), and it is left out")
+        return False
+    return device.type == "cpu"
+
+
+def _installed(device: torch.device) -> set[str]:
+    """Return the peers that can run, and name the others."""
+    found = {library for library in _PEERS if importlib.util.find_spec(library) is not None}
+    for library in sorted(set(_PEERS) - found):
+        print(f"{library} is not installed here, and left out")
+    if "nemo" not in found:
+        print("without nemo there is no export for onnxruntime, onnx_asr and sherpa_onnx, and they are left out")
+    return found if device.type == "cpu" and "nemo" in found else found & {"nemo", "transformers"}
+
+
 def _engines(
-    checkpoint: Checkpoint, dtypes: Sequence[torch.dtype], device: torch.device, waveforms: Tensor, lengths: Tensor
+    peers: set[str],
+    checkpoint: Checkpoint,
+    dtypes: Sequence[torch.dtype],
+    eight_bits: Sequence[bool],
+    device: torch.device,
+    waveforms: Tensor,
+    lengths: Tensor,
 ) -> list[Engine]:
     """Return all engines that are there; the first of a head is what the others are compared with."""
     engines: list[Engine] = []
-    if _is_there("nemo"):
+    if "nemo" in peers:
         # On a CPU it is used in float32.
         for dtype in dtypes if device.type == "cuda" else (torch.float32,):
             model = nemo.nemo_model(checkpoint, dtype, device)
             engines += nemo.engines(model, waveforms, lengths)
-        if device.type == "cpu" and _is_there("onnxruntime"):
-            with tempfile.TemporaryDirectory() as folder:
-                path = nemo.onnx_file(model, Path(folder))
-                engines.append(onnx.engine(path, checkpoint.config, torch.get_num_threads()))
+        with tempfile.TemporaryDirectory() as folder:
+            if peers & {"onnxruntime", "onnx_asr", "sherpa_onnx"}:
+                nemo.write_onnx(model, Path(folder))
+            engines += _of_exports(peers, Path(folder), checkpoint, eight_bits)
     for dtype in dtypes:
-        if dtype is not torch.int8 and _is_there("transformers"):
+        if dtype is not torch.int8 and "transformers" in peers:
             engines += transformers.engines(checkpoint, dtype, device)
     for dtype in dtypes:
         engines += steno.engines(checkpoint, dtype, device, waveforms)
     return engines
 
 
-@cache
-def _is_there(library: str) -> bool:
-    found = importlib.util.find_spec(library) is not None
-    if not found:
-        print(f"{library} is not installed here, and left out")
-    return found
+def _of_exports(peers: set[str], folder: Path, checkpoint: Checkpoint, eight_bits: Sequence[bool]) -> list[Engine]:
+    """Return the engines that run what NeMo exports, in float32, in 8 bits or both."""
+    config, threads = checkpoint.config, torch.get_num_threads()
+    assert config.transducer
+    heads = ("ctc", "tdt" if config.transducer.durations else "rnnt")
+    engines = []
+    if "onnxruntime" in peers and False in eight_bits:
+        engines.append(onnx.engine(folder / nemo.CTC_FILE, config, threads))
+    if "sherpa_onnx" in peers and False in eight_bits:
+        engines.append(sherpa.engine(folder, config, threads))
+    if "onnx_asr" in peers:
+        for rounded, head in itertools.product(eight_bits, heads):
+            engines.append(onnx_asr.engine(folder, config, head, threads, eight_bits=rounded))
+    return engines
 
 
 def _compare(

@@ -13,6 +13,9 @@ from models.checkpoint import Checkpoint
 from models.checkpoint.nemo_names import nemo_names
 from models.config import ConformerConfig
 
+# The encoder with its CTC head; beside it lie encoder-model.onnx and decoder_joint-model.onnx.
+CTC_FILE = "model.onnx"
+
 
 def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> Any:  # noqa: ANN401  # NeMo is not typed, nor there when types are checked
     """Return NeMo's model with the checkpoint's weights, as ``transcribe()`` would prepare it."""
@@ -72,12 +75,11 @@ def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # 
     ]
 
 
-def onnx_file(model: Any, folder: Path) -> Path:  # noqa: ANN401
-    """Write the encoder and its CTC head as NeMo exports them for onnxruntime."""
-    path = folder / "encoder-ctc.onnx"
-    model.set_export_config({"decoder_type": "ctc"})
-    model.export(str(path))
-    return path
+def write_onnx(model: Any, folder: Path) -> None:  # noqa: ANN401
+    """Write what NeMo exports for onnxruntime: encoder and CTC head, and the parts of the transducer."""
+    for head in ("rnnt", "ctc"):  # both are named after one file; the transducer's parts get a word before that
+        model.set_export_config({"decoder_type": head})
+        model.export(str(folder / CTC_FILE))
 
 
 def _is_of(ours: str, spelling: str) -> bool:
