@@ -8,6 +8,9 @@ TORCH_INDEX   ?=
 TRITON_VERSION ?= 3.6.0
 # A build for CUDA 13, as a GPU machine has it.
 CUDA_TORCH_VERSION ?= 2.11.0
+# Of images: cpu or cuda, and the program that builds them.
+VARIANT       ?= cpu
+ENGINE        ?= docker
 # Empty: the model that ships with Steno.
 MODEL         ?=
 RECIPE        ?= training/recipes/english.yaml
@@ -26,7 +29,8 @@ NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-gpu null-cuda lint format bench plots clean
+.PHONY: setup clients serve train train-bundled nemo-check peers image image-test test test-long test-gpu null-cuda lint
+.PHONY: format bench plots clean
 
 setup: $(STAMP)
 
@@ -90,6 +94,15 @@ $(NEMO)/.ready:
 	$(NEMO)/bin/pip install --quiet torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(NEMO)/bin/pip install --quiet 'nemo_toolkit[asr]==3.0.0' torch==$(TORCH_VERSION)
 	touch $@
+
+# With a container engine. VARIANT=cuda takes gigabytes; of VARIANT=cpu, TORCH_INDEX names the wheel index.
+image:
+	$(ENGINE) build --build-arg VARIANT=$(VARIANT) --build-arg TORCH_VERSION=$(TORCH_VERSION) \
+	  --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg REVISION=$$(git rev-parse HEAD) --tag steno:$(VARIANT) $(ARGS) .
+
+# Without one: the image is built and run all the same (docker/image_test.py). ARGS='--storage-driver vfs'.
+image-test: setup
+	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) $(ARGS)
 
 # Two files at a time; ARGS='-n 0 --pdb' in one process.
 test: setup
