@@ -1,16 +1,17 @@
-"""Every setting of the service, from flags and `STENO_` environment variables; the only reader of the environment.
+"""Every setting of the service, from flags, `STENO_` environment variables and files; the only reader of the environment.
 
-A flag wins over a variable. A variable that begins with `STENO_` and is not a setting is refused, because a misspelt
+A flag wins over a variable, a variable over a file. A variable that begins with `STENO_` and is not a setting is refused, because a misspelt
 limit is a limit that does not hold; the ones that Kubernetes injects for Services named steno or steno-* are not ours.
 """
 
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import pydantic_settings
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -29,6 +30,8 @@ from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
 from service.languages import language_code
 
 PREFIX = "STENO_"
+# Where container engines mount secrets; a file is called as the variable is, in small letters: steno_api_keys.
+SECRETS = Path("/run/secrets")
 
 # https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 _SERVICE_LINK = re.compile(
@@ -195,23 +198,28 @@ class Settings(BaseSettings):
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags come as arguments, then the environment; no files."""
-        return init_settings, _Environment(settings_cls)
+        """Flags come as arguments, then the environment, then files that hold one value each."""
+        return init_settings, _Environment(settings_cls), file_secret_settings
 
     @classmethod
-    def read(cls, flags: Mapping[str, Any] | None = None) -> Self:
-        """Read flags (field name to value) and the environment.
+    def read(cls, flags: Mapping[str, Any] | None = None, secrets: Path = SECRETS) -> Self:
+        """Read flags (field name to value), the environment, and the files of a folder.
 
         Raises:
             SettingsError: Naming every setting that is missing, unknown or wrong.
         """
         _refuse_unknown(os.environ, cls.model_fields)
+        has_secrets = secrets.is_dir()
+        if has_secrets:  # a misspelt name would leave the API open to all
+            _refuse_unknown((path.name for path in secrets.iterdir()), cls.model_fields)
         try:
-            return cls(**(flags or {}))
+            return cls(**(flags or {}), _secrets_dir=secrets if has_secrets else None)
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
+        except (OSError, UnicodeDecodeError, pydantic_settings.SettingsError) as error:
+            raise SettingsError(f"a file in {secrets} cannot be read: {error}") from None
 
     @field_validator(
         *("models", "model_aliases", "languages", "bucket_seconds", "api_keys", "admin_keys", "cors_origins"),
@@ -338,7 +346,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _refuse_unknown(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> None:
+def _refuse_unknown(environment: Iterable[str], known: Mapping[str, FieldInfo]) -> None:
     names = {PREFIX + name.upper() for name in known}
     unknown = [
         name
