@@ -1,7 +1,7 @@
-"""Every setting of the service, from flags, `STENO_` environment variables and files; the only reader of the environment.
+"""Every setting of the service, from flags, `STENO_` variables and files; the only reader of the environment.
 
-A flag wins over a variable, a variable over a file. A variable that begins with `STENO_` and is not a setting is refused, because a misspelt
-limit is a limit that does not hold; the ones that Kubernetes injects for Services named steno or steno-* are not ours.
+A flag wins over a variable, a variable over a file. What begins with `STENO_` and is not a setting is refused, because
+a misspelt limit is a limit that does not hold; what Kubernetes injects for Services named steno or steno-* is not ours.
 """
 
 import difflib
@@ -215,7 +215,8 @@ class Settings(BaseSettings):
         if has_secrets:  # a misspelt name would leave the API open to all
             _refuse_unknown((path.name for path in secrets.iterdir()), cls.model_fields)
         try:
-            return cls(**(flags or {}), _secrets_dir=secrets if has_secrets else None)
+            from_files = {"_secrets_dir": secrets} if has_secrets else {}
+            return cls(**{**(flags or {}), **from_files})
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
         except (OSError, UnicodeDecodeError, pydantic_settings.SettingsError) as error:
