@@ -29,7 +29,7 @@ NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers image image-test test test-long test-gpu null-cuda lint
+.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests test test-long test-gpu null-cuda lint
 .PHONY: format bench plots clean
 
 setup: $(STAMP)
@@ -104,6 +104,15 @@ image:
 image-test: setup
 	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) $(ARGS)
 
+# Renders the overlays for Kubernetes, with kubectl, and validates what comes out; node for custom resources.
+manifests: setup tests/deploy/node_modules/.ready
+	$(BIN)/python -m pytest -m "long or not long" tests/deploy/test_kubernetes.py $(ARGS)
+
+tests/deploy/node_modules/.ready: tests/deploy/package.json
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt kubernetes-validate==1.37.0
+	npm install --prefix tests/deploy --silent --no-audit --no-fund --no-package-lock
+	touch $@
+
 # Two files at a time; ARGS='-n 0 --pdb' in one process.
 test: setup
 	$(BIN)/python -m pytest -m "not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
@@ -145,4 +154,4 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
 
 clean:
-	rm -rf $(VENV) .clients examples/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients examples/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
