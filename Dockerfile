@@ -55,7 +55,10 @@ COPY --from=dependencies /opt/torch /opt/torch
 COPY --from=dependencies /opt/steno /opt/steno
 COPY --from=application /opt/weights /opt/application
 COPY --from=application /opt/application /opt/application
-COPY docker/healthcheck.py /opt/steno/
+COPY docker/healthcheck.py docker/contents.py /opt/steno/
+# What the image carries, and under which licences.
+RUN install -d /usr/share/doc/steno \
+ && /opt/steno/bin/python /opt/steno/contents.py / > /usr/share/doc/steno/sbom.cdx.json
 
 # PYTHONSAFEPATH: a file in the folder where somebody runs `steno transcribe` is no module of ours.
 ENV PATH=/opt/application/bin:/opt/steno/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

@@ -29,7 +29,7 @@ NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests test test-long test-gpu null-cuda lint
+.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-long test-gpu null-cuda lint
 .PHONY: format bench plots clean
 
 setup: $(STAMP)
@@ -103,6 +103,16 @@ image:
 # Without one: the image is built and run all the same (docker/image_test.py). ARGS='--storage-driver vfs'.
 image-test: setup
 	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) $(ARGS)
+
+# Known vulnerabilities of the pinned packages; one that cannot be looked up is a failure, too.
+audit: runs/audit/.ready
+	{ cat constraints.txt; echo torch==$(TORCH_VERSION); } | \
+	  runs/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement /dev/stdin $(ARGS)
+
+runs/audit/.ready:
+	$(PYTHON) -m venv runs/audit
+	runs/audit/bin/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	touch $@
 
 # Renders the overlays for Kubernetes, with kubectl, and validates what comes out; node for custom resources.
 manifests: setup tests/deploy/node_modules/.ready

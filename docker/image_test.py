@@ -80,6 +80,7 @@ class Engine:
         if not archive.exists():
             excluded = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _SLIM]
             sources = sorted(map(str, Path("/etc/apt/sources.list.d").glob("debian*.sources")))
+            excluded.append("--dpkgopt=path-include=/usr/share/doc/*/copyright")
             partial = archive.with_suffix(".partial.tar")
             subprocess.run(
                 [
@@ -274,6 +275,9 @@ def check_contents(container: Container) -> None:
     writable = container.run("find", "/", "-xdev", "-writable", "-not", "-type", "l", "-not", "-path", "/proc/*")
     could = set(writable.stdout.split()) - set(container.config["Volumes"])
     assert not could, f"its user could write: {could}"
+    contents = json.loads((container.root / "usr/share/doc/steno/sbom.cdx.json").read_text(encoding="utf-8"))
+    carried = {part["name"] for part in contents["components"]}
+    assert {"libc6", "torch", "av", "libx265", "steno"} <= carried, sorted(carried)
     version = container.run("steno", "--version")
     assert re.fullmatch(r"steno \d+\.\d+\.\d+\S*\n", version.stdout), version
     wrong = container.run(*container.config["Entrypoint"], *container.config["Cmd"], STENO_PROT="1")
