@@ -27,6 +27,7 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
+from service.engine.devices import check_devices
 from service.languages import language_code
 
 PREFIX = "STENO_"
@@ -92,13 +93,19 @@ class Settings(BaseSettings):
     max_weight_bytes: Count | None = Field(
         default=None, description="Memory of all models' weights together; unset: what the device has."
     )
-    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
+    device: str = Field(
+        default="auto",
+        description="auto: the first GPU, else the CPU; cuda: every GPU, each with an engine of its own; "
+        "cuda:0,cuda:1: some of them; cpu; cpu:N: N engines that share the cores.",
+    )
     dtype: Literal["auto", "float32", "bfloat16", "int8"] = Field(
         default="auto",
         description="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, else float32. "
         "int8 is for Conformers on a CPU.",
     )
-    threads: Count | None = Field(default=None, description="CPU threads per batch; unset: torch decides.")
+    threads: Count | None = Field(
+        default=None, description="CPU threads per batch; unset: torch decides, and several engines share the cores."
+    )
     local_attention: Count | None = Field(
         default=None,
         description="Encoder frames on each side that Conformers attend to, so that long pieces take memory in "
@@ -236,6 +243,12 @@ class Settings(BaseSettings):
         for number, entry in enumerate(value, 1):
             if not _API_KEY.fullmatch(entry):  # the entry itself stays unsaid: it may be a key in the wrong place
                 raise ValueError(f"entry {number} is not name:sha256 (`steno key` makes one)")
+        return value
+
+    @field_validator("device")
+    @classmethod
+    def _devices(cls, value: str) -> str:
+        check_devices(value)
         return value
 
     @field_validator("languages")
