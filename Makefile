@@ -162,6 +162,7 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/peers-cpu.svg docs/measured/peers-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
+	$(BIN)/python -m benchmarks plots docs/img/queueing.svg docs/measured/queueing.json
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
