@@ -10,6 +10,7 @@ audio offered a second, of what the device does in endless batches without paddi
 """
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -146,7 +147,10 @@ def arrivals(pattern: str, audio_per_second: float, duration: float, seed: int) 
 def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[float]:
     """Return the latency of each request, until all are answered."""
     latencies = [0.0] * len(requests)
-    coming = _utterances(requests)
+    numbers = itertools.count(1)
+    coming = itertools.chain.from_iterable(
+        parts_of(request, caller, numbers) for caller, request in enumerate(requests)
+    )
     upcoming = next(coming, None)
     now = 0.0
     while True:
@@ -165,15 +169,13 @@ def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[fl
         now = max(now, later)
 
 
-def _utterances(requests: Sequence[Request]) -> Iterator[Utterance]:
-    number = 0
-    for caller, request in enumerate(requests):
-        parts = max(1, round(request.seconds / LONGEST))
-        for _ in range(parts):
-            number += 1
-            wanted = _Wanted()
-            nothing = np.empty(0, np.float32)
-            yield Utterance(number, nothing, request.seconds / parts, request.arrives, wanted, caller, _LANE)  # type: ignore[arg-type]
+def parts_of(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utterance]:
+    """Cut a recording as the service does, if equally."""
+    parts = max(1, round(request.seconds / LONGEST))
+    for _ in range(parts):
+        wanted, nothing = _Wanted(), np.empty(0, np.float32)
+        seconds = request.seconds / parts
+        yield Utterance(next(numbers), nothing, seconds, request.arrives, wanted, caller, _LANE)  # type: ignore[arg-type]
 
 
 def main() -> None:
