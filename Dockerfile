@@ -48,7 +48,10 @@ RUN groupadd --gid 10001 steno \
  && useradd --uid 10001 --gid 10001 --no-log-init --no-create-home --home-dir /var/cache/steno --shell /usr/sbin/nologin steno \
  && install -d -o 10001 -g 10001 /var/cache/steno \
  && if [ "${VARIANT}" = cuda ]; then \
-      apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*; \
+      headers="$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+      && apt-get update -qq \
+      && apt-get install -y -qq --no-install-recommends gcc libc6-dev $([ -e "$headers" ] || echo python3-dev) \
+      && rm -rf /var/lib/apt/lists/*; \
     fi
 # What changes least comes first, so that a new release of the code is a few hundred kilobytes.
 COPY --from=dependencies /opt/torch /opt/torch

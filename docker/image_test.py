@@ -35,17 +35,10 @@ _LONG_REPEATS = 80  # of the sample, some ten minutes: seconds of work on a CPU
 
 # What mmdebstrap leaves out, as images called slim do.
 _SLIM = ("doc", "man", "info", "locale", "lintian", "linda")
-# What has no place in an image: compilers, installers, tests, caches. The base image may bring an installer of its own.
-_UNWANTED = (
-    "opt/**/pip",
-    "opt/**/tests",
-    "opt/**/test",
-    "opt/**/*.a",
-    "usr/bin/gcc*",
-    "usr/bin/cc",
-    "root/.cache",
-    "build",
-)
+# What has no place in an image: installers, tests, caches, and compilers but for Triton's. The base image may bring an
+# installer of its own.
+_UNWANTED = ("opt/**/pip", "opt/**/tests", "opt/**/test", "opt/**/*.a", "root/.cache", "build")
+_COMPILERS = ("usr/bin/gcc*", "usr/bin/cc")
 
 
 class Engine:
@@ -267,14 +260,21 @@ def metric(port: int, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[ {{]", line))
 
 
-def check_contents(container: Container) -> None:
+def check_contents(container: Container, variant: str) -> None:
     """Nothing that only builds or tests; nothing that its user could change."""
-    paths = (path.relative_to(container.root) for pattern in _UNWANTED for path in container.root.glob(pattern))
+    unwanted = _UNWANTED if variant == "cuda" else _UNWANTED + _COMPILERS
+    paths = (path.relative_to(container.root) for pattern in unwanted for path in container.root.glob(pattern))
     found = [str(path) for path in paths if ".dist-info/licenses/" not in str(path)]
     assert not found, f"in the image: {found}"
     writable = container.run("find", "/", "-xdev", "-writable", "-not", "-type", "l", "-not", "-path", "/proc/*")
     could = set(writable.stdout.split()) - set(container.config["Volumes"])
     assert not could, f"its user could write: {could}"
+    if variant == "cuda":
+        program = "import sysconfig; from pathlib import Path; import triton, torch; assert torch.version.cuda;"
+        headers = container.run("python", "-c", program + 'print(sysconfig.get_path("include"))')
+        include = headers.stdout.strip()
+        compiled = container.run("sh", "-c", f"echo '#include <Python.h>' | gcc -fsyntax-only -I{include} -x c -")
+        assert (headers.returncode, compiled.returncode) == (0, 0), headers.stderr + compiled.stderr
     contents = json.loads((container.root / "usr/share/doc/steno/sbom.cdx.json").read_text(encoding="utf-8"))
     carried = {part["name"] for part in contents["components"]}
     assert {"libc6", "torch", "av", "libx265", "steno"} <= carried, sorted(carried)
@@ -354,7 +354,7 @@ def main() -> int:
         try:
             if options.variant == "cpu":
                 assert taken < MOST_BYTES, f"{taken} bytes"
-            check_contents(container)
+            check_contents(container, options.variant)
             check_answers(container, Path(scratch))
         except (AssertionError, http.client.HTTPException, subprocess.SubprocessError, OSError) as error:
             print(f"image_test: {error}", file=sys.stderr)

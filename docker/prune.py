@@ -29,6 +29,9 @@ CUTS = {
     "*/tests": "tests",
     "*/*/tests": "tests",
     "*/*/*/tests": "tests",
+    "*/*/*/*/tests": "tests",
+    "nvidia/*/lib/*.a": "to be linked",
+    "triton/backends/nvidia/lib/cupti/*.a": "to be linked",
 }
 KEPT = {
     "silero_vad/data/silero_vad_16k_sequence.onnx",
