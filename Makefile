@@ -8,6 +8,9 @@ TORCH_INDEX   ?=
 TRITON_VERSION ?= 3.6.0
 # A build for CUDA 13, as a GPU machine has it.
 CUDA_TORCH_VERSION ?= 2.11.0
+# Of images: cpu or cuda, and the program that builds them.
+VARIANT       ?= cpu
+ENGINE        ?= docker
 # Empty: the model that ships with Steno.
 MODEL         ?=
 RECIPE        ?= training/recipes/english.yaml
@@ -26,7 +29,8 @@ NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
-.PHONY: setup clients serve train train-bundled nemo-check peers test test-long test-cpus test-gpu null-cuda lint format bench plots clean
+.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-long test-cpus
+.PHONY: test-gpu null-cuda lint format bench plots clean
 
 setup: $(STAMP)
 
@@ -91,6 +95,34 @@ $(NEMO)/.ready:
 	$(NEMO)/bin/pip install --quiet 'nemo_toolkit[asr]==3.0.0' torch==$(TORCH_VERSION)
 	touch $@
 
+# With a container engine. VARIANT=cuda takes gigabytes; of VARIANT=cpu, TORCH_INDEX names the wheel index.
+image:
+	$(ENGINE) build --build-arg VARIANT=$(VARIANT) --build-arg TORCH_VERSION=$(TORCH_VERSION) \
+	  --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg REVISION=$$(git rev-parse HEAD) --tag steno:$(VARIANT) $(ARGS) .
+
+# Without one: the image is built and run all the same (docker/image_test.py). ARGS='--storage-driver vfs'.
+image-test: setup
+	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) $(ARGS)
+
+# Known vulnerabilities of the pinned packages; one that cannot be looked up is a failure, too.
+audit: runs/audit/.ready
+	{ cat constraints.txt; echo torch==$(TORCH_VERSION); } | \
+	  runs/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement /dev/stdin $(ARGS)
+
+runs/audit/.ready:
+	$(PYTHON) -m venv runs/audit
+	runs/audit/bin/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
+	touch $@
+
+# Renders the overlays for Kubernetes, with kubectl, and validates what comes out; node for custom resources.
+manifests: setup tests/deploy/node_modules/.ready
+	$(BIN)/python -m pytest -m "long or not long" tests/deploy/test_kubernetes.py $(ARGS)
+
+tests/deploy/node_modules/.ready: tests/deploy/package.json
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt kubernetes-validate==1.37.0
+	npm install --prefix tests/deploy --silent --no-audit --no-fund --no-package-lock
+	touch $@
+
 # Two files at a time; ARGS='-n 0 --pdb' in one process.
 test: setup
 	$(BIN)/python -m pytest -m "not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
@@ -135,6 +167,7 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/peers-cpu.svg docs/measured/peers-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
+	$(BIN)/python -m benchmarks plots docs/img/queueing.svg docs/measured/queueing.json
 
 clean:
-	rm -rf $(VENV) .clients examples/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients examples/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

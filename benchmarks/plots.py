@@ -2,7 +2,8 @@
 
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
 as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
-the transducers' search is, by batch. `cost`: of a million hours, by machine. Needs matplotlib (the `plots` extra).
+the transducers' search is, by batch. `cost`: of a million hours, by machine. `queueing`: latency by load, a line for
+each policy. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -129,6 +130,28 @@ def _cost(documents: list[Document]) -> Figure:
     return figure
 
 
+def _queueing(documents: list[Document]) -> Figure:
+    rows = documents[0]["rows"]
+    patterns = list(dict.fromkeys(row["arrivals"] for row in rows))
+    figure, panels = plt.subplots(1, len(patterns), figsize=(9, 3.6), layout="constrained", sharey=True, squeeze=False)
+    for axes, pattern in zip(panels[0], patterns, strict=True):
+        for policy in dict.fromkeys(row["policy"] for row in rows):
+            points = [row for row in rows if (row["arrivals"], row["policy"]) == (pattern, policy)]
+            color = _OURS if policy == "steno" else None
+            loads = [row["load"] for row in points]
+            (line,) = axes.plot(loads, [row["p99"] for row in points], marker="o", label=policy, color=color)
+            axes.plot(loads, [row["p50"] for row in points], linestyle=":", color=line.get_color())
+        axes.set_title(pattern, fontsize="medium")
+        axes.set_xlabel("load")
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.grid(visible=True, alpha=0.3)
+    panels[0][0].set_ylabel("latency of short requests, s")
+    panels[0][-1].legend(fontsize="small")
+    figure.suptitle("99th percentile, and median (dotted); simulated", fontsize="medium")
+    return figure
+
+
 def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str], int]) -> None:
     for row in rows:
         place, ratio = places[row["head"], row["engine"]], row["ratio"]
@@ -148,7 +171,7 @@ def _engine(engine: str) -> str:
     return " ".join([{"nemo": "NeMo", "steno": "Steno"}.get(name, name), *dtype])
 
 
-_PICTURES = {"cost": _cost, "latency": _latency, "peers": _peers, "search": _search}
+_PICTURES = {"cost": _cost, "latency": _latency, "peers": _peers, "queueing": _queueing, "search": _search}
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import msgspec
 
 from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
+from service.engine.fleet import Fleet
 from service.engine.protocol import Load
-from service.engine.supervisor import ModelLoadError, Supervisor
+from service.engine.supervisor import ModelLoadError
 
 log = logging.getLogger("steno")
 
@@ -17,16 +18,14 @@ class Residency:
 
     Args:
         dispatcher: Has the catalog.
-        supervisor: Has the engine.
-        template: What is said to the engine of every model, but for its name and checkpoint.
+        fleet: Has the engines.
+        template: What is said to engines of every model, but for its name and checkpoint.
         max_weight_bytes: What the weights of all models may take together; None: what the device has.
     """
 
-    def __init__(
-        self, dispatcher: Dispatcher, supervisor: Supervisor, template: Load, max_weight_bytes: int | None
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, fleet: Fleet, template: Load, max_weight_bytes: int | None) -> None:
         self._dispatcher = dispatcher
-        self._supervisor = supervisor
+        self._fleet = fleet
         self._template = template
         self._max_weight_bytes = max_weight_bytes
 
@@ -41,9 +40,9 @@ class Residency:
         served = catalog.add(model, checkpoint)
         self._dispatcher.metrics.expect_models([model])
         try:
-            await self._supervisor.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
-        except ModelLoadError:
-            self._dispatcher.forget(model)
+            await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
+        except ModelLoadError as error:
+            self._dispatcher.give_up_model(model, str(error))  # one engine may have had it, and begun
             raise
         if self._max_weight_bytes is not None and catalog.weight_bytes > self._max_weight_bytes:
             taken, ours = catalog.weight_bytes, served.ready.weight_bytes if served.ready else 0
@@ -66,6 +65,6 @@ class Residency:
             raise KeyError(model)
         served.is_leaving = True
         await served.until_unused()
-        self._supervisor.unload(model)
+        self._fleet.unload(model)
         self._dispatcher.forget(model)
         log.info("model let go", extra={"model": model})

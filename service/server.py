@@ -23,6 +23,8 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
+from service.engine.devices import count_gpus, places
+from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
 from service.http.access import Access
@@ -44,7 +46,7 @@ _SWITCH_INTERVAL = 0.0005
 
 
 class Server:
-    """One service: a listening socket, the application, a dispatcher and an engine.
+    """One service: a listening socket, the application, a dispatcher and its engines.
 
     Args:
         settings: How it runs.
@@ -66,28 +68,40 @@ class Server:
         template = Load(
             model="",
             checkpoint="",
-            device=settings.device,
+            device="",  # device and threads are those of each engine's place
             dtype=settings.dtype,
             bucket_seconds=settings.edges,
             batch_seconds=settings.batch_seconds,
-            threads=settings.threads,
+            threads=None,
             attention_context=settings.local_attention,
             beam=settings.beam,
             language_model=settings.language_model,
         )
-        self.supervisor = Supervisor(
+        self.fleet = Fleet(
+            places(
+                settings.device,
+                settings.threads,
+                os.cpu_count() or 1,
+                count_gpus() if settings.device == "cuda" else 0,
+            ),
             [
                 msgspec.structs.replace(template, model=model, checkpoint=checkpoint)
                 for model, checkpoint in settings.checkpoints.items()
             ],
-            self.dispatcher,
-            device=settings.device,
-            longest_seconds=settings.edges[-1],
-            timeout=settings.engine_timeout_seconds,
-            module=engine_module,
-            engine_arguments=("--log-format", resolve_format(settings.log_format), "--log-level", settings.log_level),
+            lambda name, loads: Supervisor(
+                loads,
+                self.dispatcher,
+                device=name,
+                longest_seconds=settings.edges[-1],
+                timeout=settings.engine_timeout_seconds,
+                module=engine_module,
+                engine_arguments=(
+                    *("--log-format", resolve_format(settings.log_format)),
+                    *("--log-level", settings.log_level),
+                ),
+            ),
         )
-        self._residency = Residency(self.dispatcher, self.supervisor, template, settings.max_weight_bytes)
+        self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._listener = socket.create_server(
@@ -141,7 +155,7 @@ class Server:
                 )
             )
             serving = asyncio.create_task(web.serve(sockets=[self._listener]))
-            supervising = asyncio.create_task(self.supervisor.run())
+            supervising = asyncio.create_task(self.fleet.run())
             measuring = asyncio.create_task(self._measure_lag())
             stopping = asyncio.create_task(self._stop.wait())
             try:
@@ -154,7 +168,7 @@ class Server:
                 measuring.cancel()
                 stopping.cancel()
                 web.should_exit = True
-                await self.supervisor.stop()
+                await self.fleet.stop()
                 await serving
             await supervising
 

@@ -1,16 +1,17 @@
-"""Every setting of the service, from flags and `STENO_` environment variables; the only reader of the environment.
+"""Every setting of the service, from flags, `STENO_` variables and files; the only reader of the environment.
 
-A flag wins over a variable. A variable that begins with `STENO_` and is not a setting is refused, because a misspelt
-limit is a limit that does not hold; the ones that Kubernetes injects for Services named steno or steno-* are not ours.
+A flag wins over a variable, a variable over a file. What begins with `STENO_` and is not a setting is refused, because
+a misspelt limit is a limit that does not hold; what Kubernetes injects for Services named steno or steno-* is not ours.
 """
 
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import pydantic_settings
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
@@ -26,9 +27,12 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
+from service.engine.devices import check_devices
 from service.languages import language_code
 
 PREFIX = "STENO_"
+# Where container engines mount secrets; a file is called as the variable is, in small letters: steno_api_keys.
+SECRETS = Path("/run/secrets")
 
 # https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 _SERVICE_LINK = re.compile(
@@ -89,13 +93,19 @@ class Settings(BaseSettings):
     max_weight_bytes: Count | None = Field(
         default=None, description="Memory of all models' weights together; unset: what the device has."
     )
-    device: str = Field(default="auto", description="auto, cpu, cuda or cuda:N.")
+    device: str = Field(
+        default="auto",
+        description="auto: the first GPU, else the CPU; cuda: every GPU, each with an engine of its own; "
+        "cuda:0,cuda:1: some of them; cpu; cpu:N: N engines that share the cores.",
+    )
     dtype: Literal["auto", "float32", "bfloat16", "int8"] = Field(
         default="auto",
         description="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, else float32. "
         "int8 is for Conformers on a CPU.",
     )
-    threads: Count | None = Field(default=None, description="CPU threads per batch; unset: torch decides.")
+    threads: Count | None = Field(
+        default=None, description="CPU threads per batch; unset: torch decides, and several engines share the cores."
+    )
     local_attention: Count | None = Field(
         default=None,
         description="Encoder frames on each side that Conformers attend to, so that long pieces take memory in "
@@ -195,23 +205,29 @@ class Settings(BaseSettings):
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags come as arguments, then the environment; no files."""
-        return init_settings, _Environment(settings_cls)
+        """Flags come as arguments, then the environment, then files that hold one value each."""
+        return init_settings, _Environment(settings_cls), file_secret_settings
 
     @classmethod
-    def read(cls, flags: Mapping[str, Any] | None = None) -> Self:
-        """Read flags (field name to value) and the environment.
+    def read(cls, flags: Mapping[str, Any] | None = None, secrets: Path = SECRETS) -> Self:
+        """Read flags (field name to value), the environment, and the files of a folder.
 
         Raises:
             SettingsError: Naming every setting that is missing, unknown or wrong.
         """
         _refuse_unknown(os.environ, cls.model_fields)
+        has_secrets = secrets.is_dir()
+        if has_secrets:  # a misspelt name would leave the API open to all
+            _refuse_unknown((path.name for path in secrets.iterdir()), cls.model_fields)
         try:
-            return cls(**(flags or {}))
+            from_files = {"_secrets_dir": secrets} if has_secrets else {}
+            return cls(**{**(flags or {}), **from_files})
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
+        except (OSError, UnicodeDecodeError, pydantic_settings.SettingsError) as error:
+            raise SettingsError(f"a file in {secrets} cannot be read: {error}") from None
 
     @field_validator(
         *("models", "model_aliases", "languages", "bucket_seconds", "api_keys", "admin_keys", "cors_origins"),
@@ -227,6 +243,12 @@ class Settings(BaseSettings):
         for number, entry in enumerate(value, 1):
             if not _API_KEY.fullmatch(entry):  # the entry itself stays unsaid: it may be a key in the wrong place
                 raise ValueError(f"entry {number} is not name:sha256 (`steno key` makes one)")
+        return value
+
+    @field_validator("device")
+    @classmethod
+    def _devices(cls, value: str) -> str:
+        check_devices(value)
         return value
 
     @field_validator("languages")
@@ -338,7 +360,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _refuse_unknown(environment: Mapping[str, str], known: Mapping[str, FieldInfo]) -> None:
+def _refuse_unknown(environment: Iterable[str], known: Mapping[str, FieldInfo]) -> None:
     names = {PREFIX + name.upper() for name in known}
     unknown = [
         name

@@ -198,6 +198,11 @@ class Dispatcher:
         self._feed_engines()
 
     def model_lost(self, model: str, reason: str) -> None:
+        """A successor of an engine will not have it; where others have, nothing is lost."""
+        if not any(model in speeds for speeds in self._engines.values()):
+            self.give_up_model(model, reason)
+
+    def give_up_model(self, model: str, reason: str) -> None:
         """No engine will have it any more: answer what waits for it with an error, and forget it."""
         for utterance in [waiting for waiting in self._batcher if waiting.lane.model == model]:
             self._give_up(utterance, f"The model {model!r} was lost: {reason}")
@@ -322,7 +327,9 @@ class Dispatcher:
     def _run_alone(self, utterance: Utterance) -> None:
         """Let a suspect run again by itself, if anybody still waits for it."""
         utterance.alone = True
-        if not utterance.answer.done():
+        if utterance.lane.model not in self.catalog:
+            self._give_up(utterance, f"The model {utterance.lane.model!r} was lost.")
+        elif not utterance.answer.done():
             self._batcher.add(utterance)
 
     def _give_up(self, utterance: Utterance, message: str) -> None:

@@ -44,7 +44,15 @@ _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
 
 
 class EngineStartError(RuntimeError):
-    """No engine can be had; the message says why in one line."""
+    """No engine can be had; the message says why in one line.
+
+    Attributes:
+        is_first: None was ever ready: what is asked for is at fault, not the device.
+    """
+
+    def __init__(self, reason: str, *, is_first: bool) -> None:
+        super().__init__(reason)
+        self.is_first = is_first
 
 
 class ModelLoadError(RuntimeError):
@@ -249,7 +257,8 @@ class Supervisor:
             failed_starts = 0 if is_complete else failed_starts + 1
             ever_ready = ever_ready or is_complete
             if failed_starts and not self._stopping.is_set() and (not ever_ready or failed_starts == _FAILED_STARTS):
-                raise EngineStartError(engine.start_failure or f"the engine ended while it started ({loss})")
+                reason = engine.start_failure or f"the engine ended while it started ({loss})"
+                raise EngineStartError(reason, is_first=not ever_ready)
             await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
 
     async def stop(self) -> None:

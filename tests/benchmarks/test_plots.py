@@ -23,7 +23,12 @@ def texts(picture):
 
 @pytest.mark.parametrize(
     ("picture", "measured"),
-    [("peers-cpu", "peers-cpu"), ("latency-cpu", "latency-110m-cpu"), ("search-cpu", "search-cpu")],
+    [
+        ("peers-cpu", "peers-cpu"),
+        ("latency-cpu", "latency-110m-cpu"),
+        ("search-cpu", "search-cpu"),
+        ("queueing", "queueing"),
+    ],
 )
 def test_the_documentations_pictures_are_of_their_measurements(tmp_path, picture, measured):
     out = tmp_path / "new" / "drawn.svg"
@@ -93,4 +98,4 @@ def test_what_there_is_no_picture_of_is_said(tmp_path, benchmark):
     done = draw(tmp_path / "out.svg", PEERS, measured)
 
     assert done.returncode == 2
-    assert "there are pictures of cost or latency or peers or search" in done.stderr
+    assert "there are pictures of cost or latency or peers or queueing or search" in done.stderr

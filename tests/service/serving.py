@@ -89,10 +89,10 @@ class ThreadedServer:
 
     def hold_engine(self) -> None:
         """Stop the engine process where it is; what it is sent waits in its socket."""
-        os.kill(self.server.supervisor.engine.pid, signal.SIGSTOP)
+        os.kill(self.server.fleet.engines[0].pid, signal.SIGSTOP)
 
     def release_engine(self) -> None:
-        os.kill(self.server.supervisor.engine.pid, signal.SIGCONT)
+        os.kill(self.server.fleet.engines[0].pid, signal.SIGCONT)
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.server.stop)

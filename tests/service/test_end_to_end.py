@@ -110,6 +110,30 @@ def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkp
         assert post(service, recordings[0]).json()["text"] == offline[0]
 
 
+def test_of_two_engines_behind_one_queue_one_is_killed_and_the_other_answers_like_offline(checkpoint, speech, tmp_path):
+    recordings = [speech[index * 4000 : index * 4000 + RATE * 2] for index in range(50)]
+    offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
+
+    with (
+        steno_serve(tmp_path / "log", "--model", str(checkpoint), "--device", "cpu:2", *WHOLE) as service,
+        concurrent.futures.ThreadPoolExecutor(50) as pool,
+    ):
+        wait_for(lambda: len(service.events("model ready")) == 2)
+        victim, other = (event["pid"] for event in service.events("engine started"))
+        os.kill(victim, signal.SIGSTOP)
+        os.kill(other, signal.SIGSTOP)
+        answers = [pool.submit(post, service, samples) for samples in recordings]
+        wait_for(lambda: waiting(service) == len(recordings))
+        os.kill(victim, signal.SIGKILL)
+        os.kill(other, signal.SIGCONT)
+        served = [answer.result() for answer in answers]
+        wait_for(lambda: len(service.events("model ready")) == 3)
+
+        assert service.metric("steno_worker_up") == 2
+
+    assert [answer.json()["text"] for answer in served] == offline
+
+
 def test_kubernetes_names_are_ignored_and_misspelt_ones_refused(checkpoint, tmp_path):
     links = {
         "STENO_PORT": "tcp://10.0.0.1:8000",

@@ -45,6 +45,42 @@ def test_a_variable_sets_and_a_flag_wins(monkeypatch):
     assert (settings.port, settings.max_requests) == (9001, 7)
 
 
+DIGEST = "0" * 64
+
+
+def test_a_file_sets_and_a_variable_wins(monkeypatch, tmp_path):
+    (tmp_path / "steno_api_keys").write_text(f"one:{DIGEST},two:{DIGEST}\n")
+    (tmp_path / "steno_max_requests").write_text("7")
+    (tmp_path / "certificate").write_text("of somebody else")
+    monkeypatch.setenv("STENO_MAX_REQUESTS", "8")
+
+    settings = Settings.read(secrets=tmp_path)
+
+    assert settings.api_keys == (f"one:{DIGEST}", f"two:{DIGEST}")
+    assert settings.max_requests == 8
+
+
+def test_a_misspelt_file_does_not_leave_the_api_open(tmp_path):
+    (tmp_path / "steno_api_key").write_text(f"one:{DIGEST}")
+
+    with pytest.raises(SettingsError, match="steno_api_key is not a setting; did you mean STENO_API_KEYS"):
+        Settings.read(secrets=tmp_path)
+
+
+@pytest.mark.parametrize("content", ["one:secret", b"\xff"])
+def test_a_file_that_cannot_be_read_or_understood_does_not_either(content, tmp_path):
+    (tmp_path / "steno_api_keys").write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    with pytest.raises(SettingsError):
+        Settings.read(secrets=tmp_path)
+
+
+def test_an_empty_file_is_an_empty_value(tmp_path):
+    (tmp_path / "steno_api_keys").touch()
+
+    assert Settings.read(secrets=tmp_path).api_keys == ()
+
+
 @pytest.mark.parametrize(
     ("name", "suggestion"),
     [("STENO_MAX_UPLOAD_BYTE", "STENO_MAX_UPLOAD_BYTES"), ("STENO_PROT", "STENO_PORT"), ("STENO_XYZZY_Q", None)],

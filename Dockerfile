@@ -1,0 +1,94 @@
+# Steno as an image: docs/operations.md, "Images". VARIANT is cpu or cuda; both begin with the same slim Debian, because
+# PyTorch's CUDA build brings its libraries and the host brings the driver.
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+
+# What pip is to install, and nothing else of pyproject.toml: the layers below stay cached when the rest of it changes.
+FROM ${BASE_IMAGE} AS requirements
+COPY pyproject.toml docker/requirements.py /requirements/
+RUN python3 /requirements/requirements.py /requirements/pyproject.toml > /requirements/requirements.txt
+
+FROM ${BASE_IMAGE} AS torch
+ARG VARIANT=cpu
+ARG TORCH_VERSION=2.13.0
+# Where pip finds that build of PyTorch; empty: its own index, which has the CUDA build only.
+ARG TORCH_INDEX=
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+# The environment that ships has no pip: another one's installs into it.
+RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/steno
+COPY constraints.txt docker/install-torch /build/
+RUN /build/install-torch
+
+FROM torch AS dependencies
+ARG VARIANT=cpu
+COPY --from=requirements /requirements/requirements.txt /build/
+RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile \
+    --constraint /build/constraints.txt --requirement /build/requirements.txt
+COPY docker/prune.py /build/
+# Compiled here: a root that is read-only can keep no bytecode. By hash, not by time: layers of equal files are equal.
+RUN /opt/pip/bin/python /build/prune.py ${VARIANT} /opt/steno /opt/torch \
+ && /opt/steno/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/steno/lib /opt/torch
+
+FROM dependencies AS application
+COPY pyproject.toml README.md LICENSE /build/steno/
+COPY audio /build/steno/audio
+COPY benchmarks /build/steno/benchmarks
+COPY cli /build/steno/cli
+COPY models /build/steno/models
+COPY service /build/steno/service
+COPY training /build/steno/training
+RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile --no-deps --target /opt/application /build/steno \
+ && /opt/steno/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/application \
+ && mkdir -p /opt/weights/models \
+ && mv /opt/application/models/bundled /opt/weights/models/
+
+FROM ${BASE_IMAGE}
+ARG VARIANT=cpu
+# Triton compiles its launchers with the machine's C compiler, so the cuda variant has one; the cpu variant has none.
+RUN groupadd --gid 10001 steno \
+ && useradd --uid 10001 --gid 10001 --no-log-init --no-create-home --home-dir /var/cache/steno --shell /usr/sbin/nologin steno \
+ && install -d -o 10001 -g 10001 /var/cache/steno \
+ && if [ "${VARIANT}" = cuda ]; then \
+      headers="$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+      && apt-get update -qq \
+      && apt-get install -y -qq --no-install-recommends gcc libc6-dev $([ -e "$headers" ] || echo python3-dev) \
+      && rm -rf /var/lib/apt/lists/*; \
+    fi
+# What changes least comes first, so that a new release of the code is a few hundred kilobytes.
+COPY --from=dependencies /opt/torch /opt/torch
+COPY --from=dependencies /opt/steno /opt/steno
+COPY --from=application /opt/weights /opt/application
+COPY --from=application /opt/application /opt/application
+COPY docker/healthcheck.py docker/contents.py /opt/steno/
+# What the image carries, and under which licences.
+RUN install -d /usr/share/doc/steno \
+ && /opt/steno/bin/python /opt/steno/contents.py / > /usr/share/doc/steno/sbom.cdx.json
+
+# PYTHONSAFEPATH: a file in the folder where somebody runs `steno transcribe` is no module of ours.
+ENV PATH=/opt/application/bin:/opt/steno/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONSAFEPATH=1 \
+    HOME=/var/cache/steno \
+    TMPDIR=/tmp \
+    XDG_CACHE_HOME=/var/cache/steno \
+    HF_HOME=/var/cache/steno/huggingface \
+    TRITON_CACHE_DIR=/var/cache/steno/triton \
+    CUDA_CACHE_PATH=/var/cache/steno/cuda \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility \
+    STENO_HOST=0.0.0.0
+ARG VERSION=0.1.0
+ARG REVISION=
+LABEL org.opencontainers.image.title="Steno" \
+      org.opencontainers.image.description="Recorded speech to text over HTTP" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.licenses="Apache-2.0"
+WORKDIR /
+USER 10001:10001
+EXPOSE 8000
+# Uploads and long recordings; downloaded models and compiled kernels. Nothing else is written.
+VOLUME ["/tmp", "/var/cache/steno"]
+STOPSIGNAL SIGTERM
+# Liveness: an engine that loads or restarts is no reason to end the container.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["/opt/steno/bin/python", "/opt/steno/healthcheck.py"]
+ENTRYPOINT ["/opt/application/bin/steno"]
+CMD ["serve"]

@@ -1,0 +1,124 @@
+"""What a load balancer's policy is worth: replicas with the service's batcher on a virtual clock; no model involved.
+
+Requests and costs are those of `python -m benchmarks queueing`. A request goes to a replica when it comes, and stays:
+
+    round robin        to each in turn
+    least connections  to one with the fewest requests under way, as HAProxy's leastconn
+    least audio        to one with the fewest seconds of audio under way, which a balancer cannot know by itself
+"""
+
+import argparse
+import heapq
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.budget import Cost
+from benchmarks.queueing import Ours, Request, arrivals, parts_of
+from service.dispatch.utterance import Utterance
+
+POLICIES = ("round robin", "least connections", "least audio")
+_SHORT_SECONDS = 60.0
+
+
+@dataclass(eq=False)
+class _Replica:
+    batcher: Ours
+    requests: int = 0
+    audio: float = 0.0
+    running: list[Utterance] = field(default_factory=list)
+
+
+def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost, budget: float) -> list[float]:
+    """Return the latency of each request, until all are answered."""
+    fleet = [_Replica(Ours(budget, 1 / cost.second)) for _ in range(replicas)]
+    left = [0] * len(requests)
+    latencies = [0.0] * len(requests)
+    turns, ties = itertools.cycle(fleet), itertools.count()
+    ends: list[tuple[float, int, _Replica]] = []
+    numbers = itertools.count(1)
+
+    def choose() -> _Replica:
+        following = next(turns)
+        start = fleet.index(following)
+        in_turn = fleet[start:] + fleet[:start]  # of equals, the one whose turn it is
+        if policy == "least connections":
+            return min(in_turn, key=lambda replica: replica.requests)
+        if policy == "least audio":
+            return min(in_turn, key=lambda replica: replica.audio)
+        return following
+
+    def begin(replica: _Replica, now: float) -> None:
+        if not replica.running and (batch := replica.batcher.next_batch(now)):
+            replica.running = batch
+            longest = max(utterance.seconds for utterance in batch)
+            heapq.heappush(ends, (now + cost.of(len(batch), longest), next(ties), replica))
+
+    def end(now: float, replica: _Replica) -> None:
+        for utterance in replica.running:
+            caller = utterance.caller
+            assert isinstance(caller, int)
+            replica.audio -= utterance.seconds
+            left[caller] -= 1
+            if not left[caller]:
+                replica.requests -= 1
+                latencies[caller] = now - utterance.arrived
+        replica.running = []
+        begin(replica, now)
+
+    for caller, request in enumerate(requests):
+        while ends and ends[0][0] <= request.arrives:
+            now, _, replica = heapq.heappop(ends)
+            end(now, replica)
+        replica = choose()
+        replica.requests += 1
+        replica.audio += request.seconds
+        for utterance in parts_of(request, caller, numbers):
+            left[caller] += 1
+            replica.batcher.add(utterance)
+        begin(replica, request.arrives)
+    while ends:
+        now, _, replica = heapq.heappop(ends)
+        end(now, replica)
+    return latencies
+
+
+def main() -> None:
+    """Parse, simulate, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=float, default=0.0312, help="seconds that a batch takes whatever is in it")
+    parser.add_argument("--second", type=float, default=0.00801, help="seconds by the second of audio")
+    parser.add_argument("--square", type=float, default=0.00009, help="seconds by the square of a clip's length")
+    parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
+    parser.add_argument("--replicas", type=int, nargs="+", default=[2, 8])
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.5, 0.7])
+    parser.add_argument("--duration", type=float, default=1200.0, help="seconds of arrivals")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+
+    cost = Cost(args.batch, args.second, args.square)
+    rows = []
+    print(
+        f"{'replicas':>8} {'arrivals':>8} {'load':>5} {'policy':>18} "
+        f"{'short p50':>10} {'short p99':>10} {'long p50':>9}"
+    )
+    for replicas, pattern, load in itertools.product(args.replicas, ("poisson", "bursts"), args.loads):
+        requests = arrivals(pattern, replicas * load / cost.second, args.duration, args.seed)
+        for policy in POLICIES:
+            latencies = simulate(requests, replicas, policy, cost, args.budget)
+            took = list(zip(latencies, requests, strict=True))
+            short = [latency for latency, request in took if request.seconds < _SHORT_SECONDS]
+            long = [latency for latency, request in took if request.seconds >= _SHORT_SECONDS]
+            p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
+            row = {"replicas": replicas, "arrivals": pattern, "load": load, "policy": policy, "p50": p50, "p99": p99}
+            rows.append(row | {"long_p50": round(float(np.median(long)), 3)})
+            print(f"{replicas:8} {pattern:>8} {load:5.1f} {policy:>18} {p50:10.2f} {p99:10.2f} {np.median(long):9.2f}")
+    about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget, "duration": args.duration}
+    print(json.dumps({"benchmark": "balancing", **about, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""How long requests wait, by load: the service's batcher beside simpler ones, on a virtual clock; no model involved.
+
+One device does batches that cost what `python -m benchmarks budget` fitted. Requests come by themselves (Poisson) or in
+bursts; one in a hundred is ten minutes long and is cut into parts, the others are 1 to 30 s, 6 s on average. Load is
+audio offered a second, of what the device does in endless batches without padding, which is charged in full. Policies:
+
+    one by one   in the order of arrival, without batches
+    window       in the order of arrival; a batch leaves when 16 wait or the first has waited 100 ms
+    steno        service/dispatch/batcher.py
+"""
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from benchmarks.budget import Cost
+from service.dispatch.batcher import Batcher, BatchPolicy
+from service.dispatch.buckets import bucket_edges
+from service.dispatch.utterance import Lane, Utterance
+
+LONGEST = 40.0
+_LONG_SECONDS = 600.0
+_LONG_SHARE = 0.01
+_BURST = 16
+_WINDOW_SECONDS = 0.1
+_WINDOW_CLIPS = 16
+_LANE = Lane("any")
+
+
+@dataclass
+class _Wanted:
+    """The answer of an utterance that somebody waits for."""
+
+    def done(self) -> bool:
+        return False
+
+
+class Policy(Protocol):
+    """Which utterances leave together."""
+
+    def add(self, utterance: Utterance) -> None:
+        """Let one wait."""
+
+    def next_batch(self, now: float) -> list[Utterance]:
+        """Take out those that run now; empty when none does yet."""
+
+    def due(self) -> float:
+        """Return when, without a further arrival, there will be a batch; infinity if never."""
+
+
+class OneByOne:
+    """First come, first served."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Utterance] = []
+
+    def add(self, utterance: Utterance) -> None:
+        """Let one wait."""
+        self._waiting.append(utterance)
+
+    def next_batch(self, now: float) -> list[Utterance]:  # noqa: ARG002
+        """Take out the first."""
+        taken, self._waiting = self._waiting[:1], self._waiting[1:]
+        return taken
+
+    def due(self) -> float:
+        """Return infinity: what waits leaves at once."""
+        return np.inf
+
+
+class Window:
+    """First come, first served, in batches of a fixed number or after a fixed time."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Utterance] = []
+
+    def add(self, utterance: Utterance) -> None:
+        """Let one wait."""
+        self._waiting.append(utterance)
+
+    def next_batch(self, now: float) -> list[Utterance]:
+        """Take out a full batch, or what there is when the first has waited for long enough."""
+        if len(self._waiting) < _WINDOW_CLIPS and now < self.due():
+            return []
+        taken, self._waiting = self._waiting[:_WINDOW_CLIPS], self._waiting[_WINDOW_CLIPS:]
+        return taken
+
+    def due(self) -> float:
+        """Return when the first will have waited for long enough."""
+        return self._waiting[0].arrived + _WINDOW_SECONDS if self._waiting else np.inf
+
+
+class Ours:
+    """The batcher of the service.
+
+    Args:
+        batch_seconds: Its budget.
+        rtfx: What the device does.
+    """
+
+    def __init__(self, batch_seconds: float, rtfx: float) -> None:
+        self._batcher = Batcher(bucket_edges(LONGEST))
+        self._policies = {_LANE.model: BatchPolicy(batch_seconds=batch_seconds, rtfx=rtfx)}
+
+    def add(self, utterance: Utterance) -> None:
+        """Let one wait."""
+        self._batcher.add(utterance)
+
+    def next_batch(self, now: float) -> list[Utterance]:
+        """Take out those that the batcher chooses."""
+        return self._batcher.next_batch(now, self._policies)
+
+    def due(self) -> float:
+        """Return infinity: what waits leaves at once."""
+        return np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A recording that comes at a time."""
+
+    arrives: float
+    seconds: float
+
+
+def arrivals(pattern: str, audio_per_second: float, duration: float, seed: int) -> list[Request]:
+    """Draw the requests of so many seconds, which bring so much audio a second."""
+    random = np.random.default_rng(seed)
+    short = random.triangular(1.0, 1.5, 15.5, size=100_000)  # 6 s on average
+    mean = (1 - _LONG_SHARE) * float(short.mean()) + _LONG_SHARE * _LONG_SECONDS
+    rate = audio_per_second / mean
+    together = 1 if pattern == "poisson" else _BURST
+    requests: list[Request] = []
+    now = 0.0
+    while (now := now + float(random.exponential(together / rate))) < duration:
+        for _ in range(together):
+            is_long = random.random() < _LONG_SHARE
+            requests.append(Request(now, _LONG_SECONDS if is_long else float(random.choice(short))))
+    return requests
+
+
+def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[float]:
+    """Return the latency of each request, until all are answered."""
+    latencies = [0.0] * len(requests)
+    numbers = itertools.count(1)
+    coming = itertools.chain.from_iterable(
+        parts_of(request, caller, numbers) for caller, request in enumerate(requests)
+    )
+    upcoming = next(coming, None)
+    now = 0.0
+    while True:
+        while upcoming is not None and upcoming.arrived <= now:
+            policy.add(upcoming)
+            upcoming = next(coming, None)
+        if batch := policy.next_batch(now):
+            now += cost.of(len(batch), max(utterance.seconds for utterance in batch))
+            for utterance in batch:
+                assert isinstance(utterance.caller, int)
+                latencies[utterance.caller] = now - utterance.arrived
+            continue
+        later = min(policy.due(), np.inf if upcoming is None else upcoming.arrived)
+        if later == np.inf:
+            return latencies
+        now = max(now, later)
+
+
+def parts_of(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utterance]:
+    """Cut a recording as the service does, if equally."""
+    parts = max(1, round(request.seconds / LONGEST))
+    for _ in range(parts):
+        wanted, nothing = _Wanted(), np.empty(0, np.float32)
+        seconds = request.seconds / parts
+        yield Utterance(next(numbers), nothing, seconds, request.arrives, wanted, caller, _LANE)  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Parse, simulate, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=float, default=0.0312, help="seconds that a batch takes whatever is in it")
+    parser.add_argument("--second", type=float, default=0.00801, help="seconds by the second of audio")
+    parser.add_argument("--square", type=float, default=0.00009, help="seconds by the square of a clip's length")
+    parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
+    parser.add_argument("--duration", type=float, default=1200.0, help="seconds of arrivals")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+
+    cost = Cost(args.batch, args.second, args.square)
+    most = 1 / cost.second
+    policies: dict[str, Callable[[], Policy]] = {
+        "one by one": OneByOne,
+        "window": Window,
+        "steno": lambda: Ours(args.budget, most),
+    }
+    rows = []
+    print(f"{'arrivals':>8} {'load':>5} {'policy':>11} {'short p50':>10} {'short p99':>10} {'long p50':>9}")
+    for pattern in ("poisson", "bursts"):
+        for load in args.loads:
+            requests = arrivals(pattern, load * most, args.duration, args.seed)
+            for name, policy in policies.items():
+                latencies = simulate(requests, policy(), cost)
+                short = [took for took, one in zip(latencies, requests, strict=True) if one.seconds < _LONG_SECONDS]
+                long = [took for took, one in zip(latencies, requests, strict=True) if one.seconds >= _LONG_SECONDS]
+                p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))
+                of_long = round(float(np.median(long)), 3) if long else None
+                rows.append(
+                    {"arrivals": pattern, "load": load, "policy": name, "p50": p50, "p99": p99, "long_p50": of_long}
+                )
+                print(f"{pattern:>8} {load:5.1f} {name:>11} {p50:10.2f} {p99:10.2f} {of_long or 0:9.2f}")
+    about = {"cost": [cost.batch, cost.second, cost.square], "budget": args.budget, "duration": args.duration}
+    print(json.dumps({"benchmark": "queueing", **about, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""Print what an image needs of Python packages: `requirements.py pyproject.toml`, one requirement a line."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+project = tomllib.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["project"]
+print("\n".join(project["dependencies"] + project["optional-dependencies"]["serve"]))

@@ -1,0 +1,154 @@
+"""The Dockerfile takes what the package is made of; and the image, built and run, does what the README says."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def copied() -> set[str]:
+    """What the Dockerfile takes of the repository, by its first folder."""
+    lines = re.findall(r"^COPY ((?:[^-\s]\S* )+)\S+$", DOCKERFILE, re.MULTILINE)
+    return {name.split("/")[0] for line in lines for name in line.split()}
+
+
+def test_every_package_is_in_it():
+    assert set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= copied()
+
+
+def test_what_is_copied_is_not_ignored_and_nothing_else_is_sent():
+    allowed = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert set(allowed) == copied()
+
+
+def test_versions_are_those_of_the_project():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (torch,) = re.findall(r"^TORCH_VERSION \?= (\S+)$", makefile, re.MULTILINE)
+
+    assert re.findall(r"^ARG TORCH_VERSION=(\S+)$", DOCKERFILE, re.MULTILINE) == [torch]
+    assert re.findall(r"^ARG VERSION=(\S+)$", DOCKERFILE, re.MULTILINE) == [PROJECT["project"]["version"]]
+
+
+def test_the_requirements_are_those_of_the_service():
+    done = subprocess.run(
+        [sys.executable, ROOT / "docker" / "requirements.py", ROOT / "pyproject.toml"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    project = PROJECT["project"]
+    assert done.stdout.splitlines() == project["dependencies"] + project["optional-dependencies"]["serve"]
+
+
+def test_pruning_takes_tests_and_leaves_what_is_read(tmp_path):
+    packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    read = [packages / "silero_vad" / "data" / "silero_vad_16k_sequence.onnx", packages / "numpy" / "core.py"]
+    unread = [packages / "silero_vad" / "data" / "silero_vad.jit", packages / "numpy" / "fft" / "tests" / "test_fft.py"]
+    header = tmp_path / "torch" / "torch" / "include" / "c10.h"
+    for path in (*read, *unread, header):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("text")
+
+    prune = [sys.executable, ROOT / "docker" / "prune.py", "cpu", tmp_path / "venv", tmp_path / "torch"]
+    subprocess.run(prune, capture_output=True, check=True)
+
+    assert all(path.exists() for path in read)
+    assert not any(path.exists() for path in (*unread, header))
+
+
+def required(name: str, extras: tuple[str, ...], found: dict[str, Distribution]) -> None:
+    """Collect the packages that a package brings with it, by their names."""
+    name = canonicalize_name(name)
+    if name in found:
+        return
+    found[name] = distribution(name)
+    for requirement in map(Requirement, found[name].requires or ()):
+        wanted = requirement.marker is None or any(
+            requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)
+        )
+        if wanted:
+            required(requirement.name, tuple(requirement.extras), found)
+
+
+def test_the_licence_of_every_package_is_listed():
+    specification = importlib.util.spec_from_file_location("contents", ROOT / "docker" / "contents.py")
+    contents = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(contents)
+    found: dict[str, Distribution] = {}
+    required("steno", ("serve",), found)
+    listed = re.findall(r"^\| ([a-z0-9-]+) \| (.+) \|$", (ROOT / "docs" / "licenses.md").read_text(), re.MULTILINE)
+
+    # A build of PyTorch for CUDA brings NVIDIA's packages and Triton.
+    assert {(name, contents.licence(one)) for name, one in found.items() if not is_of_cuda(name)} <= set(listed)
+
+
+def is_of_cuda(name: str) -> bool:
+    return name.startswith(("nvidia-", "cuda-")) or name == "triton"
+
+
+def test_contents_lists_packages_and_libraries_with_their_licences(tmp_path):
+    packages = tmp_path / "opt" / "steno" / "lib" / "python3.11" / "site-packages"
+    for path, text in {
+        packages / "Some_Thing-1.2.dist-info" / "METADATA": "Metadata-Version: 2.4\nName: Some_Thing\nVersion: 1.2\n"
+        "Classifier: License :: OSI Approved :: MIT License\n",
+        packages / "av.libs" / "libx265-f5385bb8.so.216": "",
+        packages / "av.libs" / "libnew-f5385bb8-01234567.so.1": "",
+        tmp_path
+        / "var"
+        / "lib"
+        / "dpkg"
+        / "status": "Package: libc6\nStatus: install ok installed\nVersion: 2.36-9\n\n"
+        "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    done = subprocess.run(
+        [sys.executable, ROOT / "docker" / "contents.py", tmp_path], capture_output=True, text=True, check=True
+    )
+
+    parts = {
+        part["name"]: (part["version"], [each["license"]["name"] for each in part.get("licenses", [])])
+        for part in json.loads(done.stdout)["components"]
+    }
+    assert parts == {
+        "libc6": ("2.36-9", []),
+        "some-thing": ("1.2", ["MIT License"]),
+        "libx265": ("216", ["GPL-2.0-or-later"]),
+        "libnew": ("1", []),
+    }
+
+
+def test_the_change_log_knows_this_version():
+    assert PROJECT["project"]["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+@pytest.mark.program("buildah")
+@pytest.mark.program("bwrap")
+@pytest.mark.program("mmdebstrap")
+def test_the_image_does_what_the_readme_says():
+    if os.geteuid():
+        pytest.skip("buildah's chroot needs root")
+    work = os.environ.get("IMAGE_WORK", ROOT / "runs" / "image")
+
+    done = subprocess.run(
+        [sys.executable, ROOT / "docker" / "image_test.py", "--work", work], capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr

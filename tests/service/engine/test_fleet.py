@@ -1,0 +1,149 @@
+"""Several engines behind one queue: one that dies takes its own place away."""
+
+import asyncio
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from service.engine.devices import Place
+from service.engine.fleet import Fleet
+from service.engine.protocol import Load
+from service.engine.stub import transcript
+from service.engine.supervisor import EngineStartError, ModelLoadError
+from tests.service.serving import form, serving, tone, wait_for, wav
+
+PLACES = [Place("cuda:0", "cuda:0"), Place("cuda:1", "cuda:1")]
+
+
+def load(model: str) -> Load:
+    return Load(model, model, "", "float32", [1.0], None, None)
+
+
+class Controlled:
+    """A supervisor whose fate the test decides."""
+
+    engine = None
+
+    def __init__(self, name: str, loads: list[Load]) -> None:
+        self.name = name
+        self.devices = [one.device for one in loads]
+        self.fate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.models = {one.model for one in loads}
+        self.refuses: str | None = None
+
+    async def run(self) -> None:
+        await self.fate
+
+    async def stop(self) -> None:
+        if not self.fate.done():
+            self.fate.set_result(None)
+
+    async def load(self, load: Load) -> None:
+        if self.refuses:
+            raise ModelLoadError(self.refuses)
+        self.models.add(load.model)
+
+    def unload(self, model: str) -> None:
+        self.models.discard(model)
+
+
+def controlled(scenario) -> None:
+    """Run a scenario with a fleet of two."""
+
+    async def main() -> None:
+        made: list[Controlled] = []
+
+        def make(name: str, loads: list[Load]) -> Controlled:
+            made.append(Controlled(name, loads))
+            return made[-1]
+
+        fleet = Fleet(PLACES, [load("first")], make)
+        await scenario(fleet, *made)
+
+    asyncio.run(main())
+
+
+async def turns() -> None:
+    """Let everything that is ready run."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_each_engine_is_told_its_own_device():
+    async def scenario(fleet, first, second) -> None:
+        assert (first.devices, second.devices) == (["cuda:0"], ["cuda:1"])
+
+    controlled(scenario)
+
+
+def test_a_device_that_was_fine_is_given_up_and_the_last_one_ends_the_service():
+    async def scenario(fleet, first, second) -> None:
+        running = asyncio.create_task(fleet.run())
+        await turns()
+        first.fate.set_exception(EngineStartError("fell off the bus", is_first=False))
+        await turns()
+        assert not running.done()
+        await fleet.load(load("late"))
+        assert (first.models, second.models) == ({"first"}, {"first", "late"})
+        second.fate.set_exception(EngineStartError("so did this one", is_first=False))
+        with pytest.raises(EngineStartError, match="so did this one"):
+            await running
+
+    controlled(scenario)
+
+
+def test_a_first_start_that_fails_stops_the_others():
+    async def scenario(fleet, first, second) -> None:
+        running = asyncio.create_task(fleet.run())
+        await turns()
+        second.fate.set_exception(EngineStartError("no such checkpoint", is_first=True))
+        with pytest.raises(EngineStartError, match="no such checkpoint"):
+            await running
+        assert first.fate.done()
+
+    controlled(scenario)
+
+
+def test_stopped_engines_end_the_run():
+    async def scenario(fleet, first, second) -> None:
+        running = asyncio.create_task(fleet.run())
+        await turns()
+        await fleet.stop()
+        await running
+
+    controlled(scenario)
+
+
+def test_a_model_that_one_engine_refuses_is_kept_by_none():
+    async def scenario(fleet, first, second) -> None:
+        second.refuses = "out of memory"
+        with pytest.raises(ModelLoadError, match="out of memory"):
+            await fleet.load(load("large"))
+        assert (first.models, second.models) == ({"first"}, {"first"})
+
+    controlled(scenario)
+
+
+def test_the_death_of_one_engine_loses_nothing_and_the_other_goes_on():
+    clips = [tone(8_000 + number) for number in range(24)]
+    with serving(device="cpu:2", batch_seconds=1.0) as served, ThreadPoolExecutor(len(clips)) as callers:
+        wait_for(lambda: served.metric("steno_worker_up") == 2)
+        victim, other = (engine.pid for engine in served.server.fleet.engines)
+        for pid in (victim, other):
+            os.kill(pid, signal.SIGSTOP)
+        answers = [callers.submit(served.post, **form(wav(clip))) for clip in clips]
+        wait_for(lambda: served.metric("steno_http_requests_in_flight") > len(clips))  # and the one that asks
+        os.kill(victim, signal.SIGKILL)
+        os.kill(other, signal.SIGCONT)
+        texts = [answer.result().json()["text"] for answer in answers]
+        wait_for(lambda: served.metric("steno_worker_up") == 2)
+        again = served.post(**form(wav(clips[0])))
+        busy = served.metric('steno_worker_busy_seconds_total{device="cpu:1"}')
+        restarts = served.metric("steno_worker_restarts_total")
+
+    assert texts == [transcript(clip).text for clip in clips]
+    assert again.status_code == 200
+    assert busy > 0
+    assert restarts == 1
