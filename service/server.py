@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 
 import msgspec
@@ -27,6 +30,8 @@ from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
 from service.http.access import Access
 from service.http.app import create_app
+from service.http.connection import Connection
+from service.http.connections import ConnectionLimits, Connections
 from service.http.front import Front
 from service.logs import resolve_format
 from service.metrics import Metrics
@@ -133,6 +138,8 @@ class Server:
             web = _Web(
                 uvicorn.Config(
                     create_app(front),
+                    http=partial(Connection, connections=Connections(self._connection_limits(), self.metrics)),  # type: ignore[arg-type]
+                    ws="none",
                     log_config=None,
                     access_log=False,
                     server_header=False,
@@ -157,6 +164,15 @@ class Server:
                 await self.supervisor.stop()
                 await serving
             await supervising
+
+    def _connection_limits(self) -> ConnectionLimits:
+        """Those of the settings, within what the system allows: the other half of the files is for uploads."""
+        limits = self._settings.connection_limits
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limits.most > files // 2:
+            log.warning("few open files", extra={"files": files, "connections": files // 2})
+            return replace(limits, most=files // 2)
+        return limits
 
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
         """Answer what was accepted, refuse the rest; give up after a while, when hurried, or without engines."""
@@ -201,6 +217,12 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def _raise_file_limit() -> None:
+    """Let as many files be open as the system allows: connections are files, and shells begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -208,6 +230,7 @@ def run(settings: Settings) -> None:
         EngineStartError: If no engine can be had.
         OSError: If the address cannot be listened on.
     """
+    _raise_file_limit()
 
     async def main() -> None:
         server = Server(settings)
