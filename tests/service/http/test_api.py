@@ -9,6 +9,8 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from tests.service.serving import form, post_bytes, serving, tone, wait_for, wav
@@ -246,6 +248,58 @@ def test_two_files_are_one_too_many(service):
     )
 
     assert answer.status_code == 400
+
+
+def test_a_file_that_nobody_asked_for_is_ignored_like_any_other_field(service):
+    files = [("cover", ("a", b"x" * 2_000_000)), ("file", ("b", wav(SECOND))), ("notes", ("c", b"y"))]
+
+    answer = service.post(files=files, data={"model": "whisper-1"})
+
+    assert answer.status_code == 200
+    assert answer.json()["text"] == transcript(SECOND).text
+
+
+def test_a_field_that_is_sent_as_a_file_is_named(service):
+    files = {"file": ("a", wav(SECOND)), "language": ("b", b"en")}
+
+    answer = service.post(files=files, data={"model": "whisper-1"})
+
+    assert (answer.status_code, error(answer)["param"]) == (400, "language")
+
+
+@pytest.mark.parametrize("fields", [{"prompt": "p" * 300_000}, {f"x{n}": "y" * 6_000 for n in range(50)}])
+def test_fields_that_are_too_large_together_are_refused(service, fields):
+    answer = service.post(**form(wav(SECOND), **fields))
+
+    assert answer.status_code == 413
+    assert error(answer)["code"] == "fields_too_large"
+    assert answer.headers["x-should-retry"] == "false"
+    assert service.server.dispatcher.admission.stored_bytes == 0
+
+
+def test_fields_that_are_small_enough_together_are_taken(service):
+    assert service.post(**form(wav(SECOND), prompt="p" * 200_000)).status_code == 200
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(max_size=300), st.integers(1, 400))
+def test_what_stands_before_the_first_boundary_is_skipped_however_it_is_split(service, preamble, size):
+    upload = httpx.Request("POST", "http://any", **form(wav(SECOND)))
+    body = preamble + b"\r\n" + upload.read()[:2000] if preamble else upload.read()[:2000]
+    body += upload.read()[2000:]
+    pieces = [body[begin : begin + size] for begin in range(0, 4000, size)] + [body[-(-4000 // size) * size :]]
+
+    answer = service.post(content=iter(pieces), headers={"content-type": upload.headers["content-type"]})
+
+    assert answer.status_code == 200
+
+
+def test_not_everything_may_stand_before_the_first_boundary(service):
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+
+    answer = service.post(content=b"x" * 1_000_000, headers=kind)
+
+    assert (answer.status_code, error(answer)["code"]) == (400, "malformed_body")
 
 
 def test_an_upload_over_the_limit_is_refused_by_its_announced_size(service):

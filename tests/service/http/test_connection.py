@@ -2,9 +2,11 @@
 
 import contextlib
 import itertools
+import json
 import os
 import resource
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,6 +196,17 @@ def test_an_offered_upgrade_changes_nothing_however_it_is_split(service, offer, 
 
     assert [answer.status_code for answer in answers] == [200] * 3
     assert answers[0].json() == answers[2].json() == service.post(**form(CLIP)).json()
+
+
+@pytest.mark.program("curl")
+def test_curl_may_offer_http_2(service, tmp_path):
+    (tmp_path / "clip.wav").write_bytes(CLIP)
+    url = f"http://127.0.0.1:{service.server.port}/v1/audio/transcriptions"
+    fields = ("-F", f"file=@{tmp_path / 'clip.wav'}", "-F", "model=whisper-1")
+
+    done = subprocess.run(["curl", "--silent", "--noproxy", "*", "--http2", *fields, url], capture_output=True)
+
+    assert json.loads(done.stdout) == service.post(**form(CLIP)).json()
 
 
 @pytest.mark.parametrize("offer", [(), H2C])
