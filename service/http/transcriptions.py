@@ -1,6 +1,7 @@
 """POST /v1/audio/transcriptions and /v1/audio/translations: receive, decode, wait for the transcript, render."""
 
 import asyncio
+import logging
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,10 +12,11 @@ from fastapi.responses import Response
 
 from audio.decode import Origin
 from audio.errors import AudioError
+from audio.pool import NoChildError
 from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
-from service.dispatch.errors import OverloadedError
+from service.dispatch.errors import NoDecoderError, OverloadedError
 from service.dispatch.source import Source
 from service.http import schemas
 from service.http.disconnect import unless_client_leaves
@@ -26,7 +28,11 @@ from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
 from service.threads import finish_even_if_cancelled
 
+log = logging.getLogger("steno.http")
+
 router = APIRouter()
+
+_NO_DECODER_SECONDS = 5  # after which another process may be started
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
@@ -158,5 +164,8 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
     except AudioError as error:
         front.metrics.audio_decode.labels("unknown", error.code).inc()
         raise
+    except NoChildError as error:
+        log.warning("no decoder", extra={"reason": str(error)})
+        raise NoDecoderError("The service cannot decode this recording now.", _NO_DECODER_SECONDS) from None
     except StorageFullError:
         raise OverloadedError("The service has no room for this recording now.", retry_after=60) from None
