@@ -148,7 +148,7 @@ class Metrics:
         self.worker_heartbeat = gauge("worker_heartbeat_timestamp_seconds", "When the engine was last heard.", "device")
         self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
-        self.warmup_seconds = gauge("warmup_seconds", "Time that running every bucket once took.", "model")
+        self.warmup_seconds = gauge("warmup_seconds", "Time of the runs before the first batch.", "model")
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES

@@ -197,7 +197,9 @@ class Settings(BaseSettings):
         default=8, description="Batches led by later arrivals that a caller's utterances may have to let pass."
     )
     engine_timeout_seconds: Seconds = Field(
-        default=60.0, description="Silence, or time beyond the expected, after which an engine is replaced."
+        default=8.0,
+        description="Silence after which an engine is replaced (60 s while it loads); one that computes on has twice "
+        "this and twice the expected time.",
     )
 
     @classmethod
