@@ -34,7 +34,9 @@ from service.http.connection import Connection
 from service.http.connections import ConnectionLimits, Connections
 from service.http.front import Front
 from service.logs import resolve_format
+from service.memory import keep_heap_small
 from service.metrics import Metrics
+from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings
 
@@ -113,8 +115,8 @@ class Server:
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
         with (
-            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode") as decoders,
-            ThreadPoolExecutor(os.cpu_count(), "cut") as cutters,
+            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode", give_way) as decoders,
+            ThreadPoolExecutor(os.cpu_count(), "cut", give_way) as cutters,
             DecodePool(
                 Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
                 on_loss=self.metrics.decoder_crashes.inc,
@@ -231,6 +233,7 @@ def run(settings: Settings) -> None:
         OSError: If the address cannot be listened on.
     """
     _raise_file_limit()
+    keep_heap_small()
 
     async def main() -> None:
         server = Server(settings)

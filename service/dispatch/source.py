@@ -1,6 +1,5 @@
 """A decoded recording as the dispatcher takes it: what is short as one utterance, what is long cut part by part."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from audio.resample import Samples
 from audio.segment.cuts import cuts
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import SpeechDetector
-from service.threads import finish_even_if_cancelled
+from service.threads import in_thread
 
 T = TypeVar("T")
 
@@ -54,4 +53,4 @@ class Source:
         return await self._in_thread(lambda: self.recording.read(*segment))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await finish_even_if_cancelled(asyncio.get_running_loop().run_in_executor(self.threads, work))
+        return await in_thread(self.threads, work)

@@ -1,8 +1,8 @@
 """POST /v1/audio/transcriptions and /v1/audio/translations: receive, decode, wait for the transcript, render."""
 
-import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from service.http.hearing import Asked, Hearing
 from service.http.prompts import into_english, prompt_of
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
-from service.threads import finish_even_if_cancelled
+from service.threads import in_thread
 
 log = logging.getLogger("steno.http")
 
@@ -120,7 +120,12 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         for name in schemas.ignored_fields(form):
             front.metrics.ignored_fields.labels(name).inc()
         record.stages["receive"] = time.monotonic() - record.began
-        response = await unless_client_leaves(request.receive, _answer(front, record, asked, resources))
+
+        async def free_upload() -> None:
+            await form.close()
+            permit.free()
+
+        response = await unless_client_leaves(request.receive, _answer(front, record, asked, resources, free_upload))
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
         if isinstance(response, EventStream):
@@ -128,10 +133,17 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         return response
 
 
-async def _answer(front: Front, record: Record, asked: Asked, resources: AsyncExitStack) -> Response:
+async def _answer(
+    front: Front,
+    record: Record,
+    asked: Asked,
+    resources: AsyncExitStack,
+    free_upload: Callable[[], Awaitable[None]],
+) -> Response:
     began, fields, rate = time.monotonic(), asked.fields, asked.served.ready.sample_rate
     recording = resources.enter_context(Recording(rate, front.settings.max_utterance_seconds))
     origin = await _decode(front, fields, recording)
+    await free_upload()  # it may wait for long, and its samples are room enough
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
     rule = _rule(recording, fields, front.settings.max_utterance_seconds)
@@ -149,18 +161,33 @@ def _rule(recording: Recording, fields: schemas.TranscriptionForm, longest: floa
     return SegmentRule(longest) if recording.seconds > longest else None
 
 
+class _ClientLeftError(Exception):
+    """Nobody wants what is being decoded."""
+
+
 async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording) -> Origin:
+    is_wanted = True
+
+    def take(samples: bytes | memoryview) -> None:
+        # What is nearly done is let be: to end it may cost a decoder process, and another file the time to start one.
+        if not is_wanted and recording.seconds > front.settings.max_utterance_seconds:
+            raise _ClientLeftError
+        recording.append(samples)
+
+    def leave() -> None:
+        nonlocal is_wanted
+        is_wanted = False
+
     decode = partial(
         front.decode_pool.decode_into,
-        recording.append,
+        take,
         fields.file.file,
         rate=recording.rate,
         limits=front.settings.audio_limits,
         raw=RawForm.of_media_type(fields.file.content_type or ""),
     )
-    work = asyncio.get_running_loop().run_in_executor(front.decoders, decode)
     try:
-        return await finish_even_if_cancelled(work)
+        return await in_thread(front.decoders, decode, leave)
     except AudioError as error:
         front.metrics.audio_decode.labels("unknown", error.code).inc()
         raise

@@ -3,7 +3,9 @@
 import concurrent.futures
 import io
 import json
+import os
 import socket
+import threading
 
 import httpx
 import numpy as np
@@ -383,6 +385,30 @@ def test_a_client_that_leaves_frees_its_place_whether_it_waits_or_runs():
         assert service.metric(gone) == 2
         service.release_engine()
         assert service.post(**form(wav(SECOND))).status_code == 200
+
+
+def test_an_upload_takes_no_room_once_it_is_decoded():
+    with serving() as service, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        service.hold_engine()
+        answer = pool.submit(service.post, **form(wav(SECOND)))
+        wait_for(lambda: service.server.dispatcher.admission.backlog.seconds > 0)
+
+        assert service.server.dispatcher.admission.requests == 1
+        assert service.server.dispatcher.admission.stored_bytes == 0
+        service.release_engine()
+        assert answer.result().json()["usage"]["seconds"] == 1.0
+    assert service.server.dispatcher.admission.stored_bytes == 0
+
+
+def test_what_answers_goes_before_what_decodes_and_computes():
+    here = os.getpriority(os.PRIO_PROCESS, 0)
+    with serving() as service:
+        assert service.post(**form(wav(SECOND))).status_code == 200
+        threads = {thread.name: os.getpriority(os.PRIO_PROCESS, thread.native_id) for thread in threading.enumerate()}
+
+        assert os.getpriority(os.PRIO_PROCESS, service.server.supervisor.engine.pid) == here + 5
+    assert threads["decode_0"] == here + 5
+    assert threads["MainThread"] == here
 
 
 def test_a_full_service_refuses_and_says_when_to_come_back():
