@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
+
+import numpy as np
 
 from audio.recording import Recording
 from audio.resample import Samples
-from audio.segment.cuts import cuts
+from audio.segment.cuts import Probabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import SpeechDetector
 from service.threads import in_thread
@@ -30,6 +32,7 @@ class Source:
     rule: SegmentRule | None
     detector: SpeechDetector
     threads: Executor
+    _heard: list[Probabilities] = field(default_factory=list, init=False, repr=False)
 
     @property
     def is_whole(self) -> bool:
@@ -41,10 +44,16 @@ class Source:
         if self.rule is None:
             yield Segment(0, len(self.recording))
             return
-        blocks: Iterator[list[Segment] | None] = cuts(self.recording, self.detector, self.rule)
+        blocks: Iterator[list[Segment] | None] = cuts(self.recording, self.detector, self.rule, self._heard.append)
         while (found := await self._in_thread(lambda: next(blocks, None))) is not None:
             for segment in found:
                 yield segment
+
+    async def speech(self) -> Probabilities:
+        """Return how likely each frame of the recording is speech, once it is cut."""
+        if self.rule is None:
+            return await self._in_thread(lambda: speech(self.recording, self.detector))
+        return np.concatenate(self._heard)
 
     async def read(self, segment: Segment) -> Samples:
         """Return the samples of one."""

@@ -48,15 +48,13 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 _TRANSCRIPT: dict[str, Any] = {
     "model": schemas.Transcription | schemas.VerboseTranscription,
-    "content": {kind: {} for kind in ("text/plain", "application/x-subrip", "text/vtt", "text/event-stream")},
+    "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
 }
 _FORM = {
     "requestBody": {
         "required": True,
         "content": {
-            "multipart/form-data": {
-                "schema": schemas.TranscriptionForm.model_json_schema() | {"required": ["file", "model"]}
-            }
+            "multipart/form-data": {"schema": schemas.TranscriptionForm.model_json_schema() | {"required": ["file"]}}
         },
     }
 }
@@ -150,7 +148,7 @@ async def _answer(
     source = Source(recording, rule, front.detector, front.cutters)
     answers = front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
     resources.push_async_callback(answers.aclose)
-    hearing = await Hearing.begin(front.metrics, record, asked, origin, answers)
+    hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source)
     return hearing.stream() if fields.stream else await hearing.response()
 
 
