@@ -41,9 +41,8 @@ _REFUSALS: dict[ConnectionRefusal, tuple[HTTPStatus, str]] = {
 class Connection(HttpToolsProtocol):
     """One connection.
 
-    A head has at most `MAX_HEAD_BYTES`, however it is split; of one that is sent before the request ahead of it has
-    ended, as much again may be read before it is found too long. Refusals are answers in the shape of all errors, and
-    close the connection.
+    A head has at most `MAX_HEAD_BYTES`, however it is split; of one that comes in one read with the end of the request
+    before it, what was read is taken too. Refusals are answers in the shape of all errors, and close the connection.
 
     Args:
         connections: Those open, and their limits.
@@ -118,7 +117,7 @@ class Connection(HttpToolsProtocol):
             return
         rest = memoryview(data)
         while rest and self._lingering is None and not self.transport.is_closing():
-            room = MAX_HEAD_BYTES - self._head_bytes if self._is_in_head else MAX_HEAD_BYTES
+            room = MAX_HEAD_BYTES - self._head_bytes if self._is_in_head else len(rest)
             piece, rest = rest[:room], rest[room:]
             while piece:
                 piece = self._feed(piece)

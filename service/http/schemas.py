@@ -103,8 +103,9 @@ class TranscriptionForm(BaseModel):
         if parsed.stream and parsed.response_format not in _STREAMED:
             message = f"response_format {parsed.response_format!r} cannot be streamed; use json, text or verbose_json."
             raise RequestError(message, code="unsupported_value", param="stream")
-        if "timestamp_granularities" in fields and parsed.response_format != "verbose_json":
-            message = f"response_format {parsed.response_format!r} has no timestamp_granularities; use verbose_json."
+        # Without words it is let be: the Vercel AI SDK sends `segment` with json too.
+        if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
+            message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
             raise RequestError(message, code="unsupported_value", param="timestamp_granularities")
         if parsed.include and parsed.response_format != "json":
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."

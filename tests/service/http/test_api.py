@@ -213,6 +213,10 @@ def test_a_language_that_the_model_does_not_speak_is_refused_by_name():
     assert error(refused)["message"] == "The model 'stub' does not speak 'de' (german); it speaks 'en' (english)."
 
 
+def test_segments_may_be_asked_for_in_any_format(service):
+    assert service.post(**form(wav(SECOND), **{"timestamp_granularities[]": "segment"})).status_code == 200
+
+
 def test_a_model_that_is_not_named_is_the_default_and_the_answer_names_it(service):
     answers = [service.post(files={"file": ("a", wav(SECOND))}, data=data) for data in ({}, {"model": ""})]
     wrong = service.post(**form(b"no audio"))
