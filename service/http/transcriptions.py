@@ -192,5 +192,5 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
     except NoChildError as error:
         log.warning("no decoder", extra={"reason": str(error)})
         raise NoDecoderError("The service cannot decode this recording now.", _NO_DECODER_SECONDS) from None
-    except StorageFullError:
+    except (StorageFullError, OSError):
         raise OverloadedError("The service has no room for this recording now.", retry_after=60) from None

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from service.dispatch.admission import Permit
+from service.dispatch.errors import OverloadedError
 from service.http.errors import RequestError
 
 _MAX_PARTS = 64
@@ -19,6 +20,7 @@ _MAX_PARTS = 64
 _MAX_FIELD_BYTES = 1 << 18
 _MAX_PREAMBLE_BYTES = 1 << 16
 _FILE = "file"
+_FULL_SECONDS = 60
 
 
 def announced_bytes(headers: Headers, limit: int) -> int:
@@ -156,6 +158,7 @@ class Upload:
 
         Raises:
             RequestError: For a body that is too large, too slow or not a complete multipart form.
+            OverloadedError: If there is no room for it.
             ClientDisconnect: If the client left.
         """
         if not headers.get("content-type", "").lower().startswith("multipart/form-data"):
@@ -166,6 +169,10 @@ class Upload:
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code="malformed_body") from None
+        except OSError as error:  # the disk, or the files that may be open
+            raise OverloadedError(
+                f"The service has no room for this upload: {error.strerror}.", _FULL_SECONDS
+            ) from error
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         while True:
