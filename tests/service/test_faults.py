@@ -29,7 +29,7 @@ def test_an_upload_for_which_the_disk_has_no_room_is_refused_for_now(monkeypatch
 def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path):
     model = str(golden / "quartznet-small" / "model.nemo")
     with steno_serve(tmp_path / "log", "--model", model) as service:
-        pid = service.process.pid
+        pid, url = service.process.pid, service.client.base_url
         usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
         assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
         used = len(os.listdir(f"/proc/{pid}/fd"))
@@ -39,13 +39,11 @@ def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path
         with contextlib.ExitStack() as stack:
             for _ in range(20):  # nobody knows what becomes of those
                 with contextlib.suppress(OSError):
-                    stack.enter_context(
-                        socket.create_connection((service.client.base_url.host, service.client.base_url.port), 5)
-                    )
+                    stack.enter_context(socket.create_connection((url.host, url.port), 5))
             still = service.client.get("/healthz")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
 
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
         assert still.status_code == 200
-        wait_for(lambda: httpx.get(service.client.base_url.join("/healthz"), trust_env=False).status_code == 200)
+        wait_for(lambda: httpx.get(url.join("/healthz"), trust_env=False).status_code == 200)
         assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
