@@ -39,8 +39,20 @@ class ChildLostError(Exception):
     """The child died of the file, or had to be killed; the message says why."""
 
 
+class ChildDiedError(ChildLostError):
+    """It died by itself: of the file, or of something else."""
+
+
+class ChildStartError(Exception):
+    """The child died before it was given a file."""
+
+
 class ChildProcess:
-    """A process that runs ``audio.child``; one thread at a time may use it."""
+    """A process that runs ``audio.child``; one thread at a time may use it.
+
+    Raises:
+        ChildStartError: if there is no room for another process.
+    """
 
     def __init__(self, confinement: Confinement) -> None:
         self._confinement = confinement
@@ -49,12 +61,16 @@ class ChildProcess:
         self._connection, theirs = socket.socketpair()
         arguments = (str(confinement.memory_bytes), str(math.ceil(confinement.seconds)))
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
-                [sys.executable, "-m", "audio.child", *arguments],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                env=os.environ | _ENVIRONMENT,
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
+                    [sys.executable, "-m", "audio.child", *arguments],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    env=os.environ | _ENVIRONMENT,
+                )
+            except OSError as error:  # no process, no memory, no descriptor
+                self._connection.close()
+                raise ChildStartError(f"a decoder process cannot be started: {error}") from error
 
     @property
     def pid(self) -> int:
@@ -73,7 +89,7 @@ class ChildProcess:
         Raises:
             AudioError: if the child refuses the file.
             ChildLostError: if the child dies, takes too long, or answers what no sound child would.
-            RuntimeError: if the child does not even start.
+            ChildStartError: if it did not even start.
         """
         if self._files == 0:
             self._wait_until_ready()
@@ -87,7 +103,7 @@ class ChildProcess:
         except TimeoutError:
             raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
         except OSError:
-            raise ChildLostError("the decoder crashed on it") from None
+            raise ChildDiedError("the decoder crashed on it") from None
         except (ValueError, TypeError, KeyError) as error:
             if isinstance(error, AudioError):
                 raise
@@ -108,7 +124,7 @@ class ChildProcess:
             self._frame(time.monotonic() + _START_SECONDS)
         except OSError as error:
             self.close()
-            raise RuntimeError(f"the decoder process does not start; it ended with {self._process.poll()}") from error
+            raise ChildStartError(f"a decoder process does not start; it ended with {self._process.poll()}") from error
 
     def _answer(self, take: Take, most: int, deadline: float) -> Origin:
         """Hand over samples, ``most`` bytes of them at most, until the origin or a refusal comes."""

@@ -17,7 +17,7 @@ from audio.limits import AudioLimits
 from audio.raw import RawForm
 from audio.reader import Reader, reader_of
 from audio.resample import Samples, resampled
-from audio.sniff import HEAD_BYTES, sniff
+from audio.sniff import STREAM_BYTES, sniff
 from audio.sound_file import SoundFileSource
 from audio.source import Source
 
@@ -114,7 +114,7 @@ def container_of(file: BinaryIO) -> str:
         InvalidAudioError: if it is empty.
     """
     file.seek(0)
-    head = file.read(HEAD_BYTES)
+    head = file.read(STREAM_BYTES)
     file.seek(0)
     return sniff(head)
 

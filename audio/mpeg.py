@@ -1,7 +1,22 @@
 """Headers of MPEG audio: what a frame looks like, and whether a file's first frame tells its exact length."""
 
+from collections.abc import Callable
 from os import SEEK_END
 from typing import BinaryIO
+
+# Of a recording that was cut out of a longer one, a frame begins within the longest that there are.
+SEARCHED_BYTES = 1 << 14
+_FRAMES_IN_A_ROW = 4  # by chance, one in 2,000 places looks like the header of a frame
+_KILOBITS = {  # by version 1 or not, and layer (ISO 11172-3, 2.4.2.3; ISO 13818-3, 2.4.2.3)
+    (True, 1): (0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
+    (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
+    (True, 3): (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    (False, 1): (0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256),
+    (False, 2): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+    (False, 3): (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+_RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
+_TS_PACKET = 188
 
 _ID3_BYTES = 10
 _ID3V1_BYTES = 128  # the old tag, at the end of a file
@@ -20,6 +35,51 @@ def is_frame_header(head: bytes) -> bool:
 def is_adts_header(head: bytes) -> bool:
     """Whether a frame header of AAC in ADTS stands at the start (ISO 14496-3, 1.A.2.2): layer 0, a known rate."""
     return len(head) > 2 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0 and head[2] >> 2 & 15 < 13
+
+
+def stream_within(data: bytes) -> str | None:
+    """Return the container of a stream of which a part begins in ``data``, mp3, aac or ts, or None.
+
+    Radio captures and pieces of split files begin anywhere: a few frames, each where the one before says, tell them.
+    """
+    for start in range(max(0, len(data) - 4)):
+        if data[start] == 0x47 and start < _TS_PACKET and data[start::_TS_PACKET][:_FRAMES_IN_A_ROW] == b"GGGG":
+            return "ts"
+        if data[start] == 0xFF:
+            for container, length in (("mp3", _frame_bytes), ("aac", _adts_bytes)):
+                if _is_row(data, start, length):
+                    return container
+    return None
+
+
+def _is_row(data: bytes, start: int, length: Callable[[bytes], int]) -> bool:
+    for _ in range(_FRAMES_IN_A_ROW):
+        size = length(data[start : start + 6])
+        if not size:
+            return False
+        start += size
+    return True
+
+
+def _frame_bytes(head: bytes) -> int:
+    """Length of the frame of MPEG audio with this header; 0 if there is none, or it does not say."""
+    if not is_frame_header(head):
+        return 0
+    version, layer = head[1] >> 3 & 3, 4 - (head[1] >> 1 & 3)
+    bits = 1000 * _KILOBITS[version == 3, layer][head[2] >> 4]
+    rate, padding = _RATES[version][head[2] >> 2 & 3], head[2] >> 1 & 1
+    if layer == 1:
+        return (12 * bits // rate + padding) * 4 if bits else 0
+    samples = 72 if layer == 3 and version != 3 else 144
+    return samples * bits // rate + padding if bits else 0
+
+
+def _adts_bytes(head: bytes) -> int:
+    """Length of the ADTS frame with this header, or 0."""
+    if len(head) < 6 or not is_adts_header(head):
+        return 0
+    size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
+    return size if size > 7 else 0
 
 
 def tells_its_length(file: BinaryIO) -> bool:

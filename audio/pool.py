@@ -1,6 +1,7 @@
 """Decode the files of strangers: what libsndfile reads in the calling thread, the rest in confined child processes.
 
-A hostile file may end, hang or bloat the child that reads it; that is the error of this one file.
+A hostile file may end, hang or bloat the child that reads it; that is the error of this one file. A child may also die
+of something else, such as a system without memory, so a file is blamed only when a second child died of it too.
 """
 
 import threading
@@ -9,13 +10,19 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from audio.child_process import ChildLostError, ChildProcess, Confinement
+from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
 from audio.decode import Audio, Origin, Take, audio_of, container_of, decode_into
 from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
 from audio.reader import Reader, reader_of
+
+_STARTS = 3  # of children, for one file, before the system is taken to have no room for any
+
+
+class NoChildError(Exception):
+    """No child can be had, which is not the fault of the file; the message says why."""
 
 
 class DecodePool:
@@ -50,7 +57,7 @@ class DecodePool:
 
         Raises:
             AudioError: as ``audio.decode.decode``; InvalidAudioError also where decoding takes too much time or memory.
-            RuntimeError: if the pool is closed, or no child can be started.
+            NoChildError: if the pool is closed, or no child can be started.
         """
         samples = bytearray()
         return audio_of(samples, rate, self.decode_into(samples.extend, file, rate=rate, limits=limits))
@@ -69,16 +76,36 @@ class DecodePool:
 
         Raises:
             AudioError: as ``decode``, perhaps after some blocks.
-            RuntimeError: if the pool is closed, or no child can be started.
+            NoChildError: if the pool is closed, or no child can be started.
         """
         if raw is not None or reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
             return decode_into(take, file, rate=rate, limits=limits, raw=raw)
-        with self._child() as child, descriptor_of(file) as descriptor:
+        with descriptor_of(file) as descriptor:
+            untaken = _Untaken(take)
             try:
-                return child.decode_into(take, descriptor, rate=rate, limits=limits)
+                return self._in_child(untaken, descriptor, rate, limits, is_new=False)
+            except ChildDiedError:
+                self._on_loss()
+            try:
+                untaken.begin_again()
+                return self._in_child(untaken, descriptor, rate, limits, is_new=True)
+            except ChildDiedError as death:
+                self._on_loss()
+                raise InvalidAudioError(f"the file cannot be decoded: {death}") from None
+
+    def _in_child(self, take: Take, descriptor: int, rate: int, limits: AudioLimits, *, is_new: bool) -> Origin:
+        for attempt in range(_STARTS):
+            try:
+                with self._child(is_new=is_new or attempt > 0) as child:
+                    return child.decode_into(take, descriptor, rate=rate, limits=limits)
+            except ChildStartError as error:
+                failure = error
+            except ChildDiedError:
+                raise
             except ChildLostError as loss:
                 self._on_loss()
                 raise InvalidAudioError(f"the file cannot be decoded: {loss}") from None
+        raise NoChildError(str(failure)) from failure
 
     def close(self) -> None:
         """End all children; what is being decoded by them ends with an error."""
@@ -91,8 +118,8 @@ class DecodePool:
             child.kill()
 
     @contextmanager
-    def _child(self) -> Iterator[ChildProcess]:
-        child = self._take()
+    def _child(self, *, is_new: bool) -> Iterator[ChildProcess]:
+        child = self._take(is_new=is_new)
         try:
             yield child
         finally:
@@ -102,13 +129,13 @@ class DecodePool:
             if not keep:
                 self._end(child)
 
-    def _take(self) -> ChildProcess:
+    def _take(self, *, is_new: bool) -> ChildProcess:
         """Return an idle child, or a new one; those that died in their sleep are buried."""
         while True:
             with self._lock:
                 if self._is_closed:
-                    raise RuntimeError("the pool is closed")
-                if not self._idle:
+                    raise NoChildError("the pool is closed")
+                if is_new or not self._idle:
                     child = ChildProcess(self._confinement)
                     self._children.add(child)
                     return child
@@ -121,3 +148,24 @@ class DecodePool:
         child.close()
         with self._lock:
             self._children.discard(child)
+
+
+class _Untaken:
+    """Passes on what was not passed on already, when a file is decoded again: the same file gives the same bytes."""
+
+    def __init__(self, take: Take) -> None:
+        self._take = take
+        self._taken = 0
+        self._seen = 0
+
+    def begin_again(self) -> None:
+        """Expect the first byte next."""
+        self._seen = 0
+
+    def __call__(self, samples: bytes | memoryview) -> None:
+        """Take the next block."""
+        known = min(max(self._taken - self._seen, 0), len(samples))
+        self._seen += len(samples)
+        if known < len(samples):
+            self._take(samples[known:])
+            self._taken = self._seen

@@ -17,14 +17,16 @@ class RawForm:
     def of_media_type(cls, media_type: str) -> Self | None:
         """Read `audio/pcm;rate=16000;channels=1` (little-endian) or `audio/l16;...` (big-endian, RFC 2586).
 
-        Returns None for other types and where rate or channels are missing: then the content has to tell.
+        The second has one channel unless it says otherwise. Returns None for other types and where rate or channels are
+        missing: then the content has to tell.
         """
         kind = media_type.partition(";")[0].strip().lower()
         if kind not in {"audio/pcm", "audio/l16"}:
             return None
         message = Message()
         message["content-type"] = media_type
-        rate, channels = str(message.get_param("rate", "")), str(message.get_param("channels", ""))
+        usual = "1" if kind == "audio/l16" else ""
+        rate, channels = str(message.get_param("rate", "")), str(message.get_param("channels", usual))
         if not (_is_number(rate) and _is_number(channels)):
             return None
         return cls(channels=int(channels), rate=int(rate), big_endian=kind == "audio/l16")

@@ -3,10 +3,12 @@
 import codecs
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
-from audio.mpeg import is_adts_header, is_frame_header
+from audio.mpeg import SEARCHED_BYTES, is_adts_header, is_frame_header, stream_within
 
 # A packet of an MPEG transport stream and the first byte of the next: nothing else tells one.
 HEAD_BYTES = 189
+# More, for streams that begin in the middle of a frame.
+STREAM_BYTES = SEARCHED_BYTES
 SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr", "aiff", "au", "caf", "wma", "ac3", "avi", "ts")
 
 _W64 = b"riff\x2e\x91\xcf\x11"
@@ -38,7 +40,9 @@ _TS_PACKET, _TS_SYNC = 188, 0x47
 
 
 def sniff(head: bytes) -> str:
-    """Return the container, one of ``SUPPORTED``, of a file that begins with ``head`` (``HEAD_BYTES`` are enough).
+    """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``.
+
+    ``HEAD_BYTES`` are enough, but for a stream that begins in the middle of a frame, which takes ``STREAM_BYTES``.
 
     Raises:
         InvalidAudioError: if there are no bytes.
@@ -66,6 +70,8 @@ def sniff(head: bytes) -> str:
     if head[0] == _TS_SYNC and head[_TS_PACKET : _TS_PACKET + 1] == bytes([_TS_SYNC]):
         return "ts"
     seen = _name(head)
+    if seen is None and (stream := stream_within(head)):
+        return stream
     looks = f"the file looks like {seen}" if seen else "the file is in no known audio format"
     raise UnsupportedFormatError(f"{looks}; supported: {', '.join(SUPPORTED)}")
 

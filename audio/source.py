@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+import numpy as np
+
 from audio.errors import InvalidAudioError
 from audio.resample import Samples
 
@@ -41,15 +43,26 @@ class Source(Protocol):
         """
 
 
+# Of the power of two channels, what is left in their mean when one is the other turned upside down: no two
+# microphones hear so little in common, and a cable with swapped wires does this.
+_LEAST_SHARE = 0.01
+
+
 def mean_of_channels(block: Samples) -> Samples:
-    """Return ``block`` [frames, channels] as mono [frames].
+    """Return ``block`` [frames, channels] as mono [frames]: the mean, or the louder one of two that cancel out.
 
     Raises:
         InvalidAudioError: if samples are not finite numbers.
     """
     if block.size and not (block.min() >= -_LOUDEST and block.max() <= _LOUDEST):
         raise InvalidAudioError("the audio holds samples that are infinite or not numbers")
-    mono: Samples = block[:, 0] if block.shape[1] == 1 else block.mean(axis=1)
+    if block.shape[1] == 1:
+        return block[:, 0]
+    mono: Samples = block.mean(axis=1)
+    if block.shape[1] == 2:
+        powers = np.einsum("fc,fc->c", block, block)
+        if mono @ mono < _LEAST_SHARE * powers.min():
+            return np.ascontiguousarray(block[:, powers.argmax()])
     return mono
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from cli import collect, info, key, language_model, synthesize, train, transcribe, vocabulary
+from cli import bench, collect, info, key, language_model, synthesize, train, transcribe, vocabulary
 from cli import eval as evaluation
 from cli.errors import CommandError
 
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steno {version('steno')}")
     subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    for command in (transcribe, evaluation, info, key, train, synthesize, collect, vocabulary, language_model):
+    for command in (transcribe, evaluation, info, bench, key, train, synthesize, collect, vocabulary, language_model):
         command.add_parser(subparsers)
     subparsers.add_parser("serve", help="serve a model over HTTP", add_help=False)
     return parser

@@ -6,6 +6,7 @@ counters. The front process owns the only registry; engines report their figures
 
 import platform
 from collections.abc import Iterable
+from typing import Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,7 +20,10 @@ from prometheus_client import (
 
 from service.engine.protocol import Ready
 
-ENDPOINTS = ("transcriptions", "models", "other")
+ConnectionRefusal = Literal[
+    "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"
+]
+ENDPOINTS = ("transcriptions", "translations", "models", "other")
 STAGES = ("receive", "decode", "queue", "infer", "respond")
 LENGTH_CLASSES = ("lt5s", "lt30s", "lt5m", "lt1h", "ge1h")
 _LENGTH_BOUNDS = (5.0, 30.0, 300.0, 3600.0)
@@ -73,6 +77,10 @@ class Metrics:
         )
         self.http_client_retries = counter(
             "http_client_retries_total", "Requests that an OpenAI client sent again.", "lang"
+        )
+        self.connections = gauge("connections", "Connections open.")
+        self.connections_refused = counter(
+            "connections_refused_total", "Connections closed for what came before a request, or did not come.", "reason"
         )
         self.ignored_fields = counter("ignored_fields_total", "Form fields that have no effect.", "field")
         self.errors = counter("errors_total", "Error answers by code.", "kind")
@@ -140,7 +148,7 @@ class Metrics:
         self.worker_heartbeat = gauge("worker_heartbeat_timestamp_seconds", "When the engine was last heard.", "device")
         self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
-        self.warmup_seconds = gauge("warmup_seconds", "Time that running every bucket once took.", "model")
+        self.warmup_seconds = gauge("warmup_seconds", "Time of the runs before the first batch.", "model")
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
@@ -165,6 +173,8 @@ class Metrics:
             self.http_in_flight.labels(endpoint)
         for reason in ("full", "draining", "loading", "too_large", "key"):
             self.queue_rejected.labels(reason)
+        for reason in get_args(ConnectionRefusal):
+            self.connections_refused.labels(reason)
         for reason in ("cancelled", "expired", "worker_lost"):
             self.queue_dropped.labels(reason)
         for reason in ("exit", "stuck", "cuda_fatal"):

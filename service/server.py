@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 
 import msgspec
@@ -29,9 +32,13 @@ from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
 from service.http.access import Access
 from service.http.app import create_app
+from service.http.connection import Connection
+from service.http.connections import ConnectionLimits, Connections
 from service.http.front import Front
 from service.logs import resolve_format
+from service.memory import keep_heap_small
 from service.metrics import Metrics
+from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings
 
@@ -122,8 +129,8 @@ class Server:
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
         with (
-            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode") as decoders,
-            ThreadPoolExecutor(os.cpu_count(), "cut") as cutters,
+            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode", give_way) as decoders,
+            ThreadPoolExecutor(os.cpu_count(), "cut", give_way) as cutters,
             DecodePool(
                 Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
                 on_loss=self.metrics.decoder_crashes.inc,
@@ -147,6 +154,8 @@ class Server:
             web = _Web(
                 uvicorn.Config(
                     create_app(front),
+                    http=partial(Connection, connections=Connections(self._connection_limits(), self.metrics)),  # type: ignore[arg-type]
+                    ws="none",
                     log_config=None,
                     access_log=False,
                     server_header=False,
@@ -171,6 +180,15 @@ class Server:
                 await self.fleet.stop()
                 await serving
             await supervising
+
+    def _connection_limits(self) -> ConnectionLimits:
+        """Those of the settings, within what the system allows: the other half of the files is for uploads."""
+        limits = self._settings.connection_limits
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limits.most > files // 2:
+            log.warning("few open files", extra={"files": files, "connections": files // 2})
+            return replace(limits, most=files // 2)
+        return limits
 
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
         """Answer what was accepted, refuse the rest; give up after a while, when hurried, or without engines."""
@@ -215,6 +233,12 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+def _raise_file_limit() -> None:
+    """Let as many files be open as the system allows: connections are files, and shells begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -222,6 +246,8 @@ def run(settings: Settings) -> None:
         EngineStartError: If no engine can be had.
         OSError: If the address cannot be listened on.
     """
+    _raise_file_limit()
+    keep_heap_small()
 
     async def main() -> None:
         server = Server(settings)

@@ -28,6 +28,7 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SEC
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
 from service.engine.devices import check_devices
+from service.http.connections import ConnectionLimits
 from service.languages import language_code
 
 PREFIX = "STENO_"
@@ -154,6 +155,12 @@ class Settings(BaseSettings):
     max_sample_rate: Count = Field(default=384_000, description="Highest sample rate of a recording, Hz.")
 
     max_requests: Count = Field(default=1024, description="Transcriptions under way at once.")
+    max_connections: Count = Field(
+        default=4096, description="Connections open at once; never more than half of the files that may be open."
+    )
+    max_connections_per_address: Count = Field(
+        default=2048, description="Connections of one address; behind a single proxy, what the proxy may open."
+    )
     max_stored_bytes: Count = Field(default=4 << 30, description="Bytes of uploads being received or decoded at once.")
     max_queued_audio_seconds: Seconds = Field(
         default=36_000.0, description="Decoded audio without a transcript; 64 kB a second at 16 kHz, on disk."
@@ -164,7 +171,12 @@ class Settings(BaseSettings):
     request_timeout_seconds: Seconds = Field(
         default=600.0, description="Time from acceptance to transcript, to which a recording adds its own length."
     )
-    receive_timeout_seconds: Seconds = Field(default=30.0, description="Longest silence while a body arrives.")
+    head_timeout_seconds: Seconds = Field(
+        default=10.0, description="Longest time for the headers of a request, and for the first of a connection."
+    )
+    receive_timeout_seconds: Seconds = Field(
+        default=30.0, description="Longest silence while a body arrives, or an answer is taken."
+    )
     max_receive_seconds: Seconds = Field(default=600.0, description="Longest time that a body may take to arrive.")
     keep_alive_seconds: Count = Field(
         default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
@@ -195,7 +207,9 @@ class Settings(BaseSettings):
         default=8, description="Batches led by later arrivals that a caller's utterances may have to let pass."
     )
     engine_timeout_seconds: Seconds = Field(
-        default=60.0, description="Silence, or time beyond the expected, after which an engine is replaced."
+        default=8.0,
+        description="Silence after which an engine is replaced (60 s while it loads); one that computes on has twice "
+        "this and twice the expected time.",
     )
 
     @classmethod
@@ -322,6 +336,17 @@ class Settings(BaseSettings):
             max_stored_bytes=self.max_stored_bytes,
             max_queued_audio_seconds=self.max_queued_audio_seconds,
             max_wait_seconds=self.max_wait_seconds,
+        )
+
+    @property
+    def connection_limits(self) -> ConnectionLimits:
+        """What clients may do with connections."""
+        return ConnectionLimits(
+            most=self.max_connections,
+            most_of_address=self.max_connections_per_address,
+            head_seconds=self.head_timeout_seconds,
+            silence_seconds=self.receive_timeout_seconds,
+            body_seconds=self.max_receive_seconds,
         )
 
     @property

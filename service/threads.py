@@ -1,15 +1,27 @@
 """Work that happens in threads."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-async def finish_even_if_cancelled(work: "asyncio.Future[T]") -> T:
-    """Await the work of a thread, which cannot be cancelled: what it reads must not be closed under it."""
+async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
+    """Do work in a thread. If nobody wants it any more, it is not begun, or else waited for: a thread has no end.
+
+    Args:
+        threads: Where there is one.
+        work: What to do; what it reads is not closed under it.
+        on_cancel: Called when it is no longer wanted.
+    """
+    future = threads.submit(work)
+    waiting = asyncio.wrap_future(future)
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(waiting)
     except asyncio.CancelledError:
-        await asyncio.wait({work})
+        on_cancel()
+        if not future.cancel():
+            await asyncio.wait({waiting})
         raise

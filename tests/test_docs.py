@@ -69,6 +69,15 @@ def test_every_error_of_the_dispatcher_is_in_the_table(row):
     assert re.search(rf"^\| {row.status} \| .*`{row.code}`", API, re.MULTILINE)
 
 
+def test_every_fault_has_its_test():
+    section = OPERATIONS.partition("## Faults")[2].partition("\n## ")[0]
+    named = re.findall(r"^\|.*`(test_\w+)` \|$", section, re.MULTILINE)
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (DOCS.parent / "tests").rglob("test_*.py"))
+
+    assert len(named) == len(re.findall(r"^\|", section, re.MULTILINE)) - 2
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
 def test_links_between_documents_lead_somewhere():
     for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):

@@ -1,28 +1,49 @@
 """Cut a recording into utterances."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
 
 from audio.recording import Recording
 from audio.resample import Samples, resampled
 from audio.segment.segmenter import Segment, Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 
+Probabilities = NDArray[np.float32]
+
 # A block takes about 50 ms of one core: a caller who leaves is not waited for longer.
 _BLOCK_SECONDS = 30
 
 
-def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> Iterator[list[Segment]]:
+def cuts(
+    recording: Recording,
+    detector: SpeechDetector,
+    rule: SegmentRule,
+    note: Callable[[Probabilities], None] = lambda _: None,
+) -> Iterator[list[Segment]]:
     """Yield the utterances of a recording, in samples of its own rate: after each block those that ended in it.
 
     They are in order and do not overlap, none is longer than the rule allows, and no speech lies outside of them; a
-    recording without speech has none.
+    recording without speech has none. ``note`` is told how likely each frame of ``FRAME_SECONDS`` is speech.
     """
-    stream = detector.stream()
     segmenter = Segmenter(rule, FRAME_SECONDS)
-    for block in resampled(_blocks(recording), recording.rate, RATE):
-        yield _in_samples(segmenter.push(*stream.push(block)), recording)
-    yield _in_samples(segmenter.push(*stream.finish()), recording)
+    for probabilities, energies in _judged(recording, detector):
+        note(probabilities)
+        yield _in_samples(segmenter.push(probabilities, energies), recording)
     yield _in_samples(segmenter.finish(), recording)
+
+
+def speech(recording: Recording, detector: SpeechDetector) -> Probabilities:
+    """Return how likely each frame of ``FRAME_SECONDS`` of a recording is speech."""
+    return np.concatenate([probabilities for probabilities, _ in _judged(recording, detector)])
+
+
+def _judged(recording: Recording, detector: SpeechDetector) -> Iterator[tuple[Probabilities, NDArray[np.float32]]]:
+    stream = detector.stream()
+    for block in resampled(_blocks(recording), recording.rate, RATE):
+        yield stream.push(block)
+    yield stream.finish()
 
 
 def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segment]:

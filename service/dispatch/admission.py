@@ -51,6 +51,11 @@ class Permit:
         self._admission.stored_bytes += size
         self._admission.check_bytes(0)
 
+    def free(self) -> None:
+        """Count no byte of the upload any longer: it is decoded."""
+        self._admission.stored_bytes -= self.stored_bytes
+        self.stored_bytes = 0
+
 
 class Admission:
     """Decides what is accepted; holds the figures that the decision needs.
@@ -123,7 +128,7 @@ class Admission:
             self.requests -= 1
             if not self.requests:
                 self._idle.set()
-            self.stored_bytes -= permit.stored_bytes
+            permit.free()
 
     def check_bytes(self, more: int) -> None:
         """Refuse when the uploads under way would exceed their bytes.

@@ -5,7 +5,8 @@ DispatchError
 │   ├── OverloadedError          a queue or a budget is full
 │   ├── DrainingError            the service is shutting down
 │   ├── ModelLoadingError        no engine has been ready yet
-│   └── DeadlineExceededError    it was accepted, and waited too long
+│   ├── DeadlineExceededError    it was accepted, and waited too long
+│   └── NoDecoderError           the system has no room for a process that decodes it
 ├── EngineLostError              the engine died under it, and its successor too
 ├── DeviceMemoryError            it does not fit the device even alone
 └── TranscriptionFailedError     the engine raised an error on it alone
@@ -42,6 +43,10 @@ class ModelLoadingError(RefusedError):
 
 class DeadlineExceededError(RefusedError):
     """It was accepted, and waited too long."""
+
+
+class NoDecoderError(RefusedError):
+    """The system has no room for a process that decodes it."""
 
 
 class EngineLostError(DispatchError):

@@ -43,6 +43,7 @@ from service.engine.protocol import (
     Unload,
 )
 from service.engine.staging import Samples, StagingView
+from service.priorities import give_way
 
 HEARTBEAT_SECONDS = 1.0
 
@@ -111,6 +112,7 @@ def main(load: Loader) -> None:
     # kill it under the requests that are being drained.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    give_way()
     channel = EngineChannel(socket.socket(fileno=arguments.socket))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:

@@ -27,6 +27,7 @@ _GPU_BATCH_SECONDS = 1920.0
 # A GPU gets its next batch while it computes; on a CPU there is nothing to overlap, and a batch formed later is fuller.
 _PLACES = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
+_CPU_WARMUP_STEP = 3
 
 
 class SpeechRecognizer:
@@ -62,12 +63,14 @@ class SpeechRecognizer:
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Run a bucket a step, the largest first so that the allocator's pool is sized once.
 
-        A GPU runs each with every decoder, and in every size, that it captures something for.
+        A GPU runs each with every decoder, and in every size, that it captures something for. A CPU captures nothing,
+        and some of them tell its speed: an engine that is replaced should not keep clients waiting.
         """
         self._use_threads()
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
-        for edge in sorted(self._bucket_seconds, reverse=True):
+        edges = sorted(self._bucket_seconds, reverse=True)
+        for edge in edges if on_gpu else edges[::_CPU_WARMUP_STEP]:
             most = max(1, int(self.batch_seconds / edge)) if on_gpu else 1
             samples = noise.standard_normal((most, round(edge * self.sample_rate))).astype(np.float32) * 0.1
             sizes = self._model.prepare(*samples.shape)

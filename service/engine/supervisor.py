@@ -36,8 +36,10 @@ STUB_ENGINE = "service.engine.stub"
 
 # A cold page cache and a warm-up of every bucket fit in this. It begins anew with every sign that a download goes on.
 _LOAD_SECONDS = 900.0
+_LOADING_SILENCE_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
+_OVERSLEPT_SECONDS = 1.0
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
 _FAILED_STARTS = 5  # in a row: the machine or the checkpoint is at fault, and an orchestrator should know
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
@@ -158,14 +160,18 @@ class Engine:
         return True
 
     def is_stuck(self, now: float, timeout: float) -> bool:
-        """Tell whether it is silent, loads for ever, or computes for far longer than its batches can take."""
-        if now - self.last_heard > timeout:
+        """Tell whether it is silent, loads for ever, or computes for far longer than its batches can take.
+
+        It gives a sign of life every second, computing or not; while it loads, libraries may hold the interpreter.
+        """
+        silence = now - self.last_heard
+        if silence > (max(timeout, _LOADING_SILENCE_SECONDS) if self._loading else timeout):
             return True
         if self._loading and now - self.load_began > _LOAD_SECONDS:
             return True
         slowest = min((ready.rtfx for ready in self.models.values()), default=1.0)
         expected = self._slot_seconds / slowest * len(self._outstanding)
-        return now - min(self._outstanding.values(), default=now) > timeout + 10 * expected
+        return now - min(self._outstanding.values(), default=now) > 2 * (timeout + expected)
 
     def release(self) -> None:
         """Close what the front holds of it."""
@@ -203,7 +209,8 @@ class Supervisor:
         listener: Is told of everything, on the event loop.
         device: On which engines run.
         longest_seconds: The longest utterance that will be sent.
-        timeout: Seconds of silence, or beyond a batch's expected time, after which an engine is replaced.
+        timeout: Seconds of silence after which an engine is replaced; it may compute for twice as many, and twice what
+            its batches are expected to take.
         module: The engine's Python module.
         engine_arguments: Given to it on its command line.
     """
@@ -375,8 +382,12 @@ class Supervisor:
 
     async def _kill_when_stuck(self, engine: Engine) -> None:
         while True:
+            asleep = time.monotonic()
             await asyncio.sleep(_WATCH_SECONDS)
-            if engine.is_stuck(time.monotonic(), self._timeout):
+            now = time.monotonic()
+            if now - asleep > _WATCH_SECONDS + _OVERSLEPT_SECONDS:
+                engine.last_heard = now  # it was we who stood still, and what it said meanwhile is not read yet
+            elif engine.is_stuck(now, self._timeout):
                 break
         engine.verdict = Loss.STUCK
         log.error("engine stuck", extra={"pid": engine.pid, "device": engine.name})

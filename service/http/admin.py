@@ -22,7 +22,7 @@ async def _authorize(request: Request) -> None:
     request.state.record.caller = front.admin_access.authorize(request.headers)
 
 
-_bearer = HTTPBearer(auto_error=False, description="An admin key.")
+_bearer = HTTPBearer(auto_error=False, scheme_name="AdminKey", description="An admin key.")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": schemas.ErrorBody,

@@ -7,18 +7,22 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.routing import Match
 
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
+from service.http.head import HeadAsGet
 from service.http.pages import page_router
 from service.http.reference import reference_page
 from service.http.routes import administration, api, operations
 from service.http.telemetry import Telemetry, note_error
 
 # What a page of another origin may read of an answer; OpenAI's client needs it to retry as it is told.
-_READABLE_HEADERS = ("openai-processing-ms", "retry-after", "server-timing", "x-request-id", "x-should-retry")
+_READABLE_HEADERS = (
+    *("openai-processing-ms", "retry-after", "server-timing", "x-request-id", "x-should-retry", "x-steno-model"),
+)
 
 
 def create_app(front: Front) -> FastAPI:
@@ -35,6 +39,7 @@ def create_app(front: Front) -> FastAPI:
     app.include_router(administration)
     app.include_router(operations)
     app.include_router(page_router(reference_page(app.openapi())))
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Telemetry, metrics=front.metrics)
     if front.settings.cors_origins:  # around everything, so that such a page can read every error
         app.add_middleware(
@@ -52,8 +57,20 @@ def create_app(front: Front) -> FastAPI:
 
 async def _answer_error(request: Request, error: Exception) -> ErrorResponse:
     response = error_response(error)
+    if response.status_code == 405:
+        response.headers["allow"] = ", ".join(_allowed(request))
     note_error(request.state.record, response)
     return response
+
+
+def _allowed(request: Request) -> list[str]:
+    """Return the methods of all routes at a path; the framework names those of the first."""
+    methods = set()
+    for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
+            methods.add(method)
+    return sorted(methods)
 
 
 async def _answer_invalid(request: Request, error: Exception) -> ErrorResponse:

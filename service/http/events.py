@@ -9,8 +9,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.engine.protocol import Transcript
+from service.http.formats import described_word
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
+from service.http.timed_words import timed_words
 
 
 class EventStream(StreamingResponse):
@@ -44,6 +46,27 @@ def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, *, is_firs
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(part, spellings, span, begins=is_first)}
         yield frame({"type": "transcript.text.delta", "delta": lead + delta, **logprobs})
         lead = ""
+
+
+def segment_frames(part: Transcript, seconds: float, before: int, *, with_words: bool) -> Iterator[bytes]:
+    """Yield an event for each segment of a part, with its times, as OpenAI's API has it for speakers.
+
+    Args:
+        part: What was heard in it, in times of the recording.
+        seconds: Length of the recording.
+        before: Segments that came before the part.
+        with_words: Add the words.
+    """
+    for number, words in enumerate(split_segments(timed_words(part, seconds)), before):
+        event = {
+            "type": "transcript.text.segment",
+            "id": str(number),
+            "start": words[0].start,
+            "end": words[-1].end,
+            "text": " ".join(word.text for word in words),
+            "speaker": "",  # clients require one; nobody tells speakers apart here
+        }
+        yield frame(event | ({"words": [described_word(word) for word in words]} if with_words else {}))
 
 
 def done_frame(transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None) -> bytes:

@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import orjson
 from starlette.responses import PlainTextResponse, Response
 
+from audio.segment.cuts import Probabilities
+from audio.segment.voice_activity import FRAME_SECONDS
 from service.engine.protocol import Transcript, Word
-from service.http.logprobs import token_logprobs
+from service.http.logprobs import logprob, token_logprobs
 from service.http.schemas import Granularity, ResponseFormat
 from service.http.segments import split_segments
 from service.http.subtitles import cues, srt, vtt
-from service.http.timed_words import timed_words
+from service.http.timed_words import spread_words, timed_words
 from service.languages import NAMES
+
+UNKNOWN_LANGUAGE = "unknown"
+_SPEECH = 0.5  # probability from which a frame is speech, as OpenAI's server_vad has it
 
 Task = Literal["transcribe", "translate"]
 
@@ -26,7 +32,7 @@ class Written:
 
     Attributes:
         task: Whether it is in the language that was spoken.
-        language: ISO 639-1 code of what it is written in; None where that is not known.
+        language: ISO 639-1 code of what it is written in; None where nobody said and nothing is known.
         has_times: Whether the model can say when words are said.
     """
 
@@ -43,6 +49,7 @@ def render(
     granularities: Sequence[Granularity],
     written: Written,
     spellings: Sequence[bytes] | None,
+    speech: Probabilities,
 ) -> Response:
     """Answer in the format asked for.
 
@@ -53,44 +60,52 @@ def render(
         granularities: What verbose_json lists with times.
         written: What the text is, for verbose_json.
         spellings: What each token writes, for json with log-probabilities; None leaves them out.
+        speech: How likely each frame is speech, for the segments of verbose_json.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
-    if response_format == "srt":
-        return Response(srt(cues(timed_words(transcript, seconds))), media_type="application/x-subrip; charset=utf-8")
+    if response_format == "srt":  # text/plain, as OpenAI's is: its older clients read nothing else
+        return PlainTextResponse(srt(cues(timed_words(transcript, seconds))))
     if response_format == "vtt":
-        return Response(vtt(cues(timed_words(transcript, seconds))), media_type="text/vtt; charset=utf-8")
+        return PlainTextResponse(vtt(cues(timed_words(transcript, seconds))))
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
         return _json({"text": transcript.text, **logprobs, "usage": usage})
-    return _json(
-        {
-            "task": written.task,
-            "language": NAMES.get(written.language) if written.language else None,
-            "duration": seconds,
-            "text": transcript.text,
-            "words": [_word(word) for word in transcript.words] if "word" in granularities else None,
-            "segments": _segments(transcript, seconds) if written.has_times and "segment" in granularities else None,
-            "usage": usage,
-        }
-    )
+    body = {
+        "task": written.task,
+        "language": NAMES[written.language] if written.language else UNKNOWN_LANGUAGE,
+        "duration": seconds,
+        "text": transcript.text,
+        "usage": usage,
+    }
+    if "word" in granularities:
+        body["words"] = [described_word(word) for word in spread_words(transcript, seconds)]
+    if has_segments(granularities, written):
+        body["segments"] = _segments(transcript, seconds, speech)
+    return _json(body)
+
+
+def has_segments(granularities: Sequence[Granularity], written: Written) -> bool:
+    """Tell whether verbose_json lists segments."""
+    return written.has_times and "segment" in granularities
 
 
 def _json(body: dict[str, Any]) -> Response:
     return Response(orjson.dumps(body), media_type="application/json")
 
 
-def _word(word: Word) -> dict[str, Any]:
+def described_word(word: Word) -> dict[str, Any]:
+    """Return a word as verbose_json lists it."""
     return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
 
 
-def _segments(transcript: Transcript, seconds: float) -> list[dict[str, Any]]:
+def _segments(transcript: Transcript, seconds: float, speech: Probabilities) -> list[dict[str, Any]]:
     groups = split_segments(timed_words(transcript, seconds))
-    return [_segment(number, words, transcript) for number, words in enumerate(groups)]
+    return [_segment(number, words, transcript, speech) for number, words in enumerate(groups)]
 
 
-def _segment(number: int, words: Sequence[Word], transcript: Transcript) -> dict[str, Any]:
+def _segment(number: int, words: Sequence[Word], transcript: Transcript, speech: Probabilities) -> dict[str, Any]:
     begin, end = words[0].token_span[0], words[-1].token_span[1]
     text = " ".join(word.text for word in words)
     return {
@@ -103,12 +118,16 @@ def _segment(number: int, words: Sequence[Word], transcript: Transcript) -> dict
         "temperature": 0.0,
         "avg_logprob": _mean_logprob(transcript.token_confidence[begin:end]),
         "compression_ratio": len(text.encode()) / len(zlib.compress(text.encode())),
-        "no_speech_prob": None,
+        "no_speech_prob": _share_without_speech(speech, words[0].start or 0.0, words[-1].end or 0.0),
     }
 
 
-def _mean_logprob(confidence: Sequence[float]) -> float | None:
-    """Mean log-probability; None where nothing is known, or a probability is too small to have a logarithm."""
-    if not confidence or min(confidence) <= 0:
-        return None
-    return math.fsum(map(math.log, confidence)) / len(confidence)
+def _mean_logprob(confidence: Sequence[float]) -> float:
+    """Mean log-probability; 0, which is certainty, of words without a token of their own."""
+    return math.fsum(map(logprob, confidence)) / max(1, len(confidence))
+
+
+def _share_without_speech(speech: Probabilities, start: float, end: float) -> float:
+    first = int(start / FRAME_SECONDS)
+    frames = speech[first : max(first + 1, math.ceil(end / FRAME_SECONDS))]
+    return float(np.mean(frames < _SPEECH)) if len(frames) else 0.0  # rounded, a word may end after the last frame

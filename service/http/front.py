@@ -45,8 +45,8 @@ class Front:
     admin_access: Access
     residency: Residency
 
-    def served(self, name: str) -> Served:
-        """Return the model that a client calls so.
+    def served(self, name: str | None) -> Served:
+        """Return the model that a client calls so, or that answers where it says nothing.
 
         Raises:
             RequestError: If there is none.
@@ -58,13 +58,20 @@ class Front:
         told = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
         return Served(model, model.ready, told)
 
-    def found(self, name: str) -> ServedModel:
-        """Return the model that a client calls so, loaded or not.
+    def found(self, name: str | None) -> ServedModel:
+        """Return the model that a client calls so, loaded or not; without a name the default, or the only one.
 
         Raises:
             RequestError: If there is none.
         """
         catalog = self.dispatcher.catalog
+        if name is None:
+            staying = [model for model in catalog if not model.is_leaving]
+            model = catalog.find(catalog.default) or (staying[0] if len(staying) == 1 else None)
+            if model is None:
+                message = "The field 'model' is missing, and this service has no default."
+                raise RequestError(message, code="missing_required_parameter", param="model")
+            return model
         model = catalog.find(name)
         if model is None:
             known = ", ".join(repr(one.id) for one in catalog if not one.is_leaving) or "none"

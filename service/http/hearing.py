@@ -5,18 +5,20 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 from starlette.responses import Response
 
 from audio.decode import Origin
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
+from service.dispatch.source import Source
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
-from service.http.events import EventStream, delta_frames, done_frame, frame
-from service.http.formats import Task, Written, render
-from service.http.prompts import takes_prompts
+from service.http.events import EventStream, delta_frames, done_frame, frame, segment_frames
+from service.http.formats import Task, Written, has_segments, render
+from service.http.prompts import ENGLISH, takes_prompts
 from service.http.schemas import TranscriptionForm
 from service.http.served import Served
 from service.http.telemetry import Record, note_error
@@ -47,6 +49,7 @@ class Hearing:
         origin: What the recording was before it was decoded.
         began: Monotonic time at which it came to the dispatcher.
         parts: Its transcripts in order.
+        source: What they are of.
     """
 
     metrics: Metrics
@@ -55,10 +58,17 @@ class Hearing:
     origin: Origin
     began: float
     parts: AsyncIterator[Transcript]
+    source: Source
 
     @classmethod
     async def begin(
-        cls, metrics: Metrics, record: Record, asked: Asked, origin: Origin, answers: AsyncIterator[Answer]
+        cls,
+        metrics: Metrics,
+        record: Record,
+        asked: Asked,
+        origin: Origin,
+        answers: AsyncIterator[Answer],
+        source: Source,
     ) -> Self:
         """Wait for the first part: what fails before it is an answer with the status of an error, streamed or not.
 
@@ -68,7 +78,7 @@ class Hearing:
         began = time.monotonic()
         first = await anext(answers, None)
         record.stages["queue"] = first.queue_seconds if first else 0.0
-        return cls(metrics, record, asked, origin, began, _transcripts(first, answers))
+        return cls(metrics, record, asked, origin, began, _transcripts(first, answers), source)
 
     async def response(self) -> Response:
         """Answer when all is heard.
@@ -77,14 +87,20 @@ class Hearing:
             DispatchError: If a part gets no transcript.
         """
         transcript = joined([part async for part in self.parts])
+        fields = self.asked.fields
+        needs_speech = fields.response_format == "verbose_json" and has_segments(
+            fields.timestamp_granularities, self._written
+        )
+        speech = await self.source.speech() if needs_speech and transcript.words else np.empty(0, np.float32)
         self._finish(transcript)
         return render(
             transcript,
             seconds=self.origin.seconds,
-            response_format=self.asked.fields.response_format,
-            granularities=self.asked.fields.timestamp_granularities,
+            response_format=fields.response_format,
+            granularities=fields.timestamp_granularities,
             written=self._written,
             spellings=self._spellings,
+            speech=speech,
         )
 
     def stream(self) -> EventStream:
@@ -93,11 +109,18 @@ class Hearing:
 
     async def _frames(self) -> AsyncIterator[bytes]:
         heard: list[Transcript] = []
+        fields, segments = self.asked.fields, 0
+        is_timed = fields.response_format == "verbose_json" and self._written.has_times
         try:
             async for part in self.parts:
                 if part.text:
                     for event in delta_frames(part, self._spellings, is_first=not heard):
                         yield event
+                    if is_timed:
+                        with_words = "word" in fields.timestamp_granularities
+                        for event in segment_frames(part, self.origin.seconds, segments, with_words=with_words):
+                            segments += 1
+                            yield event
                     heard.append(part)
         except DispatchError as error:  # the status is sent: clients take an event with an error for one
             response = error_response(error)
@@ -111,9 +134,9 @@ class Hearing:
     @property
     def _written(self) -> Written:
         fields, info, spoken = self.asked.fields, self.asked.served.info, self.asked.served.languages
-        # A model that takes prompts was told; of the others, a client may only believe to know.
-        told = fields.language if takes_prompts(info) else None
-        language = told or (spoken[0] if len(spoken) == 1 else None)
+        # One that takes prompts and was told nothing took English for granted.
+        granted = ENGLISH if takes_prompts(info) else None
+        language = fields.language or (spoken[0] if len(spoken) == 1 else granted)
         target = fields.target_language or language
         task: Task = "transcribe" if target == language else "translate"
         return Written(task, target, has_times=info.get("capabilities", {}).get("word_timestamps", True))

@@ -6,6 +6,8 @@ from typing import Any
 
 from service.engine.protocol import Transcript
 
+_LEAST = 1.1754944e-38
+
 
 def token_logprobs(
     transcript: Transcript, spellings: Sequence[bytes], span: tuple[int, int] | None = None, *, begins: bool = True
@@ -31,11 +33,16 @@ def token_logprobs(
         entries.append(
             {
                 "token": written.decode(errors="replace"),
-                "logprob": math.log(probability) if probability > 0 else None,
+                "logprob": logprob(probability),
                 "bytes": list(written),
             }
         )
     return entries
+
+
+def logprob(probability: float) -> float:
+    """Return the natural logarithm, of what float32 rounds to 0 that of the least that it does not."""
+    return math.log(max(probability, _LEAST))
 
 
 def _spare_spaces(transcript: Transcript, spellings: Sequence[bytes]) -> int:

@@ -52,5 +52,5 @@ def page_router(reference: str) -> APIRouter:
             path = "/" if file.name == "index.html" else f"/web/{file.name}"
             pages[path] = _Page(file.read_bytes(), media_type)
     for path, page in pages.items():
-        router.add_api_route(path, page, methods=["GET", "HEAD"], response_model=None)
+        router.add_api_route(path, page, methods=["GET"], response_model=None)
     return router

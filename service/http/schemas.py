@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.http.chunking import ChunkingStrategy, ServerVad
@@ -17,7 +18,7 @@ Inclusion = Literal["logprobs"]
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
 # Fields of the OpenAI API that have no effect here; other unknown ones are counted together.
 _WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references", "languages")
-_STREAMED = ("json", "text")
+_STREAMED = ("json", "text", "verbose_json")
 _LISTS = ("timestamp_granularities", "include")
 # OpenAI's clients send the fields of an object as parts `name[field]`.
 _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
@@ -33,7 +34,10 @@ class TranscriptionForm(BaseModel):
         Field(description="The recording, recognised by its content: wav, flac, mp3, ogg, webm, mp4 and others."),
         WithJsonSchema({"type": "string", "format": "binary"}),
     ]
-    model: Annotated[str, Field(description="Id or alias of the model, as GET /v1/models lists it.")]
+    model: Annotated[
+        str | None,
+        Field(description="Id or alias of the model, as GET /v1/models lists it; unset: the default, or the only one."),
+    ] = None
     response_format: Annotated[ResponseFormat, Field(description="Shape of the answer.")] = "json"
     timestamp_granularities: Annotated[
         list[Granularity], Field(description="With verbose_json: times of words, segments or both.")
@@ -66,7 +70,7 @@ class TranscriptionForm(BaseModel):
         Field(description="`auto`, or which pauses to cut at, as an object; unset: as `auto`."),
     ] = None
     stream: Annotated[
-        bool, Field(description="Answer json or text as server-sent events: a delta for each segment, then the whole.")
+        bool, Field(description="Answer as server-sent events: a delta for each segment, then the whole.")
     ] = False
 
     @classmethod
@@ -97,8 +101,12 @@ class TranscriptionForm(BaseModel):
         except ValidationError as error:
             raise _fault(error) from None
         if parsed.stream and parsed.response_format not in _STREAMED:
-            message = f"response_format {parsed.response_format!r} cannot be streamed; use json or text."
+            message = f"response_format {parsed.response_format!r} cannot be streamed; use json, text or verbose_json."
             raise RequestError(message, code="unsupported_value", param="stream")
+        # Without words it is let be: the Vercel AI SDK sends `segment` with json too.
+        if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
+            message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
+            raise RequestError(message, code="unsupported_value", param="timestamp_granularities")
         if parsed.include and parsed.response_format != "json":
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
             raise RequestError(message, code="unsupported_value", param="include")
@@ -130,7 +138,7 @@ class TokenLogprob(BaseModel):
     """A token, what it writes in UTF-8, and the natural logarithm of its probability."""
 
     token: str
-    logprob: float | None
+    logprob: float
     bytes: list[int]
 
 
@@ -138,21 +146,21 @@ class Transcription(BaseModel):
     """`response_format=json`; `logprobs` only where they were asked for."""
 
     text: str
-    logprobs: list[TokenLogprob] | None = None
+    logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
     usage: Usage
 
 
 class TimedWord(BaseModel):
-    """A word with its time in seconds, null where the model gave none, and the lowest probability of its tokens."""
+    """A word with its time in seconds, and the lowest probability of its tokens, null where it has none."""
 
     word: str
-    start: float | None
-    end: float | None
+    start: float
+    end: float
     confidence: float | None
 
 
 class Segment(BaseModel):
-    """A stretch of speech; null where the model does not know."""
+    """A stretch of speech."""
 
     id: int
     seek: int
@@ -161,20 +169,20 @@ class Segment(BaseModel):
     text: str
     tokens: list[int]
     temperature: float
-    avg_logprob: float | None
-    compression_ratio: float | None
-    no_speech_prob: float | None
+    avg_logprob: Annotated[float, Field(description="Mean log-probability of its tokens.")]
+    compression_ratio: float
+    no_speech_prob: Annotated[float, Field(description="Share of it in which nobody is heard to speak.")]
 
 
 class VerboseTranscription(BaseModel):
     """`response_format=verbose_json`."""
 
     task: Literal["transcribe", "translate"]
-    language: str | None
+    language: Annotated[str, Field(description="English name of what it is written in, or `unknown`.")]
     duration: float
     text: str
-    words: list[TimedWord] | None
-    segments: list[Segment] | None
+    words: list[TimedWord] | SkipJsonSchema[None] = None
+    segments: list[Segment] | SkipJsonSchema[None] = None
     usage: Usage
 
 

@@ -17,6 +17,8 @@ from service.metrics import Metrics, length_class
 log = logging.getLogger("steno.http")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_AUDIO = "/v1/audio/"
+_SPOKEN = ("transcriptions", "translations")
 _RETRY_LANGUAGES = ("python", "js")
 _PROBES = ("/healthz", "/readyz", "/metrics")  # asked every few seconds for ever
 _CLIENT_LEFT = 499
@@ -81,7 +83,10 @@ class Telemetry:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = record.request_id
+                answered = MutableHeaders(scope=message)
+                answered["x-request-id"] = record.request_id
+                if record.model is not None:
+                    answered["x-steno-model"] = record.model
             await send(message)
 
         in_flight = self._metrics.http_in_flight.labels(endpoint)
@@ -117,7 +122,7 @@ class Telemetry:
             metrics.errors.labels(record.error).inc()
             if record.error in _REJECTIONS:
                 metrics.queue_rejected.labels(_REJECTIONS[record.error]).inc()
-        if endpoint == "transcriptions":
+        if endpoint in _SPOKEN:
             metrics.http_request_size.observe(record.body_bytes)
             if status == 200 and record.audio_seconds is not None and record.error is None:
                 self._report_transcription(record, record.audio_seconds, seconds)
@@ -147,8 +152,8 @@ def _request_id(headers: Headers) -> str:
 
 
 def _endpoint(path: str) -> str:
-    if path == "/v1/audio/transcriptions":
-        return "transcriptions"
+    if path.startswith(_AUDIO) and (endpoint := path.removeprefix(_AUDIO)) in _SPOKEN:
+        return endpoint
     return "models" if path.startswith("/v1/models") else "other"
 
 

@@ -27,6 +27,34 @@ def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
     return timed or ([_together(waiting, 0.0, seconds)] if waiting else [])
 
 
+def spread_words(transcript: Transcript, seconds: float) -> list[Word]:
+    """Return the words of a transcript of so many seconds, each with a time of its own.
+
+    Those without one share evenly what lies between their neighbours: they are said there, and no more is known.
+    """
+    spread: list[Word] = []
+    waiting: list[Word] = []
+    for word in transcript.words:
+        if word.start is None or word.end is None:
+            waiting.append(word)
+            continue
+        spread += [*_between(waiting, _end_of(spread), word.start), word]
+        waiting = []
+    return spread + _between(waiting, _end_of(spread), seconds)
+
+
+def _between(words: Sequence[Word], start: float, end: float) -> list[Word]:
+    share = max(0.0, end - start) / max(1, len(words))
+    return [
+        msgspec.structs.replace(word, start=start + place * share, end=start + (place + 1) * share)
+        for place, word in enumerate(words)
+    ]
+
+
+def _end_of(words: Sequence[Word]) -> float:
+    return words[-1].end or 0.0 if words else 0.0
+
+
 def _together(words: Sequence[Word], start: float | None, end: float | None) -> Word:
     known = [word.confidence for word in words if word.confidence is not None]
     return msgspec.structs.replace(

@@ -1,7 +1,8 @@
 """POST /v1/audio/transcriptions and /v1/audio/translations: receive, decode, wait for the transcript, render."""
 
-import asyncio
+import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -11,10 +12,11 @@ from fastapi.responses import Response
 
 from audio.decode import Origin
 from audio.errors import AudioError
+from audio.pool import NoChildError
 from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
-from service.dispatch.errors import OverloadedError
+from service.dispatch.errors import NoDecoderError, OverloadedError
 from service.dispatch.source import Source
 from service.http import schemas
 from service.http.disconnect import unless_client_leaves
@@ -24,9 +26,13 @@ from service.http.hearing import Asked, Hearing
 from service.http.prompts import into_english, prompt_of
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
-from service.threads import finish_even_if_cancelled
+from service.threads import in_thread
+
+log = logging.getLogger("steno.http")
 
 router = APIRouter()
+
+_NO_DECODER_SECONDS = 5  # after which another process may be started
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
@@ -42,15 +48,13 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 _TRANSCRIPT: dict[str, Any] = {
     "model": schemas.Transcription | schemas.VerboseTranscription,
-    "content": {kind: {} for kind in ("text/plain", "application/x-subrip", "text/vtt", "text/event-stream")},
+    "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
 }
 _FORM = {
     "requestBody": {
         "required": True,
         "content": {
-            "multipart/form-data": {
-                "schema": schemas.TranscriptionForm.model_json_schema() | {"required": ["file", "model"]}
-            }
+            "multipart/form-data": {"schema": schemas.TranscriptionForm.model_json_schema() | {"required": ["file"]}}
         },
     }
 }
@@ -114,7 +118,12 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         for name in schemas.ignored_fields(form):
             front.metrics.ignored_fields.labels(name).inc()
         record.stages["receive"] = time.monotonic() - record.began
-        response = await unless_client_leaves(request.receive, _answer(front, record, asked, resources))
+
+        async def free_upload() -> None:
+            await form.close()
+            permit.free()
+
+        response = await unless_client_leaves(request.receive, _answer(front, record, asked, resources, free_upload))
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
         if isinstance(response, EventStream):
@@ -122,17 +131,24 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         return response
 
 
-async def _answer(front: Front, record: Record, asked: Asked, resources: AsyncExitStack) -> Response:
+async def _answer(
+    front: Front,
+    record: Record,
+    asked: Asked,
+    resources: AsyncExitStack,
+    free_upload: Callable[[], Awaitable[None]],
+) -> Response:
     began, fields, rate = time.monotonic(), asked.fields, asked.served.ready.sample_rate
     recording = resources.enter_context(Recording(rate, front.settings.max_utterance_seconds))
     origin = await _decode(front, fields, recording)
+    await free_upload()  # it may wait for long, and its samples are room enough
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
     rule = _rule(recording, fields, front.settings.max_utterance_seconds)
     source = Source(recording, rule, front.detector, front.cutters)
     answers = front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
     resources.push_async_callback(answers.aclose)
-    hearing = await Hearing.begin(front.metrics, record, asked, origin, answers)
+    hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source)
     return hearing.stream() if fields.stream else await hearing.response()
 
 
@@ -143,20 +159,38 @@ def _rule(recording: Recording, fields: schemas.TranscriptionForm, longest: floa
     return SegmentRule(longest) if recording.seconds > longest else None
 
 
+class _ClientLeftError(Exception):
+    """Nobody wants what is being decoded."""
+
+
 async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording) -> Origin:
+    is_wanted = True
+
+    def take(samples: bytes | memoryview) -> None:
+        # What is nearly done is let be: to end it may cost a decoder process, and another file the time to start one.
+        if not is_wanted and recording.seconds > front.settings.max_utterance_seconds:
+            raise _ClientLeftError
+        recording.append(samples)
+
+    def leave() -> None:
+        nonlocal is_wanted
+        is_wanted = False
+
     decode = partial(
         front.decode_pool.decode_into,
-        recording.append,
+        take,
         fields.file.file,
         rate=recording.rate,
         limits=front.settings.audio_limits,
         raw=RawForm.of_media_type(fields.file.content_type or ""),
     )
-    work = asyncio.get_running_loop().run_in_executor(front.decoders, decode)
     try:
-        return await finish_even_if_cancelled(work)
+        return await in_thread(front.decoders, decode, leave)
     except AudioError as error:
         front.metrics.audio_decode.labels("unknown", error.code).inc()
         raise
-    except StorageFullError:
+    except NoChildError as error:
+        log.warning("no decoder", extra={"reason": str(error)})
+        raise NoDecoderError("The service cannot decode this recording now.", _NO_DECODER_SECONDS) from None
+    except (StorageFullError, OSError):
         raise OverloadedError("The service has no room for this recording now.", retry_after=60) from None

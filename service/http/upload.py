@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncGenerator
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -11,10 +12,15 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from service.dispatch.admission import Permit
+from service.dispatch.errors import OverloadedError
 from service.http.errors import RequestError
 
-_MAX_FIELDS = 64
-_MAX_FIELD_BYTES = 1 << 20
+_MAX_PARTS = 64
+# Fields stay in memory, with the headers of all parts; a file goes to the disk.
+_MAX_FIELD_BYTES = 1 << 18
+_MAX_PREAMBLE_BYTES = 1 << 16
+_FILE = "file"
+_FULL_SECONDS = 60
 
 
 def announced_bytes(headers: Headers, limit: int) -> int:
@@ -31,21 +37,99 @@ def announced_bytes(headers: Headers, limit: int) -> int:
 
 
 class _FormParser(MultiPartParser):
-    """Refuses a body without its closing boundary, which starlette takes for a form without its last part."""
+    """starlette's, and what it does not see to.
 
-    def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None], **limits: int) -> None:
-        super().__init__(headers, self._complete(pieces), **limits)
+    It refuses a body without its closing boundary, which starlette takes for a form without its last part, and fields
+    that are too large together. It skips what stands before the first boundary (RFC 2046, 5.1.1), and the content of
+    files that nobody asked for.
+    """
+
+    def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(
+            headers,
+            self._complete(pieces),
+            max_files=_MAX_PARTS,
+            max_fields=_MAX_PARTS,
+            max_part_size=_MAX_FIELD_BYTES,
+        )
         self._is_complete = False
+        self._has_file = False
+        self._is_skipped = False
+        self._field_bytes = 0
+
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+        """Count the name of a header."""
+        self._count(end - start)
+        super().on_header_field(data, start, end)
+
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        """Count the value of a header."""
+        self._count(end - start)
+        super().on_header_value(data, start, end)
+
+    def on_headers_finished(self) -> None:
+        """Take one file, the one that is asked for."""
+        super().on_headers_finished()
+        part = self._current_part
+        self._is_skipped = part.file is not None and part.field_name != _FILE
+        if part.file is None:
+            return
+        if self._is_skipped:
+            part.file.file.close()
+        elif self._has_file:
+            raise MultiPartException(f"Too many files; one named {_FILE!r} is taken.")
+        else:
+            self._has_file = True
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        """Take a piece of a part."""
+        if self._is_skipped:
+            return
+        if self._current_part.file is None:
+            self._count(end - start)
+        super().on_part_data(data, start, end)
+
+    def on_part_end(self) -> None:
+        """Keep a part; a file that is skipped is there, and empty."""
+        if self._is_skipped and self._current_part.file:
+            self.items.append((self._current_part.field_name, self._current_part.file))
+        else:
+            super().on_part_end()
 
     def on_end(self) -> None:
         """Note the closing boundary."""
         self._is_complete = True
 
+    def _count(self, size: int) -> None:
+        self._field_bytes += size
+        if self._field_bytes > _MAX_FIELD_BYTES:
+            raise RequestError(
+                f"The fields of the form are larger than the {_MAX_FIELD_BYTES} bytes that they may have together.",
+                code="fields_too_large",
+                status=413,
+            )
+
     async def _complete(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        async for piece in pieces:
+        async for piece in self._after_preamble(pieces):
             yield piece  # it is parsed when the next one is asked for
         if not self._is_complete:
             raise MultiPartException("it ends before its closing boundary")
+
+    async def _after_preamble(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        _, params = parse_options_header(self.headers["content-type"])
+        delimiter = b"--" + params.get(b"boundary", b"")
+        held = b"\r\n"  # a boundary stands at the beginning of a line
+        async for piece in pieces:
+            searched = max(0, len(held) - len(delimiter) - 2)
+            held += piece
+            begin = held.find(b"\r\n" + delimiter, searched)
+            if begin >= 0:
+                yield held[begin + 2 :]
+                break
+            if len(held) > _MAX_PREAMBLE_BYTES:
+                raise MultiPartException("it has no boundary, or much before the first one")
+        async for piece in pieces:
+            yield piece
 
 
 class Upload:
@@ -74,19 +158,21 @@ class Upload:
 
         Raises:
             RequestError: For a body that is too large, too slow or not a complete multipart form.
+            OverloadedError: If there is no room for it.
             ClientDisconnect: If the client left.
         """
         if not headers.get("content-type", "").lower().startswith("multipart/form-data"):
             raise RequestError("The body must be multipart/form-data.", code="malformed_body")
         self._ends = asyncio.get_running_loop().time() + self._total_seconds
-        parser = _FormParser(
-            headers, self._pieces(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES
-        )
         try:
-            return await parser.parse()
+            return await _FormParser(headers, self._pieces()).parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code="malformed_body") from None
+        except OSError as error:  # the disk, or the files that may be open
+            raise OverloadedError(
+                f"The service has no room for this upload: {error.strerror}.", _FULL_SECONDS
+            ) from error
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         while True:

@@ -22,7 +22,7 @@ from audio.child_protocol import HEADER, Kind, frame
 from audio.decode import decode
 from audio.errors import AudioTooLongError, AudioTooShortError, InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
-from audio.pool import DecodePool
+from audio.pool import DecodePool, NoChildError
 from audio.raw import RawForm
 from tests.audio.media_files import MEDIA, media, sample_of
 from tests.audio.sound_files import LOSSLESS, encoded, tone
@@ -158,24 +158,62 @@ def test_garbage_is_invalid_and_the_child_stays(pool, losses):
 # Losses
 
 
-def test_a_child_killed_in_the_middle_of_a_file_is_the_error_of_that_file(pool, losses):
-    decoded(pool, WEBM)
-    child = only_child(pool)
-    os.kill(child.pid, signal.SIGSTOP)
+class Murder:
+    """Takes samples, and kills the child that they come from, so many times."""
 
-    with ThreadPoolExecutor(1) as threads:
-        work = threads.submit(decoded, pool, WEBM)
-        os.kill(child.pid, signal.SIGKILL)
+    def __init__(self, pool, times):
+        self.pool, self.times = pool, times
+        self.samples = bytearray()
+        self.seen = set()
 
-        # Killed before it was asked, it is replaced without anybody noticing.
-        if isinstance(error := work.exception(), InvalidAudioError):
-            assert "crashed" in str(error)
-            assert losses.count == 1
-        else:
-            assert error is None
+    def __call__(self, samples):
+        self.samples += samples
+        (child,) = set(self.pool._children) - set(self.pool._idle)
+        if len(self.seen) < self.times and child not in self.seen:
+            self.seen.add(child)
+            child.kill()
+            child._process.wait()
+
+
+LONG_WEBM = media(noise(48000).repeat(60), 48000, "webm", "libopus")  # more than a socket holds
+
+
+def test_a_child_killed_in_the_middle_of_a_file_costs_nobody_a_sample(pool, losses):
+    murder = Murder(pool, times=1)
+
+    origin = pool.decode_into(murder, io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
+
+    whole = decode(io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
+    assert origin.seconds == whole.seconds
+    np.testing.assert_array_equal(np.frombuffer(murder.samples, dtype=np.float32), whole.samples)
+    assert losses.count == 1
+    assert not murder.seen & pool._children
+
+
+def test_a_file_under_which_two_children_died_is_blamed(pool, losses):
+    with pytest.raises(InvalidAudioError, match="crashed"):
+        pool.decode_into(Murder(pool, times=2), io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
+
+    assert losses.count == 2
+    assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
+
+
+def test_children_that_die_while_they_start_are_replaced(pool, losses, monkeypatch):
+    start, started = subprocess.Popen, []
+
+    def starting(*arguments, **options):
+        child = start(*arguments, **options)
+        started.append(child)
+        if len(started) < 3:
+            child.kill()
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", starting)
 
     assert decoded(pool, WEBM).seconds == pytest.approx(1, abs=0.001)
-    assert child not in pool._children
+
+    assert losses.count == 0
+    assert len(started) == 3
 
 
 def test_a_child_that_died_in_its_sleep_is_replaced_without_an_error(pool, losses):
@@ -241,7 +279,19 @@ def test_a_child_is_confined_by_the_system():
 def test_a_child_that_cannot_start_is_not_the_fault_of_the_file(pool, monkeypatch):
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
 
-    with pytest.raises(RuntimeError, match="does not start"):
+    with pytest.raises(NoChildError, match="does not start"):
+        decoded(pool, WEBM)
+
+    assert not pool._children
+
+
+def test_a_system_without_room_for_a_child_is_not_the_fault_of_the_file(pool, monkeypatch):
+    def full(*arguments, **options):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", full)
+
+    with pytest.raises(NoChildError, match="temporarily unavailable"):
         decoded(pool, WEBM)
 
     assert not pool._children
@@ -317,10 +367,10 @@ def test_a_closed_pool_ends_what_it_decodes_and_takes_no_more():
         asked.wait()
         pool.close()
 
-        assert isinstance(work.exception(), InvalidAudioError)
+        assert isinstance(work.exception(), NoChildError)
 
     assert not pool._children
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(NoChildError, match="closed"):
         decoded(pool, WEBM)
 
 

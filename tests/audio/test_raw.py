@@ -74,3 +74,9 @@ def test_any_text_is_a_form_or_none(text):
     form = RawForm.of_media_type(text)
 
     assert form is None or (form.rate > 0 and form.channels > 0)
+
+
+def test_l16_has_one_channel_unless_it_says_otherwise():
+    assert RawForm.of_media_type("audio/L16;rate=16000") == RawForm(1, 16000, big_endian=True)
+    assert RawForm.of_media_type("audio/l16; rate=8000; channels=2") == RawForm(2, 8000, big_endian=True)
+    assert RawForm.of_media_type("audio/L16;channels=1") is None

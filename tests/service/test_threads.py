@@ -4,23 +4,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.threads import finish_even_if_cancelled
+from service.threads import in_thread
 
 
 def test_the_work_of_a_thread_is_over_before_its_caller_is_cancelled():
-    may_end, over = threading.Event(), threading.Event()
+    begun, may_end, over, told = threading.Event(), threading.Event(), threading.Event(), []
 
     def work() -> None:
+        begun.set()
         may_end.wait()
         over.set()
 
     async def scenario() -> None:
         with ThreadPoolExecutor(1) as pool:
-            loop = asyncio.get_running_loop()
-            waiting = asyncio.create_task(finish_even_if_cancelled(loop.run_in_executor(pool, work)))
-            await asyncio.sleep(0)
+            waiting = asyncio.create_task(in_thread(pool, work, lambda: told.append("cancelled")))
+            await asyncio.to_thread(begun.wait)
             waiting.cancel()
             await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert told == ["cancelled"]
             assert not waiting.done()
 
             may_end.set()
@@ -31,12 +33,30 @@ def test_the_work_of_a_thread_is_over_before_its_caller_is_cancelled():
     asyncio.run(scenario())
 
 
+def test_work_that_nobody_wants_any_more_is_not_begun():
+    busy, done = threading.Event(), []
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            first = asyncio.create_task(in_thread(pool, busy.wait))
+            second = asyncio.create_task(in_thread(pool, lambda: done.append("second")))
+            third = asyncio.create_task(in_thread(pool, lambda: done.append("third")))
+            await asyncio.sleep(0)
+            second.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await second  # at once, while the first goes on
+            busy.set()
+            await asyncio.gather(first, third)
+
+    asyncio.run(scenario())
+    assert done == ["third"]
+
+
 def test_what_the_work_returns_or_raises_is_handed_on():
     async def scenario() -> None:
         with ThreadPoolExecutor(1) as pool:
-            loop = asyncio.get_running_loop()
-            assert await finish_even_if_cancelled(loop.run_in_executor(pool, int, "7")) == 7
+            assert await in_thread(pool, lambda: int("7")) == 7
             with pytest.raises(ValueError, match="seven"):
-                await finish_even_if_cancelled(loop.run_in_executor(pool, int, "seven"))
+                await in_thread(pool, lambda: int("seven"))
 
     asyncio.run(scenario())

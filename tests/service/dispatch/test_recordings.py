@@ -34,7 +34,7 @@ class Immediately(ThreadPoolExecutor):
 def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: SegmentRule | None = RULE):
     """A recording in which each second has its own number as samples, cut as given, one a block."""
     segments = [Segment(int(start * RATE), int(stop * RATE)) for start, stop in cuts]
-    monkeypatch.setattr(sources, "cuts", lambda recording, detector, rule: iter([[cut] for cut in segments]))
+    monkeypatch.setattr(sources, "cuts", lambda recording, detector, rule, note: iter([[cut] for cut in segments]))
     with Recording(RATE, seconds_in_memory=1.0) as recording:
         recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
         yield Source(recording, rule, detector=None, threads=Immediately())

@@ -1,14 +1,22 @@
 import asyncio
+import contextlib
 import os
 import signal
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, Result
+from audio.descriptor import unnamed_file
+from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, Ready, Result
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
-from service.engine.supervisor import STUB_ENGINE, EngineStartError, Loss, ModelLoadError, Supervisor
+from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
+from service.settings import Settings
 
 STUB = {"device": "cpu", "longest_seconds": 2.0, "module": STUB_ENGINE}
 
@@ -117,6 +125,58 @@ def test_an_engine_that_dies_is_replaced(samples, loss):
         assert await listener.hears("lost") is loss
         successor = await listener.hears("ready")
         assert successor.pid != engine.pid
+
+    supervised(scenario)
+
+
+TIMEOUT = Settings().engine_timeout_seconds
+
+
+@contextlib.contextmanager
+def ready_engine() -> Iterator[Engine]:
+    """An engine with a model that has nothing to do; a batch of the largest size takes it two seconds."""
+    channel = SimpleNamespace(send=lambda message: None, close=lambda: None)
+    engine = Engine("cpu", SimpleNamespace(pid=1), channel, unnamed_file())
+    engine.load(load("m"))
+    engine.become_ready(Ready("m", {}, [], 16_000, 60.0, 2, 30.0, 0, 1.0, 1.0), longest_seconds=40.0)
+    yield engine
+    engine.release()
+
+
+def test_an_engine_that_falls_silent_is_noticed_within_ten_seconds():
+    with ready_engine() as engine:
+        heard = engine.last_heard
+
+        assert not engine.is_stuck(heard + 5.0, TIMEOUT)
+        assert engine.is_stuck(heard + 9.0, TIMEOUT)
+        engine.load(load("another"))
+        assert not engine.is_stuck(heard + 50.0, TIMEOUT)
+        assert engine.is_stuck(heard + 61.0, TIMEOUT)
+
+
+@given(st.integers(1, 2), st.floats(0, 100))
+def test_an_engine_that_computes_for_ever_is_noticed_within_twice_the_expected_time_and_a_grace(batches, age):
+    with ready_engine() as engine:
+        for number in range(batches):
+            engine._outstanding[number] = 1000.0
+        engine.last_heard = 1000.0 + age  # it goes on giving signs of life
+
+        assert engine.is_stuck(1000.0 + age, TIMEOUT) == (age > 2 * TIMEOUT + 2 * 2.0 * batches)
+
+
+def test_a_front_that_stood_still_does_not_take_it_for_the_silence_of_the_engine(monkeypatch):
+    async def scenario(supervisor, listener) -> None:
+        lost, heard, real = 0.0, asyncio.Queue(), time.monotonic
+        listener.engine_heard = heard.put_nowait
+        monkeypatch.setattr("service.engine.supervisor.time", SimpleNamespace(monotonic=lambda: real() + lost))
+        engine = await listener.hears("ready")
+
+        lost = 1000.0  # as if it had been stopped, and goes on
+        for _ in range(3):
+            await heard.get()
+
+        assert supervisor.engine is engine
+        assert engine.verdict is None
 
     supervised(scenario)
 

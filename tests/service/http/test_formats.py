@@ -1,7 +1,12 @@
 import json
+import math
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.audio import Transcription, TranscriptionVerbose
+from pydantic import TypeAdapter
 
 from service.engine.protocol import Transcript, Word
 from service.http.events import deltas
@@ -18,6 +23,8 @@ def transcript(*spoken: tuple[str, float, float]) -> Transcript:
     return Transcript(text, list(range(len(spoken))), [0.5] * len(spoken), words(*spoken))
 
 
+# Half of the second 0.5 to 1 is speech; frames last 32 ms.
+SPEECH = np.array([0.9] * 24 + [0.1] * 60, np.float32)
 PLAIN = Written("transcribe", None, has_times=True)
 TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
@@ -32,6 +39,7 @@ def answer(
         granularities=granularities,
         written=written,
         spellings=None,
+        speech=SPEECH,
     )
 
 
@@ -81,7 +89,7 @@ def test_verbose_segments_have_every_key_that_clients_read():
         "temperature": 0.0,
         "avg_logprob": -0.6931471805599453,
         "compression_ratio": 5 / 13,
-        "no_speech_prob": None,
+        "no_speech_prob": 8 / 17,
     }
 
 
@@ -91,7 +99,7 @@ def test_only_the_granularities_asked_for_are_listed():
 
     assert [word["word"] for word in both["words"]] == ["hi.", "there"]
     assert len(both["segments"]) == 2
-    assert (neither["words"], neither["segments"]) == (None, None)
+    assert not {"words", "segments"} & set(neither)
 
 
 def test_silence_is_an_empty_transcript():
@@ -128,7 +136,7 @@ def untimed(*texts: str) -> Transcript:
     return Transcript(" ".join(texts), list(range(len(texts))), [0.5] * len(texts), heard)
 
 
-def test_words_without_times_have_null_and_no_segments_where_the_model_knows_no_times():
+def test_words_without_times_share_the_time_there_is_and_a_model_that_knows_none_has_no_segments():
     body = json.loads(
         answer(
             untimed("hi.", "you"), granularities=("word", "segment"), written=Written("transcribe", "en", False)
@@ -136,12 +144,71 @@ def test_words_without_times_have_null_and_no_segments_where_the_model_knows_no_
     )
 
     assert [(word["word"], word["start"], word["end"]) for word in body["words"]] == [
-        ("hi.", None, None),
-        ("you", None, None),
+        ("hi.", 0.0, 1.25),
+        ("you", 1.25, 2.5),
     ]
-    assert body["segments"] is None
+    assert "segments" not in body
     assert body["text"] == "hi. you"
 
 
 def test_deltas_of_words_without_times_end_with_sentences():
     assert [text for text, _ in deltas(untimed("hi.", "you"))] == ["hi.", " you"]
+
+
+SOME_WORDS = st.lists(
+    st.tuples(st.sampled_from(["a", "b.", "c!"]), st.none() | st.tuples(st.floats(0, 3), st.floats(0, 1))), max_size=12
+)
+
+
+@given(SOME_WORDS, st.sampled_from([0.0, 1e-45, 0.3, 1.0]), st.booleans(), st.sampled_from([None, "de"]))
+def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, probability, has_times, language):
+    heard, now = [], 0.0
+    for index, (text, times) in enumerate(spoken):
+        start = end = None
+        if times is not None:
+            start = now + times[0]
+            now = end = start + times[1]
+        heard.append(Word(text, start, end, None, (index, index + 1)))
+    transcript = Transcript(
+        " ".join(word.text for word in heard), list(range(len(heard))), [probability] * len(heard), heard
+    )
+    written = Written("transcribe", language, has_times)
+
+    body = render(
+        transcript,
+        seconds=now + 1,
+        response_format="verbose_json",
+        granularities=("word", "segment"),
+        written=written,
+        spellings=None,
+        speech=SPEECH,
+    ).body
+
+    # The client itself takes anything; those in other languages do not.
+    verbose = TypeAdapter(TranscriptionVerbose).validate_json(body, strict=True)
+    assert {key for key, value in json.loads(body).items() if value is None} == set()
+    assert verbose.language == ("german" if language else "unknown")
+    assert [word.word for word in verbose.words] == [word.text for word in heard]
+    assert all(math.isfinite(segment.avg_logprob) for segment in verbose.segments or [])
+    times = [time for word in verbose.words for time in (word.start, word.end)]
+    assert times == sorted(times)
+    assert ("segments" in json.loads(body)) == has_times
+
+
+def test_json_is_what_openai_publishes():
+    body = render(
+        TWO,
+        seconds=2.5,
+        response_format="json",
+        granularities=(),
+        written=PLAIN,
+        spellings=[b"hi.", b" there"],
+        speech=SPEECH,
+    ).body
+
+    assert TypeAdapter(Transcription).validate_json(body, strict=True).logprobs[0].logprob == pytest.approx(-0.693147)
+
+
+@pytest.mark.parametrize("response_format", ["text", "srt", "vtt"])
+def test_what_is_text_is_plain(response_format):
+    assert answer(TWO, response_format).headers["content-type"] == "text/plain; charset=utf-8"

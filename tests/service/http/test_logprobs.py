@@ -50,10 +50,10 @@ def test_a_text_that_begins_with_a_space_keeps_it():
     assert [entry["token"] for entry in token_logprobs(said, SPELLINGS)] == [" the"]
 
 
-def test_no_probability_has_no_logarithm():
+def test_no_probability_has_the_logarithm_of_the_least():
     (entry,) = token_logprobs(heard([2], [0.0]), SPELLINGS)
 
-    assert entry["logprob"] is None
+    assert entry["logprob"] == pytest.approx(-87.34, abs=0.01)
 
 
 @pytest.fixture(scope="module")

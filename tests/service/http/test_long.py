@@ -37,7 +37,7 @@ def cut_as(monkeypatch):
     def cut(*lengths: int) -> None:
         ends = np.cumsum((0, *lengths)).tolist()
         segments = [Segment(start, stop) for start, stop in pairwise(ends)]
-        monkeypatch.setattr(source, "cuts", lambda recording, detector, rule: iter([segments]))
+        monkeypatch.setattr(source, "cuts", lambda recording, detector, rule, note: iter([segments]))
 
     return cut
 
@@ -87,6 +87,25 @@ def test_a_stream_has_the_text_piece_by_piece(service, speech):
     assert "".join(event["delta"] for event in deltas) == done["text"]
     assert done["text"] == service.post(**form(wav(speech))).json()["text"]
     assert done["usage"]["seconds"] == len(speech) / SAMPLE_RATE
+
+
+@pytest.mark.parametrize("granularities", [{}, {"timestamp_granularities": "word"}])
+def test_a_stream_of_verbose_json_has_the_times_of_its_segments(service, speech, granularities):
+    asked = {"response_format": "verbose_json", **granularities}
+
+    *others, done = events(service, speech, **asked)
+
+    whole = service.post(**form(wav(speech), **asked)).json()
+    segments = [event for event in others if event["type"] == "transcript.text.segment"]
+    deltas = [event["delta"] for event in others if event["type"] == "transcript.text.delta"]
+    assert len(segments) + len(deltas) == len(others)
+    assert "".join(deltas) == done["text"] == whole["text"] == " ".join(event["text"] for event in segments)
+    assert [event["id"] for event in segments] == [str(number) for number in range(len(segments))]
+    times = [time for event in segments for time in (event["start"], event["end"])]
+    assert times == sorted(times)
+    assert 1.5 < times[0] < 3
+    words = [word for event in segments for word in event.get("words", [])]
+    assert words == whole.get("words", [])
 
 
 def test_a_stream_holds_its_place_until_it_was_sent_and_is_measured(service, speech):

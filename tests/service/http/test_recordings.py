@@ -1,5 +1,10 @@
 """Recordings of every kind arrive at the engine, and one that harms its decoder harms nothing else."""
 
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -49,4 +54,38 @@ def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted():
         assert answer.json()["error"]["code"] == "invalid_audio"
         assert "more than 0.0001 s" in answer.json()["error"]["message"]
         assert served.metric("steno_decoder_crashes_total") == 1
+        assert served.post(**form(wav(tone(16_000)))).status_code == 200
+
+
+def test_decoders_that_are_killed_under_load_cost_no_answer(monkeypatch):
+    upload = form(sample_of("webm", lambda rate: tone(5 * rate)))
+    start, started, killed = subprocess.Popen, [], []
+
+    def starting(command, **options):
+        process = start(command, **options)
+        if "audio.child" in command:
+            started.append(process)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", starting)
+    with serving() as served, ThreadPoolExecutor(8) as clients:
+        answers = [clients.submit(served.post, **upload) for _ in range(24)]
+        while len(killed) < 4:
+            for process in started[len(killed) : 4]:
+                killed.append(process)
+                process.kill()
+
+        assert [answer.result().status_code for answer in answers] == [200] * 24
+
+
+def test_a_service_without_room_for_decoders_says_when_to_come_again(monkeypatch):
+    with serving() as served:
+        monkeypatch.setattr(sys, "executable", shutil.which("false"))
+
+        answer = served.post(**form(sample_of("webm", tone)))
+
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "decoder_unavailable"
+        assert answer.headers["retry-after"] == "5"
+        assert answer.headers["x-should-retry"] == "true"
         assert served.post(**form(wav(tone(16_000)))).status_code == 200

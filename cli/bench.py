@@ -1,0 +1,154 @@
+"""`steno bench`: what a running service takes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cli.load import Answers, Upload
+    from cli.model_options import Subparsers
+
+_PERCENTILES = (50, 95, 99)
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="load a running service and tell what it takes",
+        description="Upload recordings to a service that speaks OpenAI's audio API, drawn at random, and print RTFx "
+        "(audio-seconds transcribed a second), goodput (the same, of what was answered within the objective), "
+        "latencies and errors. Name a recording twice to have it drawn twice as often. Latencies of an open loop count "
+        "from when a request was due, so that a service that keeps clients waiting cannot hide it.",
+    )
+    parser.add_argument("url", help="such as http://localhost:8000")
+    parser.add_argument("files", type=Path, nargs="+", help="recordings that soundfile reads")
+    parser.add_argument("--model", help="unset: the service's default")
+    parser.add_argument("--key", help="API key")
+    load = parser.add_mutually_exclusive_group()
+    load.add_argument(
+        "--clients", type=_count, default=16, help="closed loop: each asks again once answered (default: 16)"
+    )
+    load.add_argument("--rate", type=_positive, help="open loop: so many requests a second, at random (Poisson)")
+    load.add_argument("--trace", type=Path, help="open loop: a file with a time of arrival in seconds on each line")
+    parser.add_argument("--burst", type=_count, default=1, help="with --rate: requests that come together (default: 1)")
+    parser.add_argument("--seconds", type=_positive, default=30.0, help="of the measurement (default: 30)")
+    parser.add_argument("--objective", type=_positive, default=5.0, help="seconds within which is good (default: 5)")
+    parser.add_argument("--compare", action="store_true", help="with the transcripts of the recordings alone")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load the service; 1 if anything but transcripts came back, or other ones than alone."""
+    import httpx
+
+    uploads = [_upload(path, args) for path in args.files]
+    arrivals = _arrivals(args)
+    try:
+        answers, took = asyncio.run(_measure(args, uploads, arrivals))
+    except httpx.HTTPError as error:
+        raise CommandError(f"{args.url}: {error or type(error).__name__}") from None
+    report = _report(answers, took, args.objective)
+    print(json.dumps(report) if args.json else _table(report))
+    return 1 if answers.errors or answers.mismatches else 0
+
+
+async def _measure(
+    args: argparse.Namespace, uploads: Sequence[Upload], arrivals: Sequence[float] | None
+) -> tuple[Answers, float]:
+    from tqdm import tqdm
+
+    from cli.load import Load, alone, closed, connect, opened
+
+    async with connect(args.url) as client:
+        different = list({upload.name: upload for upload in uploads}.values())
+        expected = await alone(client, different if args.compare else different[:1])
+        with tqdm(
+            unit="answer", file=sys.stderr, disable=None, total=None if arrivals is None else len(arrivals)
+        ) as bar:
+            load = Load(client, args.objective, expected if args.compare else {}, bar.update)
+            began = time.monotonic()
+            if arrivals is None:
+                await closed(load, uploads, args.clients, args.seconds, args.seed)
+            else:
+                await opened(load, uploads, arrivals, args.seed)
+        return load.answers, time.monotonic() - began
+
+
+def _arrivals(args: argparse.Namespace) -> list[float] | None:
+    from cli.load import poisson
+
+    if args.trace is not None:
+        try:
+            times = [float(line) for line in args.trace.read_text(encoding="utf-8").split()]
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{args.trace}: {error}") from None
+        if not all(map(math.isfinite, times)):
+            raise CommandError(f"{args.trace}: a time is no number")
+        return sorted(times)
+    return None if args.rate is None else list(poisson(args.rate, args.seconds, args.burst, args.seed))
+
+
+def _upload(path: Path, args: argparse.Namespace) -> Upload:
+    import soundfile
+
+    from cli.load import Upload
+
+    try:
+        return Upload.of(str(path), path.read_bytes(), soundfile.info(path).duration, args.model, args.key)
+    except (OSError, soundfile.LibsndfileError) as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _report(answers: Answers, took: float, objective: float) -> dict[str, Any]:
+    ordered = sorted(answers.latencies)
+    return {
+        "seconds": round(took, 3),
+        "transcripts": len(ordered),
+        "rtfx": round(answers.audio_seconds / took, 2),
+        "goodput_rtfx": round(answers.good_audio_seconds / took, 2),
+        "objective_seconds": objective,
+        "latency_seconds": {
+            f"p{percent}": round(ordered[math.ceil(percent / 100 * len(ordered)) - 1], 4) for percent in _PERCENTILES
+        }
+        if ordered
+        else {},
+        "mismatches": answers.mismatches,
+        "errors": dict(sorted(answers.errors.items())),
+    }
+
+
+def _table(report: dict[str, Any]) -> str:
+    latencies = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in report["latency_seconds"].items())
+    errors = ", ".join(f"{count} x {kind}" for kind, count in report["errors"].items())
+    return (
+        f"{report['transcripts']} transcripts in {report['seconds']:.1f} s: RTFx {report['rtfx']:.1f}, "
+        f"of it {report['goodput_rtfx']:.1f} within {report['objective_seconds']:g} s\n"
+        f"latency: {latencies or 'none'}\nmismatches: {report['mismatches']}\nerrors: {errors or 'none'}"
+    )
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)

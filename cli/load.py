@@ -1,0 +1,173 @@
+"""Clients that load a service which speaks OpenAI's audio API, and what they got from it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_PATH = "audio/transcriptions"
+_TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A request with a recording, made out once.
+
+    Attributes:
+        name: Of the recording.
+        content: The form.
+        headers: That go with it.
+        seconds: Of the recording.
+    """
+
+    name: str
+    content: bytes
+    headers: Mapping[str, str]
+    seconds: float
+
+    @classmethod
+    def of(cls, name: str, recording: bytes, seconds: float, model: str | None, key: str | None) -> Upload:
+        """Put the form together."""
+        form = httpx.Request(
+            "POST", "http://any", files={"file": (name, recording)}, data={} if model is None else {"model": model}
+        )
+        headers = {"content-type": form.headers["content-type"]}
+        return cls(name, form.read(), headers | ({} if key is None else {"authorization": f"Bearer {key}"}), seconds)
+
+
+@dataclass(slots=True)
+class Answers:
+    """What clients got.
+
+    Attributes:
+        latencies: Seconds to each transcript, from when it was due.
+        audio_seconds: Of what was transcribed.
+        good_audio_seconds: Of what was transcribed within the objective.
+        errors: By status and code, or by what broke the connection.
+        mismatches: Transcripts that were not those of the recording alone.
+    """
+
+    latencies: list[float] = field(default_factory=list)
+    audio_seconds: float = 0.0
+    good_audio_seconds: float = 0.0
+    errors: Counter[str] = field(default_factory=Counter)
+    mismatches: int = 0
+
+
+class Load:
+    """Uploads recordings, and keeps account.
+
+    Args:
+        client: For the service; its base URL ends in /v1/.
+        objective: Seconds within which an answer is good.
+        expected: The transcripts by name, as far as they are known.
+        done: Called after every answer.
+    """
+
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        objective: float,
+        expected: Mapping[str, str],
+        done: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.answers = Answers()
+        self._client = client
+        self._objective = objective
+        self._expected = expected
+        self._done = done
+
+    async def ask(self, upload: Upload, due: float | None = None) -> float:
+        """Upload one, which was due at a time of the monotonic clock; return for how long to wait before the next."""
+        began = time.monotonic() if due is None else due
+        answers = self.answers
+        try:
+            answer = await self._client.post(_PATH, content=upload.content, headers=dict(upload.headers))
+        except httpx.TransportError as error:
+            answers.errors[type(error).__name__] += 1
+            return 1.0
+        finally:
+            self._done()
+        if not answer.is_success:
+            answers.errors[f"{answer.status_code} {_code(answer)}".strip()] += 1
+            return _seconds(answer.headers.get("retry-after"))
+        took = time.monotonic() - began
+        answers.latencies.append(took)
+        answers.audio_seconds += upload.seconds
+        answers.good_audio_seconds += upload.seconds if took <= self._objective else 0.0
+        answers.mismatches += answer.json()["text"] != self._expected.get(upload.name, answer.json()["text"])
+        return 0.0
+
+
+async def closed(load: Load, uploads: Sequence[Upload], clients: int, seconds: float, seed: int) -> None:
+    """Have so many clients upload, each again as soon as it is answered, or told to wait, until the time is over."""
+    end = time.monotonic() + seconds
+
+    async def client(chosen: random.Random) -> None:
+        while time.monotonic() < end:
+            told = await load.ask(chosen.choice(uploads))
+            await asyncio.sleep(min(told, max(0.0, end - time.monotonic())))
+
+    await asyncio.gather(*(client(random.Random(f"{seed}/{number}")) for number in range(clients)))  # noqa: S311
+
+
+async def opened(load: Load, uploads: Sequence[Upload], arrivals: Iterable[float], seed: int) -> None:
+    """Upload at given times, in seconds from now, whatever was answered by then."""
+    began, chosen = time.monotonic(), random.Random(seed)  # noqa: S311
+    async with asyncio.TaskGroup() as group:
+        for arrival in arrivals:
+            await asyncio.sleep(max(0.0, began + arrival - time.monotonic()))
+            group.create_task(load.ask(chosen.choice(uploads), began + arrival))
+
+
+def poisson(rate: float, seconds: float, burst: int, seed: int) -> Iterator[float]:
+    """Yield times of arrivals: ``rate`` a second, independent of each other but for those of one burst."""
+    chosen, now = random.Random(seed), 0.0  # noqa: S311
+    while (now := now + chosen.expovariate(rate / burst)) < seconds:
+        yield from [now] * burst
+
+
+async def alone(client: httpx.AsyncClient, uploads: Iterable[Upload]) -> dict[str, str]:
+    """Return the transcript of each recording, one after the other.
+
+    Raises:
+        httpx.HTTPError: If one gets none.
+    """
+    texts = {}
+    for upload in uploads:
+        answer = await client.post(_PATH, content=upload.content, headers=dict(upload.headers))
+        if not answer.is_success:
+            raise httpx.HTTPError(f"{upload.name}: {answer.status_code} {_code(answer)}".strip())
+        texts[upload.name] = answer.json()["text"]
+    return texts
+
+
+def connect(url: str) -> httpx.AsyncClient:
+    """Return a client for the API at an address, with or without /v1 at its end."""
+    root = url.rstrip("/")
+    base = root if root.endswith("/v1") else f"{root}/v1"
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    return httpx.AsyncClient(base_url=base + "/", timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
+
+
+def _code(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"]["code"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return max(0.0, float(text or 1))
+    except ValueError:
+        return 1.0

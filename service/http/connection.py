@@ -1,0 +1,346 @@
+"""A client's connection, within bounds: uvicorn's protocol by httptools, and what that has no setting for.
+
+httptools takes heads of any length and for any time, and what follows an offered upgrade for another protocol; uvicorn
+waits for ever for a client that takes no answer. h11 bounds heads and reads on past an upgrade, but every request costs
+it 0.1 ms more, half as much again as a small answer takes in all.
+"""
+
+import asyncio
+import uuid
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from service.http.connections import Connections
+from service.http.errors import RequestError, error_response
+from service.metrics import ConnectionRefusal
+
+MAX_HEAD_BYTES = 1 << 16
+MAX_HEADERS = 256
+# After a refusal: so long, and so much, of what the client is still sending is taken, for it reads only then.
+_LINGER_SECONDS = 1.0
+_LINGER_BYTES = 1 << 20
+_RETRY_AFTER = 1
+
+_REFUSALS: dict[ConnectionRefusal, tuple[HTTPStatus, str]] = {
+    "connections": (HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
+    "address_connections": (HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
+    "head_timeout": (HTTPStatus.REQUEST_TIMEOUT, "request_timeout"),
+    "head_too_large": (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
+    "uri_too_long": (HTTPStatus.REQUEST_URI_TOO_LONG, "uri_too_long"),
+    "malformed": (HTTPStatus.BAD_REQUEST, "malformed_request"),
+    "connect": (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed"),
+}
+
+
+class Connection(HttpToolsProtocol):
+    """One connection.
+
+    A head has at most `MAX_HEAD_BYTES`, however it is split; of one that comes in one read with the end of the request
+    before it, what was read is taken too. Refusals are answers in the shape of all errors, and close the connection.
+
+    Args:
+        connections: Those open, and their limits.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        connections: Connections,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._all = connections
+        self._limits = connections.limits
+        self._address: str | None = None  # while it is counted under it
+        self._is_in_head = True
+        self._head_bytes = 0  # fed of a head that has not ended
+        self._line_bytes = 0  # of its parts, as far as they are known
+        self._empty_bytes = 0  # fed since the last byte of a body that had any
+        self._is_resuming = False
+        self._lingering: int | None = None  # bytes taken since a refusal
+        self._running: RequestResponseCycle | None = None
+        # Of the head, or of what is still coming of a body or after a refusal; never of two of them.
+        self._arriving: asyncio.TimerHandle | None = None
+        self._taking: asyncio.TimerHandle | None = None
+        self._left_to_take = 0
+        self._body_ends = 0.0
+        self._heard = 0.0
+
+    # The transport's calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count it, or refuse it."""
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        if refusal := self._all.enter(address):
+            whose = "this address may have" if refusal == "address_connections" else "the service has"
+            self._refuse(refusal, f"All connections that {whose} are taken.")
+        else:
+            self._address = address
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it, and tell every request of it."""
+        if self._address is not None:
+            self._all.leave(self._address)
+        elif self._lingering is not None:
+            self._all.left()
+        self._stop_waiting()
+        self._unset_keepalive_if_required()
+        if self._taking is not None:
+            self._taking.cancel()
+        # uvicorn tells the newest; of requests sent one behind the other, that is not the one under way.
+        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, in pieces that end where a head has to."""
+        self._unset_keepalive_if_required()
+        self._heard = self.loop.time()
+        if self._lingering is not None:
+            self._lingering += len(data)
+            if self._lingering > _LINGER_BYTES:
+                self.transport.abort()
+            return
+        rest = memoryview(data)
+        while rest and self._lingering is None and not self.transport.is_closing():
+            room = MAX_HEAD_BYTES - self._head_bytes if self._is_in_head else len(rest)
+            piece, rest = rest[:room], rest[room:]
+            while piece:
+                piece = self._feed(piece)
+        if self._is_idle and self._head_bytes:
+            self._arriving = self._arriving or self.loop.call_later(self._limits.head_seconds, self._end_head)
+        elif self._is_idle and self.timeout_keep_alive_task is None:  # the end of a body that was answered before it
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def pause_writing(self) -> None:
+        """Give a client that takes nothing of its answer only so long."""
+        super().pause_writing()
+        self._watch_taking()
+
+    def resume_writing(self) -> None:
+        """Wait for the next stop."""
+        super().resume_writing()
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+
+    # The parser's calls.
+
+    def on_message_begin(self) -> None:
+        """Begin a request, unless it is one that goes on."""
+        if not self._is_resuming:
+            self._line_bytes = 0
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Keep the target."""
+        if not self._is_resuming:
+            self._line_bytes += len(url)
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers come too late for who might read them."""
+        if self._is_in_head and not self._is_resuming:
+            self._line_bytes += len(name) + len(value) + 4
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Start the request, if its head is within bounds.
+
+        Raises:
+            HttpParserError: If it is not: the parser takes nothing more.
+        """
+        if self._is_resuming:
+            self._is_resuming = False
+            return
+        if self._line_bytes > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+            self._refuse_head()
+            raise httptools.HttpParserError
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse("connect", "This is no proxy.")
+            raise httptools.HttpParserError
+        self._is_in_head = False
+        self._empty_bytes = 0
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a piece of the body on."""
+        self._empty_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request, unless the parser only believes that it ends here."""
+        if self.parser.should_upgrade():
+            return
+        self._is_in_head = True
+        self._head_bytes = 0
+        self._stop_waiting()
+        super().on_message_complete()
+
+    # uvicorn's calls.
+
+    def on_response_complete(self) -> None:
+        """Go on with what comes next on this connection, or see to it that it ends."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch_taking()
+        elif self._is_idle and self._head_bytes:
+            self._await_head()
+        elif not self._is_in_head and self.cycle.response_complete:
+            self._body_ends = self.loop.time() + self._limits.body_seconds
+            self._heard = self.loop.time()
+            self._await_body()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP."""
+        self._refuse("malformed", msg)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that nobody used for long."""
+        super().timeout_keep_alive_handler()
+        self._watch_taking()
+
+    def shutdown(self) -> None:
+        """Close, once the request under way is answered."""
+        super().shutdown()
+        if self.transport.is_closing():
+            self._watch_taking()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: a client may offer, and a server need not take it (RFC 9110, 7.8)."""
+
+    # Ours.
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether every request that began was received and answered."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return self._is_in_head and is_answered and self._lingering is None and not self.transport.is_closing()
+
+    def _feed(self, piece: memoryview) -> memoryview:
+        """Parse a piece, and return what is left of it: what stands behind the offer of an upgrade."""
+        if self._lingering is not None or self.transport.is_closing():
+            return piece[:0]
+        was_in_head = self._is_in_head
+        if was_in_head:
+            self._head_bytes += len(piece)
+        else:
+            self._empty_bytes += len(piece)  # set back where the parser finds any of a body
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as offered:
+            self._decline_upgrade()
+            return piece[offered.args[0] :]
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return piece[:0]
+        if was_in_head and self._is_in_head and self._head_bytes >= MAX_HEAD_BYTES:
+            self._refuse_head()
+        elif not self._is_in_head and self._empty_bytes > MAX_HEAD_BYTES:  # extensions of chunks, or trailers
+            self.transport.abort()
+        return piece[:0]
+
+    def _decline_upgrade(self) -> None:
+        """Have the parser take what follows as if no upgrade had been offered: it gets the head without the offer."""
+        framing = [(name, value) for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
+        if not self.parser.should_keep_alive():
+            framing.append((b"connection", b"close"))
+        lines = b"".join(b"%b: %b\r\n" % header for header in framing)
+        self._is_resuming = True
+        try:
+            self.parser.feed_data(b"POST / HTTP/%b\r\n%b\r\n" % (self.scope["http_version"].encode(), lines))
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _await_head(self) -> None:
+        self._stop_waiting()
+        self._arriving = self.loop.call_later(self._limits.head_seconds, self._end_head)
+
+    def _end_head(self) -> None:
+        self._arriving = None
+        if not self.transport.is_closing():
+            message = f"The headers of a request must arrive within {self._limits.head_seconds:g} s."
+            self._refuse("head_timeout", message)
+
+    def _await_body(self) -> None:
+        """Wait for the rest of a body that was answered already; who sends it may not read before it is sent."""
+        due = min(self._heard + self._limits.silence_seconds, self._body_ends)
+        if due <= self.loop.time():
+            self.transport.abort()
+        else:
+            self._arriving = self.loop.call_at(due, self._await_body)
+
+    def _stop_waiting(self) -> None:
+        if self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+
+    def _watch_taking(self) -> None:
+        """End a connection if nothing was taken of what is written to it for the length of a silence."""
+        if self._taking is None:
+            self._left_to_take = self.transport.get_write_buffer_size()
+            self._taking = self.loop.call_later(self._limits.silence_seconds, self._check_taking)
+
+    def _check_taking(self) -> None:
+        self._taking = None
+        if self.transport.get_write_buffer_size() < self._left_to_take:
+            self._watch_taking()
+        else:
+            self.transport.abort()
+
+    def _refuse_head(self) -> None:
+        if 2 * len(self.url) > MAX_HEAD_BYTES:
+            message = f"The address is longer than the {MAX_HEAD_BYTES} bytes that all of a request's head may have."
+            self._refuse("uri_too_long", message)
+        else:
+            message = f"The head of a request may have {MAX_HEAD_BYTES} bytes and {MAX_HEADERS} headers."
+            self._refuse("head_too_large", message)
+
+    def _refuse(self, reason: ConnectionRefusal, message: str) -> None:
+        """Answer without a request, or end one that cannot be answered any more; then close."""
+        if self._lingering is not None or self.transport.is_closing():
+            return
+        self._all.note_refusal(reason)
+        self._stop_waiting()
+        is_busy = self.cycle is not None and not self.cycle.response_complete
+        # One that is counted has its place until it is closed.
+        if is_busy or (self._address is None and not self._all.enter_leaving()):
+            self.transport.abort()
+            return
+        self.transport.write(self._refusal(reason, message))
+        # Closed at once, what the client is still sending would be answered by a reset, and the answer lost.
+        self._lingering = 0
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._arriving = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    def _refusal(self, reason: ConnectionRefusal, message: str) -> bytes:
+        status, code = _REFUSALS[reason]
+        retry_after = _RETRY_AFTER if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+        answer = error_response(RequestError(message, code=code, status=status, retry_after=retry_after))
+        answer.headers["x-request-id"] = uuid.uuid4().hex
+        answer.headers["connection"] = "close"
+        lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.raw_headers)]
+        status_line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+        return b"".join((status_line, *lines, b"\r\n", bytes(answer.body)))

@@ -1,0 +1,359 @@
+"""What a connection may do: raw sockets, for no client library would send this."""
+
+import contextlib
+import itertools
+import json
+import os
+import resource
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.engine.stub import SAMPLE_RATE
+from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
+
+LIMIT = 1 << 16
+CLIP = wav(tone(SAMPLE_RATE // 4))
+# Enough for any number of splits, few enough that the kernel is seldom asked.
+CUTS = st.lists(st.floats(0, 1), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(head_timeout_seconds=60.0) as served:
+        yield served
+
+
+@contextlib.contextmanager
+def connected(service: ThreadedServer) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        yield connection
+
+
+def send(connection: socket.socket, data: bytes, cuts: list[float]) -> None:
+    """Send data in pieces, cut at shares of its length."""
+    places = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
+    with contextlib.suppress(ConnectionError):  # it may be refused before it is all sent
+        for begin, end in itertools.pairwise(places):
+            connection.sendall(data[begin:end])
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """All that still comes, until the server closes."""
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(1 << 16):
+            data += piece
+    return data
+
+
+def answer_from(connection: socket.socket) -> httpx.Response:
+    """The next answer of a connection that may stay open."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        piece = connection.recv(1)
+        assert piece, head
+        head += piece
+    status, *lines = head.decode().split("\r\n")[:-2]
+    headers = httpx.Headers([tuple(line.split(": ", 1)) for line in lines])
+    body = b""
+    while len(body) < int(headers["content-length"]):
+        body += connection.recv(int(headers["content-length"]) - len(body))
+    return httpx.Response(int(status.split()[1]), headers=headers, content=body)
+
+
+def refused(connection: socket.socket) -> tuple[int, str]:
+    """Status and code of an answer after which the connection is closed."""
+    answer = answer_from(connection)
+    assert answer.headers["connection"] == "close"
+    assert answer.headers["x-request-id"]
+    assert rest_of(connection) == b""
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def get(path: str = "/healthz", *headers: str) -> bytes:
+    return "\r\n".join((f"GET {path} HTTP/1.1", "host: any", *headers, "", "")).encode()
+
+
+def post(service: ThreadedServer, *more: str) -> bytes:
+    """A whole POST of a clip, with more headers."""
+    line, _, rest = post_bytes(service.server.port, CLIP).partition(b"\r\n")
+    return line + b"\r\n" + "".join(f"{header}\r\n" for header in more).encode() + rest
+
+
+def long_head(size: int, kind: str) -> bytes:
+    """A request of exactly so many bytes."""
+    if kind == "url":
+        return get("/healthz?" + "x" * (size - len(get("/healthz?"))))
+    if kind == "value":
+        return get("/healthz", "x: " + "y" * (size - len(get("/healthz", "x: "))))
+    value = "y" * ((size - len(get())) // 100 - 5)
+    several = [f"x{number:02d}: {value}" for number in range(99)]
+    return get("/healthz", *several, "x: " + "y" * (size - len(get("/healthz", *several, "x: "))))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["url", "value", "values"]), st.integers(-300, 0), CUTS)
+def test_a_head_within_its_limit_is_taken_however_it_is_split(service, kind, spare, cuts):
+    with connected(service) as connection:
+        send(connection, long_head(LIMIT + spare, kind), cuts)
+
+        assert answer_from(connection).status_code == 200
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["url", "value", "values"]), st.integers(1, 200_000), CUTS)
+def test_a_head_over_its_limit_is_refused_however_it_is_split(service, kind, over, cuts):
+    with connected(service) as connection:
+        send(connection, long_head(LIMIT + over, kind), cuts)
+
+        assert refused(connection) == ((414, "uri_too_long") if kind == "url" else (431, "head_too_large"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["get", "post"]), min_size=1, max_size=4), CUTS)
+def test_requests_behind_each_other_are_answered_in_turn_however_they_are_split(service, kinds, cuts):
+    with connected(service) as connection:
+        send(connection, b"".join({"get": get(), "post": post(service)}[kind] for kind in kinds), cuts)
+
+        for kind in kinds:
+            assert answer_from(connection).json().get("status", "text") == {"get": "ok", "post": "text"}[kind]
+
+
+@pytest.mark.parametrize("line", [b"x: " + b"y" * 1000 + b"\r\n", b"y" * 1000, b"\r\n"])
+def test_headers_without_end_are_refused_soon(service, line):
+    with connected(service) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: any\r\nx: " if line != b"\r\n" else b"")
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 200_000_000:
+                connection.sendall(line * 100)
+                sent += 100 * len(line)
+
+        assert sent < 20_000_000  # what the two kernels hold
+
+
+def test_many_headers_are_refused(service):
+    with connected(service) as connection:
+        connection.sendall(get("/healthz", *("x: y" for _ in range(300))))
+
+        assert refused(connection) == (431, "head_too_large")
+
+
+@pytest.mark.parametrize("line", [b"x: " + b"y" * 1000 + b"\r\n", b"y" * 1000])
+@pytest.mark.parametrize("behind", [b"0\r\nx: ", b"1;x="])
+def test_a_body_in_chunks_cannot_have_trailers_or_extensions_without_end(service, behind, line):
+    with connected(service) as connection:
+        connection.sendall(b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ntransfer-encoding: chunked\r\n")
+        connection.sendall(b"content-type: multipart/form-data; boundary=b\r\n\r\n" + behind)
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 200_000_000:
+                connection.sendall(line * 100)
+                sent += 100 * len(line)
+
+        assert sent < 20_000_000
+
+
+def test_a_trailer_is_no_header(service):
+    fields = httpx.Request("POST", "http://any", **form(CLIP))
+    body = fields.read()
+    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-type: {fields.headers['content-type']}\r\n"
+    with connected(service) as connection:
+        connection.sendall(head.encode() + b"transfer-encoding: chunked\r\n\r\n")
+        connection.sendall(b"%x\r\n%b\r\n0\r\nx-request-id: late\r\nauthorization: late\r\n\r\n" % (len(body), body))
+
+        answer = answer_from(connection)
+
+    assert answer.status_code == 200
+    assert answer.headers["x-request-id"] != "late"
+
+
+H2C: tuple[str, ...] = (
+    "connection: Upgrade, HTTP2-Settings",
+    "upgrade: h2c",
+    "http2-settings: AAEAAEAAAAIAAAABAAMAAABk",
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([H2C, ("connection: upgrade", "upgrade: websocket"), ("connection: Upgrade", "upgrade: x/1")]), CUTS
+)
+def test_an_offered_upgrade_changes_nothing_however_it_is_split(service, offer, cuts):
+    with connected(service) as connection:
+        send(connection, post(service, *offer) + get("/healthz", *offer) + post(service), cuts)
+
+        answers = [answer_from(connection) for _ in range(3)]
+
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert answers[0].json() == answers[2].json() == service.post(**form(CLIP)).json()
+
+
+@pytest.mark.program("curl")
+def test_curl_may_offer_http_2(service, tmp_path):
+    (tmp_path / "clip.wav").write_bytes(CLIP)
+    url = f"http://127.0.0.1:{service.server.port}/v1/audio/transcriptions"
+    fields = ("-F", f"file=@{tmp_path / 'clip.wav'}", "-F", "model=whisper-1")
+
+    done = subprocess.run(["curl", "--silent", "--noproxy", "*", "--http2", *fields, url], capture_output=True)
+
+    assert json.loads(done.stdout) == service.post(**form(CLIP)).json()
+
+
+@pytest.mark.parametrize("offer", [(), H2C])
+def test_a_body_in_chunks_is_read_past_an_offered_upgrade(service, offer):
+    fields = httpx.Request("POST", "http://any", **form(CLIP))
+    head = ("POST /v1/audio/transcriptions HTTP/1.1", "host: any", *offer, "transfer-encoding: chunked")
+    kind = f"content-type: {fields.headers['content-type']}"
+    body = fields.read()
+    with connected(service) as connection:
+        connection.sendall("\r\n".join((*head, kind, "", "")).encode())
+        for begin in range(0, len(body), 1000):
+            connection.sendall(b"%x\r\n%b\r\n" % (len(body[begin : begin + 1000]), body[begin : begin + 1000]))
+        connection.sendall(b"0\r\n\r\n")
+
+        assert answer_from(connection).json() == service.post(**form(CLIP)).json()
+
+
+def test_a_thousand_offers_at_once_are_a_thousand_requests(service):
+    with connected(service) as connection:
+        connection.sendall(get("/healthz", "connection: upgrade", "upgrade: x") * 1000)
+
+        assert all(answer_from(connection).status_code == 200 for _ in range(1000))
+
+
+def test_what_is_no_http_is_an_error_like_all_others(service):
+    with connected(service) as connection:
+        connection.sendall(b"EHLO mail.example\r\n\r\n")
+
+        assert refused(connection) == (400, "malformed_request")
+
+
+def test_this_is_no_proxy(service):
+    with connected(service) as connection:
+        connection.sendall(b"CONNECT inside:80 HTTP/1.1\r\nhost: inside:80\r\n\r\n")
+
+        assert refused(connection)[0] in (400, 405)
+
+
+def test_two_thousand_heads_that_never_end_cost_others_nothing():
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    heads = min(2_000, files // 4)  # two sockets each, and half of the files are for uploads
+    with serving(head_timeout_seconds=5.0) as service:
+        assert service.post(**form(CLIP)).status_code == 200
+        before = len(os.listdir("/proc/self/fd"))
+        with contextlib.ExitStack() as stack:
+            waiting = [stack.enter_context(connected(service)) for _ in range(heads)]
+            for number, connection in enumerate(waiting):
+                connection.sendall(b"GET / HTTP/1.1\r\n"[: number % 16])  # some of them send nothing
+
+            assert service.post(**form(CLIP)).status_code == 200
+            assert [refused(connection) for connection in waiting] == [(408, "request_timeout")] * heads
+        wait_for(lambda: len(os.listdir("/proc/self/fd")) <= before)
+        assert service.metric('steno_connections_refused_total{reason="head_timeout"}') == heads
+
+
+def test_a_head_has_no_more_time_behind_another_request():
+    with serving(head_timeout_seconds=0.3) as service, connected(service) as connection:
+        connection.sendall(get())
+        assert answer_from(connection).status_code == 200
+        connection.sendall(b"GET / HT")
+
+        assert refused(connection) == (408, "request_timeout")
+
+
+def test_there_are_only_so_many_connections():
+    with serving(max_connections=4, max_connections_per_address=3) as service:
+        with contextlib.ExitStack() as stack:
+            service.client.close()
+            wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+            open_ones = [stack.enter_context(connected(service)) for _ in range(3)]
+            for connection in open_ones:  # each is counted before the next comes
+                connection.sendall(get())
+                answer_from(connection)
+            with connected(service) as one_too_many:
+                one_too_many.sendall(get())
+                answer = answer_from(one_too_many)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
+            assert answer.headers["retry-after"] == "1"
+            open_ones[0].close()
+            wait_for(lambda: service.server.metrics.connections._value.get() == 2)
+            with connected(service) as next_one:
+                next_one.sendall(get())
+                assert answer_from(next_one).status_code == 200
+
+
+def test_a_client_that_takes_no_answers_is_let_go():
+    with serving(receive_timeout_seconds=0.3) as service, connected(service) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            connection.settimeout(5)
+            for _ in range(100):
+                connection.sendall(get("/docs") * 20)
+
+        wait_for(lambda: service.server.metrics.connections._value.get() <= 1)
+
+
+@pytest.mark.parametrize("limit", [{"receive_timeout_seconds": 0.3}, {"max_receive_seconds": 0.5}])
+def test_what_is_left_of_a_body_that_was_answered_already_has_limits_too(limit):
+    with serving(**limit) as service, connected(service) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 1000000\r\n\r\n")
+        assert answer_from(connection).status_code == 404
+        connection.settimeout(0.02)
+        closed = False
+        for _ in range(int(PATIENCE / 0.02)):
+            try:
+                if "max_receive_seconds" in limit:
+                    connection.sendall(b"x")
+                closed = connection.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                closed = True
+            break
+        assert closed
+
+
+def test_a_connection_whose_body_ended_after_its_answer_serves_on_and_is_closed_when_idle():
+    with serving(keep_alive_seconds=1) as service, connected(service) as connection:
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 5\r\n\r\n")
+        assert answer_from(connection).status_code == 404
+        connection.sendall(b"hello" + get())
+        assert answer_from(connection).status_code == 200
+        connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 5\r\n\r\n")
+        assert answer_from(connection).status_code == 404
+        connection.sendall(b"hello")
+
+        assert rest_of(connection) == b""
+
+
+def test_a_client_that_leaves_with_a_request_behind_another_frees_both_places():
+    with serving() as service:
+        service.hold_engine()
+        try:
+            with connected(service) as connection:
+                connection.sendall(post(service) * 2)
+                wait_for(lambda: service.server.dispatcher.admission.requests == 1)
+            wait_for(lambda: service.server.dispatcher.admission.requests == 0)
+        finally:
+            service.release_engine()
+
+
+def test_a_header_of_a_hundred_megabytes_is_not_kept(service):
+    statm = Path("/proc/self/statm")
+    value = b"y" * 100_000_000
+    before = int(statm.read_text().split()[1])
+    with connected(service) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: any\r\nx: ")
+        send(connection, value, [])
+        assert service.client.get("/healthz").status_code == 200
+    assert (int(statm.read_text().split()[1]) - before) * resource.getpagesize() < 50_000_000
