@@ -14,8 +14,10 @@ export async function transcribe(recording, model, format, key, signal) {
   const form = new FormData();
   form.set("model", model || (await servedModels(key, signal))[0]);
   form.set("response_format", format);
-  form.append("timestamp_granularities[]", "word");
-  form.append("timestamp_granularities[]", "segment");
+  if (format === "verbose_json") {
+    form.append("timestamp_granularities[]", "word");
+    form.append("timestamp_granularities[]", "segment");
+  }
   form.set("file", recording);
   return ask("v1/audio/transcriptions", key, { method: "POST", body: form, signal });
 }
