@@ -80,7 +80,8 @@ train-bundled: setup
 nemo-check: $(NEMO)/.ready
 	$(NEMO)/bin/python -m tests.nemo.compare $(or $(MODEL),bundled) $(SPEECH)/manifest.jsonl $(ARGS)
 
-# Speed beside NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx, in turns in one process (docs/performance.md). ARGS='--batch 8'.
+# Speed beside NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx, in turns in one process (docs/performance.md).
+# ARGS='--batch 8 --engines onnxruntime steno'.
 peers: $(NEMO)/.peers
 	$(NEMO)/bin/python -m benchmarks.peers $(ARGS)
 

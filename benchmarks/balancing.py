@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.budget import Cost
-from benchmarks.queueing import Ours, Request, arrivals, parts_of
+from benchmarks.queueing import Ours, Request, add_cost_options, arrivals, parts_of
 from service.dispatch.utterance import Utterance
 
 POLICIES = ("round robin", "least connections", "least audio")
@@ -89,14 +89,9 @@ def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost
 def main() -> None:
     """Parse, simulate, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=float, default=0.0312, help="seconds that a batch takes whatever is in it")
-    parser.add_argument("--second", type=float, default=0.00801, help="seconds by the second of audio")
-    parser.add_argument("--square", type=float, default=0.00009, help="seconds by the square of a clip's length")
-    parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
+    add_cost_options(parser)
     parser.add_argument("--replicas", type=int, nargs="+", default=[2, 8])
     parser.add_argument("--loads", type=float, nargs="+", default=[0.3, 0.5, 0.7])
-    parser.add_argument("--duration", type=float, default=1200.0, help="seconds of arrivals")
-    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
 
     cost = Cost(args.batch, args.second, args.square)

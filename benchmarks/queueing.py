@@ -178,16 +178,21 @@ def parts_of(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[
         yield Utterance(next(numbers), nothing, seconds, request.arrives, wanted, caller, _LANE)  # type: ignore[arg-type]
 
 
-def main() -> None:
-    """Parse, simulate, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_cost_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a batch costs, and for how long requests come."""
     parser.add_argument("--batch", type=float, default=0.0312, help="seconds that a batch takes whatever is in it")
     parser.add_argument("--second", type=float, default=0.00801, help="seconds by the second of audio")
     parser.add_argument("--square", type=float, default=0.00009, help="seconds by the square of a clip's length")
     parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
-    parser.add_argument("--loads", type=float, nargs="+", default=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
     parser.add_argument("--duration", type=float, default=1200.0, help="seconds of arrivals")
     parser.add_argument("--seed", type=int, default=1)
+
+
+def main() -> None:
+    """Parse, simulate, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_cost_options(parser)
+    parser.add_argument("--loads", type=float, nargs="+", default=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
     args = parser.parse_args()
 
     cost = Cost(args.batch, args.second, args.square)

@@ -43,7 +43,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.int8)
 # Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
 _NO_EIGHT_BITS = (
     "int8 is for CPUs with products in 8 bits (VNNI), which this one has not; "
-    "without them it would be 1.1 to 1.3 times as fast as float32, so use that"
+    "without them it would be 1.1 to 1.3 times as fast as float32, which is to be used here"
 )
 # An apostrophe or a hyphen is spelling; a model that writes these divides its text.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"

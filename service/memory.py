@@ -1,7 +1,6 @@
 """Memory that was needed for a while goes back to the system."""
 
 import ctypes
-import ctypes.util
 
 # Of malloc.h. Setting a threshold by hand also keeps glibc from raising it whenever something large is freed.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -15,7 +14,7 @@ def keep_heap_small() -> None:
     An overload fills queues with recordings of half a megabyte; in a heap, the one that is freed last would hold all of
     them. Other C libraries do as they do.
     """
-    libc = ctypes.CDLL(ctypes.util.find_library("c"))
+    libc = ctypes.CDLL(None)  # what this process is linked with
     if hasattr(libc, "mallopt") and hasattr(libc, "gnu_get_libc_version"):
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)

@@ -236,7 +236,8 @@ def _family(host: str) -> socket.AddressFamily:
 def _raise_file_limit() -> None:
     """Let as many files be open as the system allows: connections are files, and shells begin with 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(ValueError):  # macOS says that there is no limit, and has one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def run(settings: Settings) -> None:

@@ -1,14 +1,14 @@
 """Ratios to NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx: same random weights, same noise, in turns.
 
 All run in one process. `make peers` makes an environment that has them. What is not installed, or what this processor
-cannot do, is named before anything is measured, and left out; on a GPU what runs through onnxruntime is.
+cannot do, is named before anything is measured, and left out; on a GPU what runs through onnxruntime is. Ratios are to
+the first engine of each head, NeMo where it is one of them.
 """
 
 import argparse
 import importlib.util
 import itertools
 import json
-import math
 import statistics
 import tempfile
 import time
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=sorted(OF_MODELS))
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--engines", choices=(*_PEERS, "steno"), nargs="+", default=[*_PEERS, "steno"])
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of every engine")
     add_rows_option(parser)
     args = parser.parse_args()
@@ -57,6 +58,7 @@ def main() -> None:
         waveforms = 0.1 * torch.randn(batch, int(args.seconds * checkpoint.config.features.sample_rate))
         lengths = torch.full((batch,), waveforms.size(1))
         engines = _engines(peers, checkpoint, dtypes, eight_bits, device, waveforms, lengths)
+        engines = [engine for engine in engines if engine.library in args.engines]
         rows.add((batch,), *_compare(engines, waveforms, lengths, args.seconds * batch, args.rounds))
     fastest = peaks(checkpoint.config, device)
     needed = encoder_operations(checkpoint.config, args.seconds) / args.seconds
@@ -71,11 +73,12 @@ def main() -> None:
     for row in rows:
         ratios = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
         search = f"{row['search_ratio']:.2f}" if row["search_ratio"] else ""
-        peak = max(fastest.get(row["engine"].split()[-1], {"none": math.inf}).values())
-        row["peak_share"] = row["rtfx"] * needed / peak
+        best = fastest.get(row["engine"].split()[-1])  # none of 8 bits without such products
+        row["peak_share"] = row["rtfx"] * needed / max(best.values()) if best else None
+        share = f"{row['peak_share']:.0%}" if best else ""
         print(
             f"{row['batch']:5d} {row['head']:>5} {row['engine']:24} {row['rtfx']:8.1f} {row['ratio']:8.2f} {ratios:>13}"
-            f" {search:>8} {row['peak_share']:7.0%} {row['tokens_equal']:7.1%}"
+            f" {search:>8} {share:>7} {row['tokens_equal']:7.1%}"
         )
     limits = {"peaks": fastest, "encoder_flops_a_second": needed}
     print(json.dumps(json.loads(rows.line()) | limits))
@@ -116,7 +119,7 @@ def _engines(
             model = nemo.nemo_model(checkpoint, dtype, device)
             engines += nemo.engines(model, waveforms, lengths)
         with tempfile.TemporaryDirectory() as folder:
-            if peers & {"onnxruntime", "onnx_asr", "sherpa_onnx"}:
+            if eight_bits and peers & {"onnxruntime", "onnx_asr", "sherpa_onnx"}:
                 nemo.write_onnx(model, Path(folder))
             engines += _of_exports(peers, Path(folder), checkpoint, eight_bits)
     for dtype in dtypes:

@@ -23,3 +23,8 @@ class Engine:
     head: str
     transcribe: Callable[[Tensor, Tensor], Tokens]
     search: Callable[[], object] | None = None
+
+    @property
+    def library(self) -> str:
+        """Whose it is, as Python imports it."""
+        return self.name.split()[0].replace("-", "_")

@@ -1,14 +1,16 @@
 """What the device can do: the fastest products of the shape that an encoder has most of, and how many it needs."""
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import silu
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import times_of
 from models.config import ModelConfig
-from models.cpu import can_pack, multiplies_eight_bits_exactly
+from models.cpu import can_pack, multiplies_eight_bits_exactly, pack, packed_product
 from models.network import Network
 from models.packed_linear import PackedLinear
 from models.quantized_linear import QuantizedLinear
@@ -25,11 +27,22 @@ def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, floa
     linear = nn.Linear(width, 4 * width, device=device)
     frames = torch.randn(_ROWS[device.type], width, device=device)
     halves = copy.deepcopy(linear).bfloat16()
-    forms: dict[str, dict[str, nn.Module]] = {"float32": {"torch": linear}, "bfloat16": {"torch": halves}}
+    forms: dict[str, dict[str, Callable[[Tensor], Tensor]]] = {
+        "float32": {"torch": linear},
+        "bfloat16": {"torch": halves},
+    }
     if device.type == "cpu":
         for product in (linear, halves):
             if can_pack(product.weight.dtype):
                 forms[str(product.weight.dtype).removeprefix("torch.")]["oneDNN, packed"] = PackedLinear.of(product)
+        if can_pack(torch.float32):  # which is why `cpu.fuses_swish_well` exists
+            packed, bias = pack(linear.weight), linear.bias
+            forms["float32"] |= {
+                "oneDNN, packed, Swish in it": lambda given: packed_product(given, packed, bias, "swish"),
+                "oneDNN, packed, Swish behind it": lambda given: silu(
+                    packed_product(given, packed, bias), inplace=True
+                ),
+            }
         if multiplies_eight_bits_exactly():
             forms["int8"] = {"oneDNN, with rounding": QuantizedLinear(linear)}
     found: dict[str, dict[str, float]] = {}
@@ -39,7 +52,7 @@ def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, floa
     return found
 
 
-def _operations_a_second(product: nn.Module, frames: Tensor) -> float:
+def _operations_a_second(product: Callable[[Tensor], Tensor], frames: Tensor) -> float:
     def call() -> None:
         product(frames)
         if frames.is_cuda:

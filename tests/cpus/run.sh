@@ -35,25 +35,30 @@ if [ ${#levels[@]} = 0 ]; then
   fi
 fi
 
-pytest() { "$@" -m pytest -q -p no:cacheprovider -m 'not gpu and not long' -n "${workers:-2}" "${chosen[@]}"; }
+declare -A flag=([sse4.2]=sse4_2 [avx2]=avx2 [avx2-amd]=avx2 [avx512]=avx512f)
+declare -A emulated=([sse4.2]=Nehalem [avx2]=Haswell)
+options=(-m pytest -q -p no:cacheprovider -m 'not gpu and not long')
+
+# run LEVEL: what it prints and returns is pytest's.
+run() {
+  if [ "$1" = here ]; then
+    "$python" "${options[@]}" -n 2 "${tests[@]}"
+  elif [ -z "${flag[$1]:-}" ]; then
+    echo "$1 is no level: ${!flag[*]}, here" && return 2
+  elif [ $can_mask = yes ] && grep -qw "${flag[$1]}" /proc/cpuinfo; then
+    LD_PRELOAD=$mask MASKED_CPUID_LEVEL=${1%-amd} MASKED_CPUID_VENDOR=${1#*-} \
+      "$python" "${options[@]}" -n 2 "${tests[@]}"
+  elif [ -n "${emulated[$1]:-}" ]; then
+    qemu-x86_64 -cpu "${emulated[$1]}" "$python" "${options[@]}" -n 0 --timeout 3600 "${golden[@]}"
+  else
+    echo "$1 cannot be had on this processor" && return 2
+  fi
+}
 
 failed=()
 for level in "${levels[@]}"; do
   echo "== $level"
-  chosen=("${tests[@]}") workers=2
-  case $level in
-    here) pytest "$python" || failed+=("$level") ;;
-    *) if [ $can_mask = yes ]; then
-        vendor=${level#*-} export_level=${level%-amd}
-        LD_PRELOAD=$mask MASKED_CPUID_LEVEL=$export_level MASKED_CPUID_VENDOR=$vendor pytest "$python" || failed+=("$level")
-      elif [ "$level" = avx512 ]; then
-        echo "QEMU has no AVX-512" && failed+=("$level")
-      else
-        chosen=("${golden[@]}") workers=0
-        cpu=$([ "$level" = sse4.2 ] && echo Nehalem || echo Haswell)
-        pytest qemu-x86_64 -cpu "$cpu" "$python" --timeout 3600 || failed+=("$level")
-      fi ;;
-  esac
+  run "$level" || failed+=("$level")
 done
 echo "levels run: ${levels[*]}; failed: ${failed[*]:-none}"
 [ ${#failed[@]} = 0 ]

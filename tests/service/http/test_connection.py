@@ -293,14 +293,19 @@ def test_there_are_only_so_many_connections():
 
 
 def test_a_client_that_takes_no_answers_is_let_go():
-    with serving(receive_timeout_seconds=0.3) as service, connected(service) as connection:
+    with serving(receive_timeout_seconds=0.3) as service:
+        service.client.close()
+        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        connection = socket.create_connection(("127.0.0.1", service.server.port), timeout=PATIENCE)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wait_for(lambda: service.server.metrics.connections._value.get() == 1)
         with contextlib.suppress(ConnectionError, TimeoutError):
             connection.settimeout(5)
             for _ in range(100):
                 connection.sendall(get("/docs") * 20)
 
-        wait_for(lambda: service.server.metrics.connections._value.get() <= 1)
+        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        connection.close()
 
 
 @pytest.mark.parametrize("limit", [{"receive_timeout_seconds": 0.3}, {"max_receive_seconds": 0.5}])
