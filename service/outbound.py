@@ -1,0 +1,248 @@
+"""Requests that the service makes because a client asked for them: webhooks, recordings behind a URL.
+
+Such a URL is untrusted: it may name the machine itself, its neighbours, or the metadata of a cloud. So a host must be
+allowed, the scheme is https, and the address is checked where the connection is made: a name is looked up once, what is
+not a public address is left out, and the connection goes to an address that passed. To look a name up first and let a
+library connect to the name afterwards would ask the name server twice, and it may answer differently. Redirects are not
+followed, and proxies of the environment are not used, because a proxy connects to what nobody here has seen.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ssl import SSLContext
+from typing import Self
+
+import httpcore
+import httpx
+
+_MAX_URL = 2048
+_MAX_PORT = 65535
+_HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+_RESOLVERS = 4  # threads; a name server that does not answer holds one for some seconds
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052; the last 32 bits are an IPv4 address
+
+Resolve = Callable[[str, int], Sequence[str]]
+"""Name and port to addresses; may block, and raises OSError."""
+
+
+class OutboundError(Exception):
+    """A request that is not made, or fails; the message is for whoever gave the URL."""
+
+
+class ForbiddenUrlError(OutboundError):
+    """The URL is none, or leads to where requests may not go."""
+
+
+class UnreachableError(OutboundError):
+    """Nobody answers there, or not in time."""
+
+
+def check_allowed(entry: str) -> str:
+    """Return an entry of a list of allowed hosts: `hooks.example`, `*.example`, `*` or `http://receiver:9000`.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    if entry == "*" or _HOST.fullmatch(entry) or _origin(entry):
+        return entry
+    raise ValueError(f"{entry!r} is neither a host (hooks.example, *.example, *) nor an origin (http://receiver:9000)")
+
+
+def is_public(address: str) -> bool:
+    """Tell whether an IP address belongs to the public internet, and so does the IPv4 address that it stands for."""
+    ip = ip_address(address.partition("%")[0])
+    if isinstance(ip, IPv6Address) and (inner := _embedded(ip)) is not None:
+        ip = inner
+    site_local = isinstance(ip, IPv6Address) and ip.is_site_local
+    return ip.is_global and not ip.is_multicast and not ip.is_reserved and not site_local
+
+
+class Outbound:
+    """Makes such requests. Close it, or use a context.
+
+    Args:
+        allowed: Hosts that requests may go to. `hooks.example` is one host, `*.example` all hosts under it, `*` any:
+            by https, and to public addresses. An origin, such as `http://receiver:9000`, may have any scheme and
+            address, because the operator has named it. Nothing: any host, as `*`.
+        resolve: Looks names up; the system's by default.
+        trusted: Certificates that servers may have; the usual ones by default.
+    """
+
+    def __init__(
+        self, allowed: Iterable[str] = (), *, resolve: Resolve | None = None, trusted: SSLContext | None = None
+    ) -> None:
+        entries = [check_allowed(entry) for entry in allowed] or ["*"]
+        self._origins = {origin for entry in entries if (origin := _origin(entry))}
+        self._hosts = [entry for entry in entries if not _origin(entry)]
+        self._resolvers = ThreadPoolExecutor(_RESOLVERS, "resolve")
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=trusted or httpx.create_ssl_context(trust_env=False),
+            max_connections=100,
+            keepalive_expiry=5.0,
+            network_backend=_CheckedBackend(self._may_be_private, resolve or _resolve, self._resolvers),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._pool.aclose()
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
+
+    def check(self, url: str) -> None:
+        """Refuse a URL that can be seen to be forbidden, without looking its name up.
+
+        Raises:
+            ForbiddenUrlError: Saying why.
+        """
+        self._parse(url)
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        silence_seconds: float = 10.0,
+    ) -> AsyncIterator[httpcore.Response]:
+        """Make a request, and read its answer within the block: `status`, `headers`, `aiter_stream()`.
+
+        The whole takes as long as the caller lets it; it should set a limit (`asyncio.timeout`).
+
+        Args:
+            method: Such as GET.
+            url: Where to.
+            headers: To send; Host and Content-Length are added.
+            content: The body.
+            silence_seconds: Longest wait for a name, a connection, and each piece of the answer.
+
+        Raises:
+            ForbiddenUrlError: If the URL, or every address of its host, is forbidden.
+            UnreachableError: If the request cannot be made, or its answer stops.
+        """
+        target = self._parse(url)
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), silence_seconds)
+        try:
+            async with self._pool.stream(
+                method,
+                httpcore.URL(scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path),
+                headers=list((headers or {}).items()),
+                content=content,
+                extensions={"timeout": timeouts},
+            ) as response:
+                yield response
+        except httpcore.TimeoutException:
+            raise UnreachableError(f"{target.host} did not answer within {silence_seconds:g} s.") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
+            raise UnreachableError(f"{target.host} cannot be reached: {error or type(error).__name__}.") from None
+
+    def _parse(self, url: str) -> httpx.URL:
+        try:
+            target = httpx.URL(url)
+        except (httpx.InvalidURL, ValueError):
+            raise ForbiddenUrlError("It is not a URL.") from None
+        if len(url) > _MAX_URL or target.scheme not in ("http", "https") or not target.host:
+            raise ForbiddenUrlError(f"It is not a URL of https with a host, of up to {_MAX_URL} characters.")
+        if target.port is not None and not 0 < target.port <= _MAX_PORT:
+            raise ForbiddenUrlError(f"There is no port {target.port}.")
+        if target.userinfo:
+            raise ForbiddenUrlError("A URL with a name and a password in it is not taken.")
+        if _origin_of(target) in self._origins:
+            return target
+        if target.scheme != "https":
+            raise ForbiddenUrlError("Only https is taken.")
+        host = target.host.rstrip(".")
+        if not any(_matches(host, entry) for entry in self._hosts):
+            raise ForbiddenUrlError(f"The host {host!r} is not one that requests may go to.")
+        if _is_address(host) and not is_public(host):
+            raise ForbiddenUrlError(f"The address {host} is not a public one.")
+        return target
+
+    def _may_be_private(self, host: str, port: int) -> bool:
+        return any((host, port) == (known, at) for _, known, at in self._origins)
+
+
+class _CheckedBackend(httpcore.AnyIOBackend):
+    """Connects to addresses that were checked, never to names."""
+
+    def __init__(
+        self, may_be_private: Callable[[str, int], bool], resolve: Resolve, threads: ThreadPoolExecutor
+    ) -> None:
+        self._may_be_private = may_be_private
+        self._resolve = resolve
+        self._threads = threads
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # httpcore's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Look the host up, and connect to the first address that may be and answers."""
+        try:
+            async with asyncio.timeout(timeout):
+                found = await asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host, port)
+        except TimeoutError:
+            raise httpcore.ConnectTimeout from None
+        except (OSError, UnicodeError):
+            raise httpcore.ConnectError("its name is not known") from None
+        usable = found if self._may_be_private(host, port) else [address for address in found if is_public(address)]
+        if not usable:
+            raise ForbiddenUrlError(f"The host {host!r} has no public address.")
+        for address in usable[:-1]:
+            try:
+                return await super().connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                continue
+        return await super().connect_tcp(usable[-1], port, timeout, local_address, socket_options)
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _embedded(ip: IPv6Address) -> IPv4Address | None:
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour
+
+
+def _origin(entry: str) -> tuple[str, str, int] | None:
+    if "://" not in entry:
+        return None
+    try:
+        url = httpx.URL(entry)
+    except (httpx.InvalidURL, ValueError):
+        return None
+    is_origin = url.scheme in ("http", "https") and url.host and url.path == "/" and not url.query and not url.userinfo
+    return _origin_of(url) if is_origin and not url.fragment else None
+
+
+def _origin_of(url: httpx.URL) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}[url.scheme]
+
+
+def _matches(host: str, entry: str) -> bool:
+    return entry in ("*", host) or (entry.startswith("*.") and host.endswith(entry[1:]))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,186 @@
+"""Requests to untrusted URLs go to public addresses only, whatever a name server says and however a URL is spelt."""
+
+import asyncio
+import http.server
+import ipaddress
+import socket
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.outbound import ForbiddenUrlError, Outbound, UnreachableError, check_allowed, is_public
+
+PRIVATE = (
+    *("127.0.0.1", "127.8.8.8", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"),
+    *("0.0.0.0", "224.0.0.1", "255.255.255.255", "198.18.0.1", "::", "::1", "fe80::1", "fe80::1%eth0", "fd00::1"),
+    *("fec0::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
+    "2002:7f00:1::",
+)
+PUBLIC = ("93.184.215.14", "2606:4700::1111", "::ffff:93.184.215.14", "64:ff9b::5db8:d70e")
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.received.append((self.headers["host"], body))
+        status = 302 if self.path == "/elsewhere" else 200
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        if status == 302:
+            self.send_header("location", "/secret")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def receiver():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    server.received = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def post(url: str, *allowed: str, addresses=("127.0.0.1",), silence_seconds: float = 10.0) -> tuple[int, bytes]:
+    """Post through an `Outbound` to which every name has these addresses."""
+
+    async def run() -> tuple[int, bytes]:
+        async with Outbound(allowed, resolve=lambda host, port: addresses) as outbound:
+            async with outbound.request("POST", url, content=b"words", silence_seconds=silence_seconds) as response:
+                return response.status, b"".join([piece async for piece in response.aiter_stream()])
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_private_addresses_are_not_public(address):
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are(address):
+    assert is_public(address)
+
+
+@given(st.ip_addresses(v=4))
+def test_an_address_within_another_is_as_public_as_by_itself(address):
+    inside = f"::ffff:{address}", str(ipaddress.IPv6Address(int(ipaddress.IPv6Address("64:ff9b::")) + int(address)))
+
+    assert {is_public(one) for one in inside} == {is_public(str(address))}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://hooks.example/", "ftp://hooks.example/", "file:///etc/passwd", "https://", "https:///x", "words", ""),
+        *("https://name:word@hooks.example/", "https://127.0.0.1/", "https://[::1]/", "https://[::ffff:10.0.0.1]:8/"),
+        *(
+            "https://169.254.169.254/latest",
+            "https://hooks.example:99999/",
+            "https://a\n.example/",
+            "https://" + "a" * 3000,
+        ),
+    ],
+)
+def test_a_url_that_can_be_seen_to_be_wrong_is_refused_at_once(url):
+    outbound = Outbound()
+
+    with pytest.raises(ForbiddenUrlError):
+        outbound.check(url)
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_a_name_that_leads_to_a_private_address_is_refused_where_it_is_connected_to(address):
+    with pytest.raises(ForbiddenUrlError, match="no public address"):
+        post("https://hooks.example/", addresses=[address])
+
+
+@pytest.mark.parametrize("host", ["0x7f.1", "2130706433", "127.1", "localhost"])
+def test_other_spellings_of_this_machine_are_refused_by_what_the_system_makes_of_them(host):
+    async def run() -> None:
+        async with Outbound() as outbound:
+            async with outbound.request("GET", f"https://{host}/"):
+                pass
+
+    with pytest.raises((ForbiddenUrlError, UnreachableError), match=r"public address|not a public|not known"):
+        asyncio.run(run())
+
+
+def test_a_named_origin_may_be_plain_and_private(receiver):
+    port = receiver.server_address[1]
+
+    answered = post(f"http://receiver:{port}/hook?a=b", f"http://receiver:{port}")
+
+    assert answered == (200, b"words")
+    assert receiver.received == [(f"receiver:{port}", b"words")]
+
+
+def test_a_named_origin_opens_no_other_port_scheme_or_host(receiver):
+    port = receiver.server_address[1]
+    for url in (f"http://receiver:{port + 1}/", f"https://receiver:{port + 1}/", f"http://other:{port}/"):
+        with pytest.raises(ForbiddenUrlError):
+            post(url, f"http://receiver:{port}")
+    assert receiver.received == []
+
+
+def test_redirects_are_not_followed(receiver):
+    port = receiver.server_address[1]
+
+    status, _ = post(f"http://receiver:{port}/elsewhere", f"http://receiver:{port}")
+
+    assert status == 302
+    assert len(receiver.received) == 1
+
+
+def test_only_hosts_of_the_list_are_taken():
+    outbound = Outbound(["hooks.example", "*.inner.example"])
+
+    outbound.check("https://hooks.example/x")
+    outbound.check("https://HOOKS.example./x")
+    outbound.check("https://a.b.inner.example:8443/")
+    for host in ("inner.example", "example", "xhooks.example", "hooks.example.evil", "xinner.example"):
+        with pytest.raises(ForbiddenUrlError, match="not one that"):
+            outbound.check(f"https://{host}/")
+
+
+def test_who_does_not_answer_is_unreachable():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(UnreachableError, match="did not answer"):
+            post(f"http://receiver:{port}/", f"http://receiver:{port}", silence_seconds=0.2)
+    with pytest.raises(UnreachableError, match="cannot be reached"):
+        post(f"http://receiver:{port}/", f"http://receiver:{port}")
+
+
+def test_a_name_that_is_not_known_is_unreachable():
+    def resolve(host: str, port: int) -> list[str]:
+        raise OSError("no such name")
+
+    async def run() -> None:
+        async with Outbound(resolve=resolve) as outbound:
+            async with outbound.request("GET", "https://nowhere.example/"):
+                pass
+
+    with pytest.raises(UnreachableError, match="not known"):
+        asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "entry", ["hooks.example", "*.example", "*", "http://receiver:9000", "https://10.0.0.1", "localhost"]
+)
+def test_entries_of_the_list(entry):
+    assert check_allowed(entry) == entry
+
+
+@pytest.mark.parametrize("entry", ["", "https://a/path", "a b", "*.*.example", "ftp://a", "-a", "https://u:p@a"])
+def test_entries_that_are_none(entry):
+    with pytest.raises(ValueError, match="neither"):
+        check_allowed(entry)
