@@ -141,18 +141,20 @@ class Admission:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
 
     @contextmanager
-    def accept(self, model: str, seconds: float) -> Iterator[Accepted]:
+    def accept(self, model: str, seconds: float, *, is_background: bool = False) -> Iterator[Accepted]:
         """Gate 2: count the audio of one recording until it is answered.
 
         Args:
             model: Id of the model that it is for.
             seconds: Its length.
+            is_background: It is a job's: how many of them there are at once is bounded elsewhere, and it may wait.
 
         Raises:
             OverloadedError: If it would wait too long, or take too much room.
         """
-        self.check_audio(seconds)
-        accepted = self.backlog.add(model, seconds)
+        if not is_background:
+            self.check_audio(seconds)
+        accepted = self.backlog.add(model, seconds, is_background=is_background)
         try:
             yield accepted
         finally:

@@ -11,11 +11,13 @@ class Accepted:
         model: Id of the model that it is for.
         unanswered_seconds: Has no transcript yet; changed by `Backlog.answer`.
         unstaged_seconds: Of that, waits outside the batcher: a long recording comes into it part by part.
+        is_background: It stands before nobody, and takes room of its own.
     """
 
     model: str
     unanswered_seconds: float
     unstaged_seconds: float
+    is_background: bool = False
 
 
 class Backlog:
@@ -25,7 +27,7 @@ class Backlog:
         turn_seconds: Audio that a recording may have in a turn.
 
     Attributes:
-        seconds: Audio without a transcript.
+        seconds: Audio without a transcript, without what is in the background.
         turns: Of that one turn of each recording at most, by the model's id.
     """
 
@@ -39,10 +41,12 @@ class Backlog:
         """Return the audio for a model that is not in the batcher yet."""
         return sum(recording.unstaged_seconds for recording in self._recordings if recording.model == model)
 
-    def add(self, model: str, seconds: float) -> Accepted:
+    def add(self, model: str, seconds: float, *, is_background: bool = False) -> Accepted:
         """Count a recording."""
-        recording = Accepted(model, seconds, seconds)
+        recording = Accepted(model, seconds, seconds, is_background)
         self._recordings.add(recording)
+        if is_background:
+            return recording
         self.seconds += seconds
         self.turns[model] = self.turns.get(model, 0.0) + self._turn(seconds)
         return recording
@@ -51,15 +55,18 @@ class Backlog:
         """Count what has a transcript now."""
         before, after = recording.unanswered_seconds, recording.unanswered_seconds - seconds
         recording.unanswered_seconds = after
+        if recording.is_background:
+            return
         self.seconds -= seconds
         self.turns[recording.model] += self._turn(after) - self._turn(before)
 
     def remove(self, recording: Accepted) -> None:
         """Count a recording no longer, answered or given up."""
         self._recordings.remove(recording)
-        self.seconds -= recording.unanswered_seconds
-        self.turns[recording.model] -= self._turn(recording.unanswered_seconds)
-        if not self._recordings:  # what is left is what rounding left
+        if not recording.is_background:
+            self.seconds -= recording.unanswered_seconds
+            self.turns[recording.model] -= self._turn(recording.unanswered_seconds)
+        if not any(not one.is_background for one in self._recordings):  # what is left is what rounding left
             self.seconds = 0.0
             self.turns.clear()
 

@@ -8,7 +8,9 @@ all lanes compete for the lead by the same rules. Buckets have two dimensions: t
 attention decoder writes times into the text, which takes it two to three times the steps. The batch is filled with the
 leader's own bucket in the order of turns and arrival, then with the other one of its length, then from the buckets
 around them, nearest first, while its padding share stays under a bound: without the neighbours, what is left over in
-each bucket would leave in small batches. Later turns may fill it, so none leaves emptier for the sake of fairness. Its
+each bucket would leave in small batches. Later turns may fill it, so none leaves emptier for the sake of fairness. What
+is in the background, the parts of jobs, leads where nothing else waits, or when the bound says so, and fills up what
+else leaves room; it takes turns of its own. The
 cost, count x longest, stays within the device's budget; an utterance that alone is over the budget leaves alone.
 """
 
@@ -54,7 +56,8 @@ class Batcher:
 
     def __init__(self, edges: Sequence[float]) -> None:
         self._edges = list(edges)
-        self._turns = Turns(self._edges[-1])
+        # Apart, or who comes while something waits in the background would begin with turns long past.
+        self._turns, self._background_turns = Turns(self._edges[-1]), Turns(self._edges[-1])
         # By number: removal is cheap, and the order of insertion is kept to be that of turns and arrival.
         self._lanes: dict[Lane, dict[_Place, dict[int, Utterance]]] = {}
 
@@ -69,7 +72,8 @@ class Batcher:
     def add(self, utterance: Utterance) -> None:
         """Let an utterance wait; one that comes back from a lost engine takes its old place."""
         if utterance.turn < 0:
-            utterance.turn = self._turns.take(utterance.caller, utterance.seconds)
+            turns = self._background_turns if utterance.is_background else self._turns
+            utterance.turn = turns.take(utterance.caller, utterance.seconds)
         bucket = self._lanes.setdefault(utterance.lane, {}).setdefault(self._place(utterance), {})
         comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
@@ -99,7 +103,8 @@ class Batcher:
             policies: Of the models that may run, by id.
         """
         self._drop_unwanted()
-        self._turns.update(list(self))
+        self._turns.update([waiting for waiting in self if not waiting.is_background])
+        self._background_turns.update([waiting for waiting in self if waiting.is_background])
         leader = self._leader(now, policies)
         if leader is None:
             return []
@@ -126,8 +131,8 @@ class Batcher:
             return (now - utterance.arrived + own_seconds) / own_seconds
 
         heads = [next(iter(bucket.values())) for buckets in lanes for _, bucket in sorted(buckets.items())]
-        first_turn = min((head.turn for head in heads), default=None)
-        return max((head for head in heads if head.turn == first_turn), key=response_ratio, default=None)
+        first = min(map(_turn, heads), default=None)
+        return max((head for head in heads if _turn(head) == first), key=response_ratio, default=None)
 
     def _place(self, utterance: Utterance) -> "_Place":
         return _Place(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
@@ -136,10 +141,12 @@ class Batcher:
         own = self._place(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
-        for place in sorted(buckets, key=lambda place: _distance(place, own)):
-            for utterance in buckets[place].values():
+        for is_background in (False, True):
+            for place, utterance in _nearest_first(buckets, own):
                 padded = max(longest, utterance.seconds) * (len(batch) + 1)
-                if utterance is leader or utterance.alone or padded > policy.batch_seconds:
+                if utterance.is_background != is_background or utterance is leader or utterance.alone:
+                    continue
+                if padded > policy.batch_seconds:
                     continue
                 if place.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
                     continue
@@ -157,5 +164,17 @@ def _distance(place: _Place, own: _Place) -> tuple[int, int, bool]:
     return abs(place.length - own.length), place.length, place.writes_times != own.writes_times
 
 
-def _order(utterance: Utterance) -> tuple[int, int]:
-    return utterance.turn, utterance.number
+def _nearest_first(
+    buckets: Mapping[_Place, Mapping[int, Utterance]], own: _Place
+) -> Iterator[tuple[_Place, Utterance]]:
+    for place in sorted(buckets, key=lambda place: _distance(place, own)):
+        for utterance in buckets[place].values():
+            yield place, utterance
+
+
+def _turn(utterance: Utterance) -> tuple[bool, int]:
+    return utterance.is_background, utterance.turn
+
+
+def _order(utterance: Utterance) -> tuple[bool, int, int]:
+    return utterance.is_background, utterance.turn, utterance.number

@@ -79,6 +79,7 @@ class Dispatcher:
     Attributes:
         admission: The gates.
         window: Places for the parts of long recordings: enough for what engines hold, and a batch more.
+        background_window: As many for those of jobs, which would otherwise stand before others there.
         catalog: The models.
         metrics: What it reports to.
     """
@@ -95,7 +96,7 @@ class Dispatcher:
     ) -> None:
         self.catalog = catalog
         self.admission = Admission(limits, turn_seconds=edges[-1])
-        self.window = Window()
+        self.window, self.background_window = Window(), Window()
         self._policy = policy
         self.metrics = metrics
         self._clock = clock
@@ -111,22 +112,35 @@ class Dispatcher:
         """An engine is there, every model has been ready, and new work is accepted."""
         return bool(self._engines) and self.catalog.is_ready and not self.admission.is_draining
 
+    @property
+    def is_abandoned(self) -> bool:
+        """No engine will come any more."""
+        return self._abandoned is not None
+
     def drain(self) -> None:
         """Accept nothing more; what was accepted will be answered."""
         self.admission.is_draining = True
         self.metrics.draining.set(1)
 
     async def transcribe(
-        self, samples: Samples, caller: Hashable, deadline: float, lane: Lane, prompt: Prompt = NOTHING_ASKED
+        self,
+        samples: Samples,
+        caller: Hashable,
+        deadline: float | None,
+        lane: Lane,
+        prompt: Prompt = NOTHING_ASKED,
+        *,
+        is_background: bool = False,
     ) -> Answer:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
         Args:
             samples: Mono audio at the model's rate, (samples,). Both gates must have let its recording in.
             caller: Who takes turns with others.
-            deadline: Time of the event loop until which an answer is of use.
+            deadline: Time of the event loop until which an answer is of use; None: for ever.
             lane: The model, which has been ready, and which of its decoders.
             prompt: What is asked for.
+            is_background: Nobody waits for it now.
 
         Raises:
             DeadlineExceededError: If it was not answered by then.
@@ -145,7 +159,9 @@ class Dispatcher:
         self._accepted += 1
         now = self._clock()
         answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
-        utterance = Utterance(self._accepted, samples, seconds, now, answer, caller, lane, prompt=prompt)
+        utterance = Utterance(
+            *(self._accepted, samples, seconds, now, answer, caller, lane), prompt=prompt, is_background=is_background
+        )
         try:
             self._batcher.add(utterance)
             self._feed_engines()
@@ -340,7 +356,7 @@ class Dispatcher:
 
     def _size_window(self) -> None:
         """Places for the batches that every engine may hold, and one more, of the model whose batches are largest."""
-        self.window.samples = sum(
+        self.window.samples = self.background_window.samples = sum(
             max(int(ready.batch_seconds * ready.sample_rate) * (ready.places + 1) for ready in engine.models.values())
             for engine in self._engines
             if engine.models

@@ -27,7 +27,7 @@ class _Request:
     caller: Hashable
     lane: Lane
     prompt: Prompt
-    deadline: float
+    deadline: float | None
     accepted: Accepted
 
 
@@ -45,26 +45,34 @@ class Recordings:
         self._metrics = metrics
 
     async def transcribe(
-        self, source: Source, caller: Hashable, lane: Lane, prompt: Prompt = NOTHING_ASKED
+        self,
+        source: Source,
+        caller: Hashable,
+        lane: Lane,
+        prompt: Prompt = NOTHING_ASKED,
+        *,
+        is_background: bool = False,
     ) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a recording's parts in order, with times of the recording; none where nobody speaks.
 
         Closing the generator, or cancelling who waits for it, drops the parts that are under way.
 
         Args:
-            source: The recording. Gate 1 must have let its request in.
+            source: The recording. Gate 1 must have let its request in, or it is a job's.
             caller: Who takes turns with others.
             lane: The model, and which of its decoders.
             prompt: What is asked for, in every part.
+            is_background: It is a job's: it goes after what somebody waits for, and has no deadline.
 
         Raises:
             OverloadedError: At gate 2, before anything else.
             DispatchError: If a part gets no transcript; see `Dispatcher.transcribe`.
         """
         seconds = source.recording.seconds
-        deadline = asyncio.get_running_loop().time() + self._timeout + seconds
+        deadline = None if is_background else asyncio.get_running_loop().time() + self._timeout + seconds
         under_way: deque[asyncio.Task[Answer]] = deque()
-        with self._dispatcher.admission.accept(lane.model, seconds) as accepted, self._counted(accepted):
+        admission = self._dispatcher.admission
+        with admission.accept(lane.model, seconds, is_background=is_background) as accepted, self._counted(accepted):
             request = _Request(source, caller, lane, prompt, deadline, accepted)
             try:
                 async with aclosing(source.cuts()) as cuts:
@@ -81,7 +89,8 @@ class Recordings:
 
     async def _stage(self, request: _Request, cut: Segment) -> "asyncio.Task[Answer]":
         """Wait for a place for a part, and set it going."""
-        source, window = request.source, self._dispatcher.window
+        source, dispatcher = request.source, self._dispatcher
+        window = dispatcher.background_window if request.accepted.is_background else dispatcher.window
         # What is taken whole was in memory before it came here, and waits for nobody.
         samples = 0 if source.is_whole else cut.stop - cut.start
         if samples:
@@ -102,7 +111,12 @@ class Recordings:
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
         samples = await request.source.read(cut)
         answer = await self._dispatcher.transcribe(
-            samples, request.caller, request.deadline, request.lane, request.prompt
+            samples,
+            request.caller,
+            request.deadline,
+            request.lane,
+            request.prompt,
+            is_background=request.accepted.is_background,
         )
         self._dispatcher.admission.backlog.answer(request.accepted, share)
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)

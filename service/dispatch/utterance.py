@@ -41,6 +41,7 @@ class Utterance:
         alone: It shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
         sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
         prompt: What is asked for.
+        is_background: Nobody waits for it now: it goes after all that somebody waits for.
     """
 
     number: int
@@ -56,6 +57,7 @@ class Utterance:
     alone: bool = False
     sent: float = 0.0
     prompt: Prompt = NOTHING_ASKED
+    is_background: bool = False
 
     @property
     def writes_times(self) -> bool:

@@ -53,3 +53,17 @@ def test_the_sums_are_those_of_its_recordings(steps):
         backlog.remove(recording.accepted)
     assert backlog.seconds == 0.0  # exactly: an empty service must not look busy
     assert not any(backlog.turns.values())
+
+
+@given(LENGTHS, LENGTHS, SHARES)
+def test_what_is_in_the_background_stands_before_nobody(ours, background, share):
+    backlog = Backlog(TURN_SECONDS)
+    backlog.add("m", ours)
+    before = backlog.seconds, dict(backlog.turns)
+
+    job = backlog.add("m", background, is_background=True)
+    assert backlog.unstaged_seconds("m") == ours + background
+    backlog.answer(job, share * background)
+    assert (backlog.seconds, backlog.turns) == before
+    backlog.remove(job)
+    assert (backlog.seconds, backlog.turns) == before

@@ -281,3 +281,48 @@ def test_a_batch_does_not_leave_emptier_for_the_sake_of_likeness():
         queue.add(8.0, prompt=TIMED if number % 2 else Prompt())
 
     assert len(queue.next(batch_seconds=64.0)) == 6
+
+
+@given(
+    st.lists(st.tuples(SECONDS, st.booleans()), min_size=1, max_size=40),
+    st.floats(1, 300),
+)
+def test_what_is_in_the_background_leads_only_where_nobody_waits(waiting, budget):
+    queue = Queue()
+    for seconds, is_background in waiting:
+        queue.add(seconds, is_background=is_background)
+
+    while len(queue.batcher):
+        was_awaited = any(not utterance.is_background for utterance in queue.batcher)
+        batch = queue.next(batch_seconds=budget, max_passed_over=1000)
+        assert batch[0].is_background is not was_awaited
+        in_background = [utterance.is_background for utterance in batch]
+        assert in_background == sorted(in_background)  # it takes what room the others left
+
+
+def test_the_background_is_never_starved():
+    queue = Queue()
+    job = queue.add(10.0, caller="job", is_background=True)
+    batches = 0
+    while job in set(queue.batcher):
+        queue.add(10.0)
+        queue.next(batch_seconds=10.0, max_passed_over=8)
+        batches += 1
+
+    assert batches == 9
+
+
+def test_who_comes_while_something_waits_in_the_background_has_no_turns_saved_up():
+    """A job that waits at its first turn must not let a newcomer in before those who have had many."""
+    queue = Queue()
+    queue.add(60.0, caller="job", is_background=True)
+    for _ in range(5):
+        queue.add(60.0, caller="regular")
+    for _ in range(4):
+        queue.next(batch_seconds=60.0, max_passed_over=1000)
+    newcomers = [queue.add(60.0, caller="newcomer") for _ in range(3)]
+
+    led = [queue.next(batch_seconds=60.0, max_passed_over=1000)[0].caller for _ in range(4)]
+
+    assert led.index("regular") <= 1
+    assert led.count("newcomer") == len(newcomers)
