@@ -102,22 +102,69 @@ def test_only_so_many_parts_are_staged_at_a_time(monkeypatch):
         dispatching, engine, recordings, _ = front()
         dispatching.window.samples = 25 * RATE
         cuts = [(start, start + 10) for start in range(0, 200, 10)]
-        with recorded(monkeypatch, 200, *cuts) as job:
-            running = asyncio.create_task(  # it is over the limit, and let in
-                collect(recordings.transcribe(job, "job", LANE, is_background=True))
-            )
+        with recorded(monkeypatch, 200, *cuts) as source:
+            asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
+            while not asked.done():
+                await settle()
+                staged = sum(map(len, itertools.chain(*engine.batches.values()))) / RATE + sum(
+                    utterance.seconds for utterance in dispatching._batcher
+                )
+                assert staged <= 25
+                assert (
+                    dispatching.admission.backlog.unstaged_seconds("m") + staged
+                    <= dispatching.admission.backlog.seconds
+                )
+                if engine.batches:
+                    engine.answer(dispatching)
+
+            assert len(await asked) == 20
+
+    asyncio.run(scenario())
+
+
+def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, _ = front(max_queued_audio_seconds=4000.0)
+
+        async def short(value: float) -> list:
+            with Recording(RATE, 10.0) as recording:
+                recording.append(np.full(RATE, value, np.float32).tobytes())
+                whole = Source(recording, None, None, Immediately())
+                return await collect(recordings.transcribe(whole, f"short {value}", LANE))
+
+        with recorded(monkeypatch, 3600, *[(start, start + 10) for start in range(0, 3600, 10)]) as hour:
+            slow = asyncio.create_task(collect(recordings.transcribe(hour, "hour", LANE)))
             await settle()
-            with recorded(monkeypatch, 30, (0, 10), (10, 20), (20, 30)) as ours:
-                asked = asyncio.create_task(collect(recordings.transcribe(ours, "me", LANE)))
-                while not asked.done():
-                    await settle()
-                    if engine.batches:
-                        engine.answer(dispatching)
-                assert len(asked.result()) == 3
-            assert not running.done()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-        assert dispatching.admission.backlog.seconds == 0
+            batches = 0
+            while not slow.done():
+                arrivals = [asyncio.create_task(short(-value)) for value in range(1, 4)]
+                await settle()
+                engine.answer(dispatching)  # what was under way when they came
+                await settle()
+                engine.answer(dispatching)
+                await settle()
+                assert all(arrival.done() for arrival in arrivals)
+                batches += 2
+
+            assert [answer.transcript.text for answer in await slow] == [f"{start}.0" for start in range(0, 3600, 10)]
+        assert batches < 80  # of 120 s each, of which an hour alone would be 30
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_takes_all_parts_along(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, metrics = front()
+        with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
+            answers = recordings.transcribe(source, "me", LANE)
+            first = asyncio.create_task(anext(answers))
+            await settle()
+            engine.answer(dispatching)
+            await first
+            await answers.aclose()
+
+            assert len(dispatching._batcher) == 0
+            assert dispatching.admission.backlog.seconds == 0
             assert dispatching.window._held == 0
             done = metrics.audio_seconds.labels("ok", "m")._value.get()
             assert metrics.audio_seconds.labels("cancelled", "m")._value.get() == pytest.approx(200 - done)
@@ -176,18 +223,18 @@ def test_a_job_holds_no_place_and_no_seconds_of_those_who_wait(monkeypatch):
 
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front(max_queued_audio_seconds=35.0)
-        cuts = [(start, start + 10) for start in range(0, 200, 10)]
-        with recorded(monkeypatch, 200, *cuts) as job, recorded(monkeypatch, 30, (0, 10), (10, 20), (20, 30)) as ours:
-            running = asyncio.create_task(
-                collect(recordings.transcribe(job, "job", LANE, is_background=True))  # over the limit, and let in
+        with recorded(monkeypatch, 200, *((start, start + 10) for start in range(0, 200, 10))) as job:
+            running = asyncio.create_task(  # it is over the limit, and let in
+                collect(recordings.transcribe(job, "job", LANE, is_background=True))
             )
             await settle()
-            asked = asyncio.create_task(collect(recordings.transcribe(ours, "me", LANE)))
-            while not asked.done():
-                await settle()
-                if engine.batches:
-                    engine.answer(dispatching)
-            assert len(asked.result()) == 3
+            with recorded(monkeypatch, 30, (0, 10), (10, 20), (20, 30)) as ours:
+                asked = asyncio.create_task(collect(recordings.transcribe(ours, "me", LANE)))
+                while not asked.done():
+                    await settle()
+                    if engine.batches:
+                        engine.answer(dispatching)
+                assert len(asked.result()) == 3
             assert not running.done()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
