@@ -2,9 +2,13 @@
 
 import argparse
 import secrets
+import sys
 
 from cli.errors import CommandError
 from cli.model_options import Subparsers
+
+# Digests have no salt, which is safe for what cannot be guessed only.
+_SHORTEST = 20
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -13,9 +17,13 @@ def add_parser(subparsers: Subparsers) -> None:
         "key",
         help="make an API key",
         description="Make an API key: the first line goes to its user, the second into STENO_API_KEYS (entries by "
-        "commas). The service never sees the key itself before a client sends it.",
+        "commas) or the file of STENO_API_KEYS_FILE (one a line). The service never sees the key itself before a "
+        "client sends it.",
     )
-    parser.add_argument("name", help="whose it is; stands in logs")
+    parser.add_argument("name", help="whose it is; stands in logs and metrics")
+    parser.add_argument(
+        "--stdin", action="store_true", help="print the entry of a key that exists, read from standard input"
+    )
     parser.set_defaults(run=run)
 
 
@@ -25,7 +33,12 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.name.replace("-", "").replace("_", "").isalnum():
         raise CommandError(f"{args.name!r} is no name for a key; use letters, digits, - and _")
-    key = f"sk-steno-{secrets.token_urlsafe(32)}"
-    print(key)
+    if args.stdin:
+        key = sys.stdin.readline().strip()
+        if len(key) < _SHORTEST or any(character.isspace() for character in key):
+            raise CommandError(f"a key has no spaces and at least {_SHORTEST} characters: short ones can be guessed")
+    else:
+        key = f"sk-steno-{secrets.token_urlsafe(32)}"
+        print(key)
     print(f"{args.name}:{digest(key)}")
     return 0

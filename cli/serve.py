@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
     try:
         server.run(settings)
-    except (EngineStartError, OSError) as error:
+    except (SettingsError, EngineStartError, OSError) as error:
         print(f"steno serve: {error}", file=sys.stderr)
         return 2
     return 0

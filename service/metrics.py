@@ -85,6 +85,13 @@ class Metrics:
         self.ignored_fields = counter("ignored_fields_total", "Form fields that have no effect.", "field")
         self.errors = counter("errors_total", "Error answers by code.", "kind")
 
+        # Keys
+        self.key_requests = counter(
+            "key_requests_total", "Requests for transcripts by name of the key.", "key", "status_class"
+        )
+        self.key_audio_seconds = counter("key_audio_seconds_total", "Audio transcribed by name of the key.", "key")
+        self.key_reloads = counter("key_reloads_total", "Times that the file of keys had changed, by result.", "result")
+
         # Requests for transcripts
         self.stage_duration = histogram(
             "stage_duration_seconds", "Time of successful transcriptions by stage.", _STAGE_EDGES, "stage"
@@ -179,8 +186,17 @@ class Metrics:
             self.queue_dropped.labels(reason)
         for reason in ("exit", "stuck", "cuda_fatal"):
             self.worker_restarts.labels(reason)
+        for result in ("ok", "error"):
+            self.key_reloads.labels(result)
         for kind in ("overloaded", "worker_lost", "internal_error", "invalid_audio", "unsupported_format"):
             self.errors.labels(kind)
+
+    def expect_keys(self, names: Iterable[str]) -> None:
+        """Let the series of keys begin at zero."""
+        for name in names:
+            self.key_audio_seconds.labels(name)
+            for status_class in ("2xx", "4xx", "5xx"):
+                self.key_requests.labels(name, status_class)
 
     def expect_models(self, models: Iterable[str]) -> None:
         """Let the series of models that are to come begin at zero, too."""

@@ -30,17 +30,18 @@ from service.engine.devices import count_gpus, places
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
-from service.http.access import Access
+from service.http.access import Access, Key
 from service.http.app import create_app
 from service.http.connection import Connection
 from service.http.connections import ConnectionLimits, Connections
 from service.http.front import Front
+from service.http.key_file import KeyFile
 from service.logs import resolve_format
 from service.memory import keep_heap_small
 from service.metrics import Metrics
 from service.priorities import give_way
 from service.residency import Residency
-from service.settings import Settings
+from service.settings import Settings, SettingsError
 
 log = logging.getLogger("steno")
 
@@ -58,6 +59,9 @@ class Server:
     Args:
         settings: How it runs.
         engine_module: The Python module of the engine process.
+
+    Raises:
+        SettingsError: If the file of keys cannot be read, or is wrong.
     """
 
     def __init__(self, settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
@@ -65,6 +69,14 @@ class Server:
         self.metrics = Metrics()
         self.metrics.describe_build(version("steno"))
         self.metrics.expect_models(settings.checkpoints)
+        keys = [Key.parse(entry) for entry in settings.api_keys]
+        self._key_file = KeyFile(settings.api_keys_file, keys, settings.key_limits) if settings.api_keys_file else None
+        try:
+            all_keys = self._key_file.read() if self._key_file else keys
+            self._access = Access(all_keys, settings.key_limits, is_open=settings.is_open)
+        except ValueError as error:
+            raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
+        self.metrics.expect_keys(self._access.names)
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases),
             edges=settings.edges,
@@ -136,7 +148,6 @@ class Server:
                 on_loss=self.metrics.decoder_crashes.inc,
             ) as decode_pool,
         ):
-            access = Access(settings.api_keys, settings.max_requests_per_key)
             front = Front(
                 settings=settings,
                 dispatcher=self.dispatcher,
@@ -147,8 +158,8 @@ class Server:
                 detector=SpeechDetector(),
                 decode_pool=decode_pool,
                 started=int(time.time()),
-                access=access,
-                admin_access=Access(settings.admin_keys),
+                access=self._access,
+                admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
                 residency=self._residency,
             )
             web = _Web(
@@ -166,6 +177,7 @@ class Server:
             serving = asyncio.create_task(web.serve(sockets=[self._listener]))
             supervising = asyncio.create_task(self.fleet.run())
             measuring = asyncio.create_task(self._measure_lag())
+            watching = asyncio.create_task(self._watch_keys())
             stopping = asyncio.create_task(self._stop.wait())
             try:
                 await asyncio.wait({serving, supervising, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -175,6 +187,7 @@ class Server:
                     await self._drain(supervising)
             finally:
                 measuring.cancel()
+                watching.cancel()
                 stopping.cancel()
                 web.should_exit = True
                 await self.fleet.stop()
@@ -206,6 +219,10 @@ class Server:
         if cut_off := self.dispatcher.admission.requests:
             log.warning("cut off", extra={"requests": cut_off})
             self.dispatcher.abandon("The service stopped before this request was done.")
+
+    async def _watch_keys(self) -> None:
+        if self._key_file is not None:
+            await self._key_file.watch(self._access, self.metrics)
 
     async def _measure_lag(self) -> None:
         """Nothing that takes over a millisecond may run on the loop; this shows whether that holds."""
@@ -244,6 +261,7 @@ def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
+        SettingsError: If the file of keys cannot be read, or is wrong.
         EngineStartError: If no engine can be had.
         OSError: If the address cannot be listened on.
     """

@@ -28,6 +28,8 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SEC
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
 from service.engine.devices import check_devices
+from service.http.access import Key
+from service.http.allowance import KeyLimits
 from service.http.connections import ConnectionLimits
 from service.languages import language_code
 
@@ -39,7 +41,6 @@ SECRETS = Path("/run/secrets")
 _SERVICE_LINK = re.compile(
     r"STENO_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-_API_KEY = re.compile(r"[A-Za-z0-9_-]+:[0-9a-f]{64}")
 # As browsers send it (RFC 6454): neither a path nor a slash at the end, and in lower case.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+")
 _MODEL_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
@@ -128,8 +129,19 @@ class Settings(BaseSettings):
     api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Keys that open the API, name:sha256 by commas (`steno key`); unset: open to all."
     )
+    api_keys_file: Path | None = Field(
+        default=None,
+        description="File of further keys, one name:sha256 a line, read again when it changes; limits of a key "
+        "may stand behind it.",
+    )
     max_requests_per_key: Count | None = Field(
         default=None, description="Transcriptions under way at once for each key; unset: as many as for all."
+    )
+    requests_per_minute_per_key: Count | None = Field(
+        default=None, description="Transcriptions begun in a minute for each key; unset: any number."
+    )
+    audio_seconds_per_minute_per_key: Seconds | None = Field(
+        default=None, description="Audio transcribed in a minute for each key; unset: any length."
     )
     admin_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Keys that load and unload models, name:sha256 by commas; unset: nobody may."
@@ -255,8 +267,10 @@ class Settings(BaseSettings):
     @classmethod
     def _digests(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for number, entry in enumerate(value, 1):
-            if not _API_KEY.fullmatch(entry):  # the entry itself stays unsaid: it may be a key in the wrong place
-                raise ValueError(f"entry {number} is not name:sha256 (`steno key` makes one)")
+            try:
+                Key.parse(entry)
+            except ValueError as error:
+                raise ValueError(f"entry {number} {error}") from None
         return value
 
     @field_validator("device")
@@ -296,8 +310,9 @@ class Settings(BaseSettings):
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
                 "local_attention, such as 128: attention to so much at once takes time in the square of it"
             )
-        if self.max_requests_per_key is not None and not self.api_keys:
-            raise ValueError("max_requests_per_key needs api_keys: without keys there is nobody to count")
+        for name in ("max_requests_per_key", "requests_per_minute_per_key", "audio_seconds_per_minute_per_key"):
+            if getattr(self, name) is not None and self.is_open:
+                raise ValueError(f"{name} needs api_keys: without keys there is nobody to count")
         if self.model is not None and self.models:
             raise ValueError("model and models are both set; models takes all of them")
         entries = [model_entry(entry) for entry in self._entries]
@@ -316,6 +331,20 @@ class Settings(BaseSettings):
     @property
     def _entries(self) -> tuple[str, ...]:
         return self.models or (self.model or "bundled",)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may use the API, without a key."""
+        return not self.api_keys and self.api_keys_file is None
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        """What a key may use that has no limits of its own."""
+        return KeyLimits(
+            max_requests=self.max_requests_per_key,
+            requests_per_minute=self.requests_per_minute_per_key,
+            audio_seconds_per_minute=self.audio_seconds_per_minute_per_key,
+        )
 
     @property
     def audio_limits(self) -> AudioLimits:

@@ -22,6 +22,7 @@ from service.http.telemetry import Telemetry, note_error
 # What a page of another origin may read of an answer; OpenAI's client needs it to retry as it is told.
 _READABLE_HEADERS = (
     *("openai-processing-ms", "retry-after", "server-timing", "x-request-id", "x-should-retry", "x-steno-model"),
+    *(f"x-ratelimit-{what}-{of}" for of in ("requests", "audio-seconds") for what in ("limit", "remaining", "reset")),
 )
 
 

@@ -36,6 +36,7 @@ class RequestError(Exception):
         code: Stable name of the fault.
         param: The form field at fault, if one is.
         retry_after: Seconds after which it may succeed; None if it never will.
+        should_retry: What OpenAI's clients are told beside the status; None leaves it to the status.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class RequestError(Exception):
         param: str | None = None,
         status: int = 400,
         retry_after: int | None = None,
+        should_retry: bool | None = None,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.should_retry = should_retry
         self.status = status
         self.code = code
         self.param = param
@@ -97,7 +100,7 @@ def error_response(error: Exception) -> ErrorResponse:
     """Turn any exception into the answer its kind has in the table."""
     match error:
         case RequestError():
-            should_retry = False if error.status in (408, 413) else None
+            should_retry = False if error.status in (408, 413) else error.should_retry
             row = _Row(error.status, error.code, error.retry_after, should_retry)
             response = ErrorResponse(row, str(error), error.param)
             if error.status == 401:

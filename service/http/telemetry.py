@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
 from service.metrics import Metrics, length_class
 
@@ -43,6 +44,7 @@ class Record:
         error: Code of the error answer.
         caller: Name of the API key.
         model: Id of the model that was asked for.
+        allowance: What is left to the caller.
     """
 
     request_id: str
@@ -53,6 +55,7 @@ class Record:
     error: str | None = None
     caller: str | None = None
     model: str | None = None
+    allowance: Allowance | None = None
 
     def server_timing(self) -> str:
         """Return the stages as a `Server-Timing` header, in milliseconds."""
@@ -87,6 +90,9 @@ class Telemetry:
                 answered["x-request-id"] = record.request_id
                 if record.model is not None:
                     answered["x-steno-model"] = record.model
+                if record.allowance is not None:
+                    for name, value in record.allowance.headers():
+                        answered[name] = value
             await send(message)
 
         in_flight = self._metrics.http_in_flight.labels(endpoint)
@@ -124,6 +130,8 @@ class Telemetry:
                 metrics.queue_rejected.labels(_REJECTIONS[record.error]).inc()
         if endpoint in _SPOKEN:
             metrics.http_request_size.observe(record.body_bytes)
+            if record.caller is not None:
+                metrics.key_requests.labels(record.caller, f"{status // 100}xx").inc()
             if status == 200 and record.audio_seconds is not None and record.error is None:
                 self._report_transcription(record, record.audio_seconds, seconds)
         log.log(
@@ -136,6 +144,8 @@ class Telemetry:
         metrics = self._metrics
         for stage, stage_seconds in record.stages.items():
             metrics.stage_duration.labels(stage).observe(stage_seconds)
+        if record.caller is not None:
+            metrics.key_audio_seconds.labels(record.caller).inc(audio_seconds)
         length = length_class(audio_seconds)
         metrics.transcription_duration.labels(length).observe(seconds)
         metrics.latency_ratio.labels(length).observe(seconds / audio_seconds)

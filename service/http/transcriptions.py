@@ -41,7 +41,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         404: "No such model.",
         408: "The body came too slowly.",
         413: "The body is too large.",
-        429: "The key has all the requests under way that it may have; see Retry-After.",
+        429: "The key has used up what it may have at once, or in a minute; see Retry-After.",
         500: "The server failed on this request.",
         503: "Overloaded, draining or loading; see Retry-After.",
     }.items()
@@ -91,7 +91,8 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
     size = announced_bytes(request.headers, settings.max_upload_bytes)
     admission = front.dispatcher.admission
     async with AsyncExitStack() as resources:
-        resources.enter_context(front.access.enter(record.caller, admission.retry_after))
+        record.allowance = front.access.allowance(record.caller)
+        resources.enter_context(record.allowance.enter(admission.retry_after))
         permit = resources.enter_context(admission.enter(size))
         upload = Upload(
             request.receive,
@@ -148,8 +149,9 @@ async def _answer(
     source = Source(recording, rule, front.detector, front.cutters)
     answers = front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
     resources.push_async_callback(answers.aclose)
-    hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source)
-    return hearing.stream() if fields.stream else await hearing.response()
+    with front.access.allowance(record.caller).audio(origin.seconds):
+        hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source)
+        return hearing.stream() if fields.stream else await hearing.response()
 
 
 def _rule(recording: Recording, fields: schemas.TranscriptionForm, longest: float) -> SegmentRule | None:

@@ -1,3 +1,7 @@
+import io
+
+import pytest
+
 from cli import main
 from service.http.access import digest
 from service.settings import Settings
@@ -21,3 +25,19 @@ def test_no_two_keys_are_alike(capsys):
 def test_a_name_that_would_break_the_list_is_refused(capsys):
     assert main(["key", "a,b"]) == 2
     assert "no name for a key" in capsys.readouterr().err
+
+
+def test_a_key_that_exists_has_its_entry_too(capsys, monkeypatch):
+    key = "vault-0123456789abcdef0123"
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
+
+    assert main(["key", "alice", "--stdin"]) == 0
+    assert capsys.readouterr().out == f"alice:{digest(key)}\n"
+
+
+@pytest.mark.parametrize("key", ["", "short", "with spaces in the middle of it"])
+def test_what_could_be_guessed_is_no_key(capsys, monkeypatch, key):
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
+
+    assert main(["key", "alice", "--stdin"]) == 2
+    assert "at least 20 characters" in capsys.readouterr().err

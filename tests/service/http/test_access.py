@@ -1,10 +1,13 @@
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
+from starlette.datastructures import Headers
 
-from service.engine.stub import SAMPLE_RATE
-from service.http.access import Access, digest
+from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
+from service.http.access import Access, Key, digest
+from service.http.allowance import KeyLimits
 from service.http.errors import RequestError
 from service.settings import Settings, SettingsError
 from tests.service.serving import form, serving, tone, wait_for, wav
@@ -87,19 +90,93 @@ def test_a_key_may_have_so_many_requests_under_way_and_no_more():
 
 
 def test_keys_of_one_name_count_together_and_places_come_back():
-    access = Access([f"alice:{digest(KEY)}", f"alice:{digest(OTHER)}"], max_requests=1)
+    keys = [Key("alice", digest(KEY)), Key("alice", digest(OTHER))]
+    alice = Access(keys, KeyLimits(max_requests=1), is_open=False).allowance("alice")
 
-    with access.enter("alice", 1), pytest.raises(RequestError) as refusal, access.enter("alice", 7):
+    with alice.enter(1), pytest.raises(RequestError) as refusal, alice.enter(7):
         pass
 
     assert (refusal.value.status, refusal.value.retry_after) == (429, 7)
-    with access.enter("alice", 1):
+    with alice.enter(1):
         pass
 
 
-def test_a_limit_for_keys_without_keys_is_refused():
-    with pytest.raises(SettingsError, match="needs api_keys"):
-        Settings.read({"max_requests_per_key": 3})
+def test_two_limits_for_one_name_are_refused():
+    keys = [Key("alice", digest(KEY), KeyLimits(max_requests=1)), Key("alice", digest(OTHER))]
+
+    with pytest.raises(ValueError, match="two keys of 'alice' have different limits"):
+        Access(keys, is_open=False)
+
+
+def test_keys_that_are_replaced_open_nothing_and_names_keep_what_they_used():
+    access = Access([Key("alice", digest(KEY))], KeyLimits(requests_per_minute=1), is_open=False)
+    with access.allowance("alice").enter(1):
+        pass
+
+    access.replace([Key("alice", digest(OTHER))])
+
+    with pytest.raises(RequestError, match="not known"):
+        access.authorize(Headers({"authorization": f"Bearer {KEY}"}))
+    assert access.authorize(Headers({"authorization": f"Bearer {OTHER}"})) == "alice"
+    with pytest.raises(RequestError, match="1 requests a minute"), access.allowance("alice").enter(1):
+        pass
+
+
+@pytest.mark.parametrize(
+    "limit", ["max_requests_per_key", "requests_per_minute_per_key", "audio_seconds_per_minute_per_key"]
+)
+def test_a_limit_for_keys_without_keys_is_refused(limit):
+    with pytest.raises(SettingsError, match=f"{limit} needs api_keys"):
+        Settings.read({limit: 3})
+
+
+def test_the_requests_of_a_minute_are_counted_told_and_over_it_refused():
+    keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
+    alice, bob = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
+    with serving(api_keys=keys, requests_per_minute_per_key=2) as service:
+        first, second, third = (service.post(**form(RECORDING), headers=alice) for _ in range(3))
+        other = service.post(**form(RECORDING), headers=bob)
+
+        assert [answer.status_code for answer in (first, second, third, other)] == [200, 200, 429, 200]
+        assert first.headers["x-ratelimit-limit-requests"] == "2"
+        assert [answer.headers["x-ratelimit-remaining-requests"] for answer in (first, second)] == ["1", "0"]
+        assert third.json()["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(third.headers["retry-after"]) <= 30
+        assert re.fullmatch(r"1m0s|[1-5]?\ds", third.headers["x-ratelimit-reset-requests"])
+        assert service.metric('steno_key_requests_total{key="alice",status_class="2xx"}') == 2
+        assert service.metric('steno_key_requests_total{key="alice",status_class="4xx"}') == 1
+        assert service.metric('steno_key_audio_seconds_total{key="alice"}') == 2
+        assert service.metric('steno_key_audio_seconds_total{key="bob"}') == 1
+
+
+def test_audio_over_that_of_a_minute_is_transcribed_once_and_then_made_up_for():
+    alice = {"authorization": f"Bearer {KEY}"}
+    long = wav(tone(5 * SAMPLE_RATE))
+    with serving(api_keys=f"alice:{digest(KEY)}", audio_seconds_per_minute_per_key=2) as service:
+        bad = service.post(**form(b"no audio"), headers=alice)
+        first = service.post(**form(long), headers=alice)
+        second = service.post(**form(long), headers=alice)
+
+        assert (bad.status_code, bad.headers["x-ratelimit-remaining-audio-seconds"]) == (400, "2")
+        assert (first.status_code, second.status_code) == (200, 429)
+        assert first.headers["x-ratelimit-limit-audio-seconds"] == "2"
+        assert first.headers["x-ratelimit-remaining-audio-seconds"] == "0"
+        assert 85 <= int(second.headers["retry-after"]) <= 91  # 3 s too much, at 2 s a minute
+        assert second.headers["x-should-retry"] == "false"  # the clients would not wait for so long
+        assert "x-ratelimit-limit-requests" not in second.headers
+
+
+def test_what_fails_costs_no_audio():
+    alice = {"authorization": f"Bearer {KEY}"}
+    with serving(api_keys=f"alice:{digest(KEY)}", audio_seconds_per_minute_per_key=3) as service:
+        failed = service.post(**form(wav(tone(FAIL_SAMPLES))), headers=alice)
+
+        assert (failed.status_code, failed.headers["x-ratelimit-remaining-audio-seconds"]) == (500, "3")
+
+
+def test_without_keys_answers_tell_of_no_limits():
+    with serving() as service:
+        assert not [name for name in service.post(**form(RECORDING)).headers if "ratelimit" in name]
 
 
 def test_openais_client_waits_as_told_and_tries_again():

@@ -1,0 +1,160 @@
+"""What a key may use in a minute, and how answers tell of it: OpenAI's `x-ratelimit-` headers.
+
+Each limit is a token bucket: a minute's worth is there at first, comes back evenly, and no more than that is kept.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from service.http.errors import RequestError
+
+_MINUTE = 60.0
+# OpenAI's clients wait as told for up to a minute; told of more, they would try again after a second of their own.
+_CLIENTS_WAIT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits of a key; None leaves something without one.
+
+    Attributes:
+        max_requests: Transcriptions under way at once.
+        requests_per_minute: Transcriptions begun in a minute.
+        audio_seconds_per_minute: Audio transcribed in a minute.
+    """
+
+    max_requests: int | None = None
+    requests_per_minute: int | None = None
+    audio_seconds_per_minute: float | None = None
+
+
+class _Bucket:
+    """A minute's worth of something, which comes back evenly; it may be overdrawn, and is paid back the same way."""
+
+    def __init__(self, limit: float, clock: Callable[[], float]) -> None:
+        self.limit = limit
+        self._clock = clock
+        self._left = limit
+        self._at = clock()
+
+    @property
+    def left(self) -> float:
+        """What is there now, under zero where it is overdrawn."""
+        now = self._clock()
+        self._left = min(self.limit, self._left + (now - self._at) * self.limit / _MINUTE)
+        self._at = now
+        return self._left
+
+    def take(self, amount: float) -> None:
+        """Take out so much, or put back what is below zero."""
+        self._left = self.left - amount
+
+    def seconds_until(self, level: float) -> float:
+        """Return how long it takes until so much is there."""
+        return max(0.0, (level - self.left) * _MINUTE / self.limit)
+
+
+class Allowance:
+    """What is left to the keys of one name.
+
+    Args:
+        limits: Of the name.
+        clock: Monotonic seconds.
+
+    Attributes:
+        under_way: Transcriptions that are not finished.
+    """
+
+    def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.under_way = 0
+        per_minute, audio = limits.requests_per_minute, limits.audio_seconds_per_minute
+        self._requests = None if per_minute is None else _Bucket(per_minute, clock)
+        self._audio = None if audio is None else _Bucket(audio, clock)
+
+    @contextmanager
+    def enter(self, retry_after: int) -> Iterator[None]:
+        """Hold one of the places for a request that begins now.
+
+        Args:
+            retry_after: Seconds after which a place may be free again.
+
+        Raises:
+            RequestError: If all places are taken, or what may be used in a minute is used up.
+        """
+        self._begin(retry_after)
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
+    def _begin(self, retry_after: int) -> None:
+        most = self.limits.max_requests
+        if most is not None and self.under_way >= most:
+            raise _refusal(f"This key has {most} requests under way, which is all it may have at once.", retry_after)
+        self._check_audio()
+        if self._requests is not None:
+            if self._requests.left < 1:
+                message = f"This key may begin {self._requests.limit:g} requests a minute."
+                raise _refusal(message, self._requests.seconds_until(1))
+            self._requests.take(1)
+
+    def _check_audio(self) -> None:
+        # It comes back bit by bit: what is next to nothing is nothing, or one would wait, and be refused again.
+        if self._audio is not None and self._audio.left < self._audio.limit * 1e-6:
+            message = f"This key may have {self._audio.limit:g} seconds of audio transcribed a minute."
+            raise _refusal(message, self._audio.seconds_until(self._audio.limit * 1e-6))
+
+    @contextmanager
+    def audio(self, seconds: float) -> Iterator[None]:
+        """Count a recording, unless the block fails: what gets no transcript costs nothing.
+
+        It may be longer than what is left; the next ones wait until that is made up for. So a recording that is longer
+        than a minute's worth is transcribed too, and the average holds.
+
+        Raises:
+            RequestError: If nothing is left.
+        """
+        self._check_audio()
+        if self._audio is None:
+            yield
+            return
+        self._audio.take(seconds)
+        try:
+            yield
+        except Exception:
+            self._audio.take(-seconds)
+            raise
+
+    def headers(self) -> Iterator[tuple[str, str]]:
+        """Yield what an answer tells of the limits: what they are, what is left, and when all of it is back."""
+        for name, bucket in (("requests", self._requests), ("audio-seconds", self._audio)):
+            if bucket is not None:
+                yield f"x-ratelimit-limit-{name}", f"{bucket.limit:g}"
+                yield f"x-ratelimit-remaining-{name}", str(max(0, math.floor(bucket.left)))
+                yield f"x-ratelimit-reset-{name}", duration(bucket.seconds_until(bucket.limit))
+
+
+def duration(seconds: float) -> str:
+    """Write a time as OpenAI's headers do (`20ms`, `1s`, `6m0s`), rounded up."""
+    if seconds < 1:
+        milliseconds = math.ceil(1000 * seconds)
+        return f"{milliseconds}ms" if 0 < milliseconds < 1000 else f"{milliseconds // 1000}s"
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else "") + f"{rest}s"
+
+
+def _refusal(message: str, seconds: float) -> RequestError:
+    retry_after = max(1, math.ceil(seconds))
+    return RequestError(
+        f"{message} Try again in {retry_after} s.",
+        code="rate_limit_exceeded",
+        status=429,
+        retry_after=retry_after,
+        should_retry=None if retry_after <= _CLIENTS_WAIT else False,
+    )

@@ -1,0 +1,138 @@
+"""A file of API keys that is read again when it changes: keys come and go while the service runs."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from service.http.access import Access, Key
+from service.http.allowance import KeyLimits
+from service.metrics import Metrics
+
+log = logging.getLogger("steno.keys")
+
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class _Options:
+    """What may stand behind a key."""
+
+    max_requests: int | None = Field(default=None, gt=0)
+    requests_per_minute: int | None = Field(default=None, gt=0)
+    audio_seconds_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+_OPTIONS = TypeAdapter(_Options)
+
+
+def parse_keys(text: str, default: KeyLimits) -> list[Key]:
+    """Read lines of `name:sha256`, each with limits of its own behind it (`requests_per_minute=60`); `#` is a remark.
+
+    Raises:
+        ValueError: Naming the line that is wrong, but not saying it: it may be a key in the wrong place.
+    """
+    keys = []
+    for number, line in enumerate(text.splitlines(), 1):
+        entry, *options = line.partition("#")[0].split() or [""]
+        if not entry:
+            continue
+        try:
+            keys.append(Key.parse(entry, _limits(options, default)))
+        except ValueError as error:
+            raise ValueError(f"line {number} {error}") from None
+    return keys
+
+
+def _limits(options: list[str], default: KeyLimits) -> KeyLimits | None:
+    given: dict[str, Any] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise ValueError("has something that is not option=value")
+        given[name] = value
+    try:
+        own = _OPTIONS.validate_python(given)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        name = str(fault["loc"][0])
+        if fault["type"] == "unexpected_keyword_argument":
+            known = ", ".join(KeyLimits.__slots__)
+            raise ValueError(f"has an unknown option; there are {known}") from None
+        raise ValueError(f"has a wrong {name}: {fault['msg']}") from None
+    if not given:
+        return None
+    return KeyLimits(*(getattr(own if name in given else default, name) for name in KeyLimits.__slots__))
+
+
+class KeyFile:
+    """The file, and the keys that do not stand in it.
+
+    Args:
+        path: The file.
+        others: Keys that are always taken.
+        default: Limits of what a line does not limit.
+    """
+
+    def __init__(self, path: Path, others: list[Key], default: KeyLimits) -> None:
+        self._path = path
+        self._others = others
+        self._default = default
+        self._seen: object = None
+
+    def read(self) -> list[Key]:
+        """Return all keys.
+
+        Raises:
+            ValueError: If the file cannot be read, or a line is wrong.
+        """
+        try:
+            self._seen = self._state()
+            text = self._path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ValueError(f"{self._path}: {reason}") from None
+        try:
+            return [*self._others, *parse_keys(text, self._default)]
+        except ValueError as error:
+            raise ValueError(f"{self._path}: {error}") from None
+
+    def refresh(self) -> list[Key] | None:
+        """Return all keys if the file is another than when it was last read, or a wrong one; else None.
+
+        Raises:
+            ValueError: As `read`; once for each state of the file.
+        """
+        try:
+            if self._state() == self._seen:
+                return None
+        except OSError:
+            if self._seen is None:
+                return None
+            self._seen = None
+            raise ValueError(f"{self._path}: it is gone") from None
+        return self.read()
+
+    def _state(self) -> object:
+        status = self._path.stat()
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    async def watch(self, access: Access, metrics: Metrics) -> None:
+        """Look at the file every second; what is wrong with it is logged, and the keys stay as they are."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                keys = await asyncio.to_thread(self.refresh)
+                if keys is None:
+                    continue
+                access.replace(keys)
+            except ValueError as error:
+                log.error("keys stay as they are", extra={"reason": str(error)})  # noqa: TRY400
+                metrics.key_reloads.labels("error").inc()
+                continue
+            metrics.key_reloads.labels("ok").inc()
+            metrics.expect_keys(access.names)
+            log.info("keys read", extra={"keys": len(keys), "names": len(access.names)})

@@ -1,0 +1,108 @@
+import pytest
+
+from cli import main
+from service.engine.stub import SAMPLE_RATE
+from service.http.access import Key, digest
+from service.http.allowance import KeyLimits
+from service.http.key_file import KeyFile, parse_keys
+from tests.service.serving import form, serving, tone, wait_for, wav
+
+KEY, OTHER = "sk-steno-one", "sk-steno-two"
+ALICE, BOB = f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}"
+RECORDING = wav(tone(SAMPLE_RATE))
+DEFAULT = KeyLimits(max_requests=5, audio_seconds_per_minute=90)
+
+
+def replace(path, text: str) -> None:
+    """As editors and mounted secrets do it: another file takes the name."""
+    other = path.with_suffix(".new")
+    other.write_text(text)
+    other.replace(path)
+
+
+def status(service, key: str) -> int:
+    return service.client.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code
+
+
+def test_a_line_is_a_key_and_may_limit_it():
+    text = f"# of the team\n\n{ALICE}  # laptop\n{BOB} requests_per_minute=60 audio_seconds_per_minute=1.5\n"
+
+    assert parse_keys(text, DEFAULT) == [
+        Key("alice", digest(KEY), None),
+        Key("bob", digest(OTHER), KeyLimits(5, 60, 1.5)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (f"alice:{KEY}", "line 2 is not name:sha256"),
+        (f"{BOB} 60", "line 2 has something that is not option=value"),
+        (f"{BOB} requests=60", "line 2 has an unknown option; there are max_requests, requests_per_minute, audio_"),
+        (f"{BOB} max_requests=0", "line 2 has a wrong max_requests: Input should be greater than 0"),
+        (f"{BOB} audio_seconds_per_minute=inf", "line 2 has a wrong audio_seconds_per_minute"),
+        (f"{BOB} requests_per_minute=many", "line 2 has a wrong requests_per_minute"),
+    ],
+)
+def test_a_wrong_line_is_named_and_not_repeated(line, fault):
+    with pytest.raises(ValueError, match=fault) as refusal:
+        parse_keys(f"{ALICE}\n{line}\n", DEFAULT)
+
+    assert KEY not in str(refusal.value)
+
+
+def test_a_file_is_read_when_it_is_another(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(ALICE)
+    file = KeyFile(path, [Key("always", digest("x"))], DEFAULT)
+
+    assert [key.name for key in file.read()] == ["always", "alice"]
+    assert file.refresh() is None
+    replace(path, BOB)
+    assert [key.name for key in file.refresh()] == ["always", "bob"]
+    path.unlink()
+    with pytest.raises(ValueError, match="it is gone"):
+        file.refresh()
+    assert file.refresh() is None
+    replace(path, ALICE)
+    assert [key.name for key in file.refresh()] == ["always", "alice"]
+
+
+def test_keys_come_and_go_while_the_service_runs_and_a_wrong_file_changes_nothing(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(ALICE)
+    with serving(api_keys_file=path) as service:
+        assert (status(service, KEY), status(service, OTHER)) == (200, 401)
+        assert service.metric('steno_key_requests_total{key="alice"}') == 0
+
+        replace(path, f"{BOB} requests_per_minute=1")
+        wait_for(lambda: service.metric('steno_key_reloads_total{result="ok"}') == 1)
+        assert (status(service, KEY), status(service, OTHER)) == (401, 200)
+        bob = {"authorization": f"Bearer {OTHER}"}
+        answers = [service.post(**form(RECORDING), headers=bob).status_code for _ in range(2)]
+        assert answers == [200, 429]
+
+        replace(path, f"{BOB} requests_per_minute=1\n{ALICE} oops")
+        wait_for(lambda: service.metric('steno_key_reloads_total{result="error"}') == 1)
+        assert (status(service, KEY), status(service, OTHER)) == (401, 200)
+
+        replace(path, f"{BOB}\n{ALICE} max_requests=1\n{ALICE}")
+        wait_for(lambda: service.metric('steno_key_reloads_total{result="error"}') == 2)
+        assert (status(service, KEY), status(service, OTHER)) == (401, 200)
+
+
+def test_an_empty_file_opens_the_api_to_nobody(tmp_path):
+    path = tmp_path / "keys"
+    path.touch()
+    with serving(api_keys_file=path) as service:
+        assert status(service, KEY) == 401
+
+
+@pytest.mark.parametrize("text", [None, f"alice:{KEY}\n", b"\xff\xfe"])
+def test_a_file_that_is_wrong_at_the_start_stops_it_with_a_line(tmp_path, capsys, text):
+    path = tmp_path / "keys"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    assert main(["serve", "--port", "0", "--api-keys-file", str(path)]) == 2
+    assert f"STENO_API_KEYS_FILE (--api-keys-file): {path}: " in capsys.readouterr().err
