@@ -210,7 +210,7 @@ class Settings(BaseSettings):
     )
     batch_seconds: Seconds | None = Field(
         default=None,
-        description="Padded audio-seconds per batch; unset: 1920 on a GPU; on a CPU 30 a core, at least 60.",
+        description="Audio-seconds per batch with padding; unset: 1920 on a GPU; on a CPU 30 a core, at least 60.",
     )
     max_padding_share: float = Field(
         default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."

@@ -10,8 +10,9 @@ leader's own bucket in the order of turns and arrival, then with the other one o
 around them, nearest first, while its padding share stays under a bound: without the neighbours, what is left over in
 each bucket would leave in small batches. Later turns may fill it, so none leaves emptier for the sake of fairness. What
 is in the background, the parts of jobs, leads where nothing else waits, or when the bound says so, and fills up what
-else leaves room; it takes turns of its own. The
-cost, count x longest, stays within the device's budget; an utterance that alone is over the budget leaves alone.
+else leaves room; it takes turns of its own. A batch's cost, count x longest, stays within the device's budget, and counts
+what is computed: a device of few shapes pads the longest to one of them (`engine/shapes`). An utterance that alone is
+over the budget leaves alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from service.dispatch.buckets import pick_bucket
 from service.dispatch.turns import Turns
 from service.dispatch.utterance import Lane, Utterance
+from service.engine.shapes import computed_seconds, most_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +30,22 @@ class BatchPolicy:
     """The bounds of a batch for one model.
 
     Attributes:
-        batch_seconds: Padded audio-seconds, count x longest.
+        batch_seconds: Audio-seconds, padding included.
+        padded_seconds: Lengths to which the device pads, ascending; none where it is the longest of a batch.
         max_padding_share: Of the padded seconds, when other buckets than the leader's fill up a batch.
         max_passed_over: Batches led by later arrivals that a caller's utterances may have to let pass.
         rtfx: Audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
     batch_seconds: float = 360.0
+    padded_seconds: tuple[float, ...] = ()
     max_padding_share: float = 0.2
     max_passed_over: int = 8
     rtfx: float = 1.0
+
+    def most_rows(self, longest: float) -> int:
+        """Return how many utterances a batch may have of which the longest has so many seconds."""
+        return most_rows(self.batch_seconds, computed_seconds(longest, self.padded_seconds))
 
 
 class _Place(NamedTuple):
@@ -143,15 +151,16 @@ class Batcher:
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         for is_background in (False, True):
             for place, utterance in _nearest_first(buckets, own):
-                padded = max(longest, utterance.seconds) * (len(batch) + 1)
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
-                if padded > policy.batch_seconds:
+                together = max(longest, utterance.seconds)
+                if len(batch) + 1 > policy.most_rows(together):
                     continue
+                padded = together * (len(batch) + 1)
                 if place.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
                     continue
                 batch.append(utterance)
-                longest, audio = max(longest, utterance.seconds), audio + utterance.seconds
+                longest, audio = together, audio + utterance.seconds
         return batch
 
     def _drop_unwanted(self) -> None:

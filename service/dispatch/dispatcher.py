@@ -72,7 +72,7 @@ class Dispatcher:
     Args:
         catalog: The models.
         edges: Upper bounds of the length buckets in seconds.
-        policy: The bounds of a batch; its budget and RTFx are replaced by what engines measure.
+        policy: The bounds of a batch; its budget, lengths and RTFx are replaced by what engines say.
         limits: Of the two gates.
         clock: Monotonic seconds.
 
@@ -277,10 +277,7 @@ class Dispatcher:
                 self._send(engine, batch)
 
     def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:
-        policies = {
-            model: replace(self._policy, batch_seconds=engine.models[model].batch_seconds, rtfx=rtfx)
-            for model, rtfx in speeds.items()
-        }
+        policies = {model: _policy(self._policy, engine.models[model], rtfx) for model, rtfx in speeds.items()}
         return self._batcher.next_batch(self._clock(), policies)
 
     def _send(self, engine: EngineLink, batch: list[Utterance]) -> None:
@@ -367,3 +364,9 @@ class Dispatcher:
         for model in self.catalog:
             if speeds := [speeds[model.id] for speeds in self._engines.values() if model.id in speeds]:
                 self.admission.rtfx[model.id] = sum(speeds)
+
+
+def _policy(policy: BatchPolicy, ready: Ready, rtfx: float) -> BatchPolicy:
+    """Return the bounds of a batch for a model as an engine announced it."""
+    padded = tuple(ready.padded_seconds)
+    return replace(policy, batch_seconds=ready.batch_seconds, padded_seconds=padded, rtfx=rtfx)

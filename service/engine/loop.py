@@ -75,6 +75,7 @@ class Recognizer(Protocol):
     spellings: Sequence[bytes]
     sample_rate: int
     batch_seconds: float
+    padded_seconds: Sequence[float]
     places: int
     weight_bytes: int
 
@@ -322,6 +323,7 @@ class Loop:
                 weight_bytes=recognizer.weight_bytes,
                 load_seconds=arrival.loaded - arrival.began,
                 warmup_seconds=self._clock() - arrival.loaded,
+                padded_seconds=list(recognizer.padded_seconds),
             )
         )
 

@@ -16,11 +16,12 @@ from service.engine import loop
 from service.engine.download import OnDownload
 from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
+from service.engine.shapes import most_rows, padded_samples
 from service.engine.staging import Samples
 
-# Padded audio-seconds per batch where the operator names none. On a CPU those from which on a larger batch is hardly
-# faster, and only lets others wait (`benchmarks budget`): what a batch costs besides its audio is one core's work, so
-# that of more cores takes more audio to be made good. A GPU is filled by far more.
+# Audio-seconds per batch with padding, where the operator names none. On a CPU those from which on a larger batch is
+# hardly faster, and only lets others wait (`benchmarks budget`): what a batch costs besides its audio is one core's
+# work, so that of more cores takes more audio to be made good. A GPU is filled by far more.
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
@@ -57,6 +58,9 @@ class SpeechRecognizer:
         self.spellings: Sequence[bytes] = self._model.spellings
         self.sample_rate: int = self._model.sample_rate
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
+        # A GPU sees few distinct shapes; a CPU computes no more than it must.
+        self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
+        self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
         self.places = _PLACES[device.type]
         self.weight_bytes: int = self._model.weight_bytes
 
@@ -69,20 +73,21 @@ class SpeechRecognizer:
         self._use_threads()
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
-        edges = sorted(self._bucket_seconds, reverse=True)
-        for edge in edges if on_gpu else edges[::_CPU_WARMUP_STEP]:
-            most = max(1, int(self.batch_seconds / edge)) if on_gpu else 1
-            samples = noise.standard_normal((most, round(edge * self.sample_rate))).astype(np.float32) * 0.1
+        lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
+        for seconds in sorted(lengths, reverse=True):
+            most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
+            samples = noise.standard_normal((most, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
             sizes = self._model.prepare(*samples.shape)
             for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
                 for rows in sizes:
                     began = time.monotonic()
                     self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder).wait()
-                    yield rows * edge, time.monotonic() - began
+                    yield rows * seconds, time.monotonic() - began
 
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
         """Copy utterances, side by side, to where the device reads them."""
-        width = self._padded_samples(max(len(samples) for samples in utterances))
+        longest = max(len(samples) for samples in utterances)
+        width = next((samples for samples in self._padded_samples if samples >= longest), longest)
         return LaidOut(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
 
     def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
@@ -117,13 +122,6 @@ class SpeechRecognizer:
         """Say how many cores a batch may use; torch keeps that for each thread apart."""
         if self._threads is not None:
             torch.set_num_threads(self._threads)
-
-    def _padded_samples(self, longest: int) -> int:
-        """A GPU sees few distinct shapes, the bucket edges; a CPU computes no more than it must."""
-        if self._device.type == "cpu":
-            return longest
-        edges = (round(edge * self.sample_rate) for edge in sorted(self._bucket_seconds))
-        return next((edge for edge in edges if edge >= longest), longest)
 
 
 class SpeechRecognized:

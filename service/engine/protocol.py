@@ -26,7 +26,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
         dtype: "auto", "float32", "bfloat16" or "int8".
         bucket_seconds: Upper bounds of the length buckets, ascending.
-        batch_seconds: Padded audio-seconds a batch may have; None lets the engine choose for its device.
+        batch_seconds: Audio-seconds a batch may have, padding included; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
         attention_context: Encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
         beam: Texts that the search of an attention decoder keeps; None takes what the checkpoint says.
@@ -124,6 +124,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
         weight_bytes: What its weights take of the device's memory.
         load_seconds: Time that loading the model took.
         warmup_seconds: Time the buckets took.
+        padded_seconds: Lengths to which utterances are padded, ascending; none where it is the longest of a batch.
     """
 
     model: str
@@ -136,6 +137,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     weight_bytes: int
     load_seconds: float
     warmup_seconds: float
+    padded_seconds: list[float] = []
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):

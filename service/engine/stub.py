@@ -80,6 +80,7 @@ class StubRecognizer:
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
+        self.padded_seconds: Sequence[float] = ()
         self.places = 1
         self.weight_bytes = WEIGHT_BYTES
 

@@ -76,6 +76,17 @@ def test_a_batch_of_several_stays_within_its_budget_and_pads_across_buckets_with
             assert 1 - sum(utterance.seconds for utterance in batch) / padded(batch) <= share + 1e-9
 
 
+@given(st.lists(SECONDS, min_size=1, max_size=60), st.floats(1, 300))
+def test_where_the_device_pads_to_few_lengths_a_batch_of_these_stays_within_its_budget(lengths, budget):
+    queue = Queue()
+    for seconds in lengths:
+        queue.add(seconds)
+
+    while batch := queue.next(batch_seconds=budget, padded_seconds=EDGES):
+        computed = next(edge for edge in EDGES if edge >= max(utterance.seconds for utterance in batch))
+        assert len(batch) == 1 or len(batch) * computed <= budget * (1 + 1e-9)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.one_of(st.tuples(st.just("add"), SECONDS), st.tuples(st.just("batch"), st.just(0.0))), max_size=150),

@@ -1,0 +1,38 @@
+"""The shapes of batches: to which lengths an engine pads utterances, and how many of a length go together.
+
+The front forms batches by these rules and an engine prepares by them, so that none meets a shape that was not prepared:
+what the first batch of a shape takes, captures and compilations, those who wait should not see.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+# Resampling may make a recording of the longest length a little longer.
+_SLACK_SECONDS = 0.1
+
+
+def padded_samples(edges: Sequence[float], sample_rate: int) -> list[int]:
+    """Return the lengths to which a device of few shapes pads utterances, in samples, ascending.
+
+    Args:
+        edges: Upper bounds of the length buckets in seconds, in any order; at least one.
+        sample_rate: In Hz.
+    """
+    *lower, last = sorted(edges)
+    return [max(1, round(seconds * sample_rate)) for seconds in (*lower, last + _SLACK_SECONDS)]
+
+
+def computed_seconds(longest: float, padded: Sequence[float]) -> float:
+    """Return the seconds that each utterance of a batch takes with its padding.
+
+    Args:
+        longest: Seconds of the batch's longest utterance.
+        padded: Lengths that utterances are padded to, in seconds, ascending; none where they are padded to the longest.
+    """
+    place = bisect_left(padded, longest)
+    return padded[place] if place < len(padded) else longest
+
+
+def most_rows(batch_seconds: float, seconds: float) -> int:
+    """Return how many utterances of so many seconds, padding included, a batch of ``batch_seconds`` may have."""
+    return max(1, int(batch_seconds / seconds))

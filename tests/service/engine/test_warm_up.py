@@ -1,0 +1,127 @@
+"""What a GPU is warmed up with: every shape that batches have while serving."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.graphs.passes import _powers_down_from
+from models.graphs.sizes import frame_size, row_sizes
+from service.dispatch.batcher import Batcher, BatchPolicy
+from service.dispatch.utterance import Lane, Utterance
+from service.engine import process
+from service.engine.protocol import NOTHING_ASKED, Load
+
+RATE = 100
+FRAME = 8  # samples
+LANE = Lane("m")
+
+EDGES = st.lists(st.floats(0.05, 100.0), min_size=1, max_size=8, unique=True).map(sorted)
+
+
+@dataclass
+class ShapeModel:
+    """Stands in for a model on a GPU: it notes the shapes that it is given, and what it prepares for them."""
+
+    device: torch.device
+    dtype: torch.dtype = torch.bfloat16
+    sample_rate: int = RATE
+    spellings: tuple[bytes, ...] = ()
+    weight_bytes: int = 0
+    decoders: tuple[str, ...] = ("rnnt",)
+    searches: set[tuple[int, int]] = field(default_factory=set)
+    graphs: set[tuple[int, int]] = field(default_factory=set)
+
+    def info(self):
+        return {}
+
+    def prepare(self, rows, samples):
+        self.graphs |= {(most, samples) for most in _powers_down_from(rows)}
+        return [rows, *(size for size in row_sizes(rows) if size < rows)]
+
+    def batch(self, utterances, width):
+        return (len(utterances), width), [len(samples) for samples in utterances]
+
+    def recognize_batch(self, waveforms, lengths, *, decoder, prompts):
+        self.searches.add(self.search_size(*waveforms))
+        return Recognized()
+
+    @staticmethod
+    def search_size(rows, width):
+        return row_sizes(rows)[0], frame_size(max(1, width // FRAME))
+
+
+class Recognized:
+    def wait(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "load_model", lambda _, device, *__: ShapeModel(device))
+        patch.setattr(process, "_device", lambda _: torch.device("cuda"))
+        patch.setattr(process, "_device_name", str)
+        patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+        yield
+
+
+def recognizer(edges, budget):
+    load = Load("m", "", "cuda", "bfloat16", edges, budget, None)
+    return process.SpeechRecognizer(load, lambda *_: None)
+
+
+def batches(engine, edges, lengths):
+    """Yield the samples of each batch that the front forms of utterances of such lengths, in seconds."""
+    batcher = Batcher(edges)
+    for number, seconds in enumerate(lengths):
+        samples = np.empty(max(1, round(seconds * RATE)), np.float32)
+        batcher.add(Utterance(number, samples, len(samples) / RATE, 0.0, Nobody(), number, LANE))
+    policy = BatchPolicy(batch_seconds=engine.batch_seconds, padded_seconds=tuple(engine.padded_seconds))
+    while batch := batcher.next_batch(0.0, {LANE.model: policy}):
+        yield [utterance.samples for utterance in batch]
+
+
+class Nobody:
+    def done(self):
+        return False
+
+
+@settings(max_examples=150, deadline=None)
+@given(EDGES, st.floats(0.1, 400.0), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60), st.floats(0.0, 1.0))
+def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gpu, edges, budget, shares, spread):
+    engine = recognizer(edges, budget)
+    for _ in engine.warm_up():
+        pass
+    model = engine._model
+    warmed, graphs = set(model.searches), set(model.graphs)
+    # From all about one length to all lengths there are: both fill batches to their bounds.
+    lengths = [edges[-1] * (0.9 - spread * 0.9 + spread * share) for share in shares]
+
+    for batch in batches(engine, edges, lengths):
+        laid_out = engine.lay_out(batch)
+        (rows, width), _ = laid_out.batch
+        assert rows == 1 or laid_out.padded_seconds <= budget * (1 + 1e-9)
+        assert model.search_size(rows, width) in warmed
+        assert (_powers_down_from(rows)[0], width) in graphs
+        engine.recognize(laid_out, [NOTHING_ASKED] * rows, None)
+    assert model.searches == warmed
+
+
+def test_the_budget_counts_the_padding_of_a_bucket(gpu):
+    engine = recognizer([2.0, 8.0, 32.0], 1920.0)
+
+    first = next(batches(engine, [2.0, 8.0, 32.0], [6.05] * 400))
+
+    assert len(first) == 240  # of 8 s each; of 6.05 s they were 317
+
+
+def test_an_utterance_that_resampling_made_a_little_longer_than_the_longest_has_a_shape(gpu):
+    engine = recognizer([2.0, 8.0], 100.0)
+
+    (_, width), _ = engine.lay_out([np.empty(8 * RATE + 3, np.float32)]).batch
+
+    assert width / RATE in engine.padded_seconds
