@@ -10,9 +10,9 @@ leader's own bucket in the order of turns and arrival, then with the other one o
 around them, nearest first, while its padding share stays under a bound: without the neighbours, what is left over in
 each bucket would leave in small batches. Later turns may fill it, so none leaves emptier for the sake of fairness. What
 is in the background, the parts of jobs, leads where nothing else waits, or when the bound says so, and fills up what
-else leaves room; it takes turns of its own. A batch's cost, count x longest, stays within the device's budget, and counts
-what is computed: a device of few shapes pads the longest to one of them (`engine/shapes`). An utterance that alone is
-over the budget leaves alone.
+else leaves room; it takes turns of its own. A batch's cost, count x longest, stays within the device's budget, and
+counts what is computed: a device of few shapes pads the longest to one of them (`engine/shapes`). An utterance that
+alone is over the budget leaves alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
