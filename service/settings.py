@@ -193,6 +193,11 @@ class Settings(BaseSettings):
     keep_alive_seconds: Count = Field(
         default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
     )
+    heartbeat_seconds: Seconds = Field(
+        default=15.0,
+        description="Silence after which a streamed answer says that it goes on; below the time after which proxies "
+        "cut a connection.",
+    )
     drain_seconds: Seconds = Field(default=300.0, description="After SIGTERM, time for accepted work.")
     decode_threads: Count | None = Field(
         default=None,

@@ -1,6 +1,7 @@
 """`stream=true`: a transcript as server-sent events, deltas as its parts come in and then the whole."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -31,6 +32,30 @@ class EventStream(StreamingResponse):
         """Send the events."""
         async with self.resources:
             await super().__call__(scope, receive, send)
+
+
+_HEARTBEAT = b": waiting\n\n"
+
+
+async def with_heartbeats(frames: AsyncGenerator[bytes, None], seconds: float) -> AsyncIterator[bytes]:
+    """Yield frames, and a comment, which clients skip, whenever none came for so long: proxies cut what is silent."""
+    following = asyncio.ensure_future(anext(frames))
+    try:
+        while True:
+            await asyncio.wait({following}, timeout=seconds)
+            if not following.done():
+                yield _HEARTBEAT
+                continue
+            try:
+                ready = following.result()
+            except StopAsyncIteration:
+                return
+            yield ready
+            following = asyncio.ensure_future(anext(frames))
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await frames.aclose()
 
 
 def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, *, is_first: bool) -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """A recording that is being transcribed, and the two ways to answer: all at once, or part by part."""
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,7 +17,7 @@ from service.dispatch.source import Source
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
-from service.http.events import EventStream, delta_frames, done_frame, frame, segment_frames
+from service.http.events import EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
 from service.http.formats import Task, Written, has_segments, render
 from service.http.prompts import ENGLISH, takes_prompts
 from service.http.schemas import TranscriptionForm
@@ -59,6 +60,7 @@ class Hearing:
     began: float
     parts: AsyncIterator[Transcript]
     source: Source
+    _first: "asyncio.Task[Answer | None]"
 
     @classmethod
     async def begin(
@@ -69,16 +71,32 @@ class Hearing:
         origin: Origin,
         answers: AsyncIterator[Answer],
         source: Source,
+        patience: float | None = None,
     ) -> Self:
-        """Wait for the first part: what fails before it is an answer with the status of an error, streamed or not.
+        """Wait for the first part: what fails before it is an answer with the status of an error.
+
+        A stream begins without it after some seconds of `patience`, so that nobody on the way thinks that the
+        connection is dead; what fails later is an event of the stream.
 
         Raises:
             DispatchError: If it gets no transcript.
         """
         began = time.monotonic()
-        first = await anext(answers, None)
-        record.stages["queue"] = first.queue_seconds if first else 0.0
-        return cls(metrics, record, asked, origin, began, _transcripts(first, answers), source)
+        first = asyncio.ensure_future(_first(answers, record))
+        hearing = cls(metrics, record, asked, origin, began, _transcripts(first, answers), source, first)
+        try:
+            done, _ = await asyncio.wait({first}, timeout=patience)
+            if done:
+                first.result()
+        except BaseException:
+            await hearing.aclose()
+            raise
+        return hearing
+
+    async def aclose(self) -> None:
+        """Wait for the first part no longer: a stream that nobody reads never does."""
+        self._first.cancel()
+        await asyncio.gather(self._first, return_exceptions=True)
 
     async def response(self) -> Response:
         """Answer when all is heard.
@@ -103,11 +121,11 @@ class Hearing:
             speech=speech,
         )
 
-    def stream(self) -> EventStream:
-        """Answer while it is heard."""
-        return EventStream(self._frames())
+    def stream(self, heartbeat_seconds: float) -> EventStream:
+        """Answer while it is heard; a comment goes out whenever nothing was heard for so long."""
+        return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
 
-    async def _frames(self) -> AsyncIterator[bytes]:
+    async def _frames(self) -> AsyncGenerator[bytes, None]:
         heard: list[Transcript] = []
         fields, segments = self.asked.fields, 0
         is_timed = fields.response_format == "verbose_json" and self._written.has_times
@@ -156,8 +174,16 @@ class Hearing:
             metrics.empty_transcripts.labels(model).inc()
 
 
-async def _transcripts(first: Answer | None, answers: AsyncIterator[Answer]) -> AsyncIterator[Transcript]:
-    if first is not None:
-        yield first.transcript
+async def _first(answers: AsyncIterator[Answer], record: Record) -> Answer | None:
+    first = await anext(answers, None)
+    record.stages["queue"] = first.queue_seconds if first else 0.0
+    return first
+
+
+async def _transcripts(
+    first: "asyncio.Task[Answer | None]", answers: AsyncIterator[Answer]
+) -> AsyncGenerator[Transcript, None]:
+    if (heard := await first) is not None:
+        yield heard.transcript
     async for answer in answers:
         yield answer.transcript

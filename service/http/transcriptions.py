@@ -149,9 +149,12 @@ async def _answer(
     source = Source(recording, rule, front.detector, front.cutters)
     answers = front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
     resources.push_async_callback(answers.aclose)
+    heartbeat = front.settings.heartbeat_seconds
+    patience = heartbeat if fields.stream else None
     with front.access.allowance(record.caller).audio(origin.seconds):
-        hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source)
-        return hearing.stream() if fields.stream else await hearing.response()
+        hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source, patience)
+        resources.push_async_callback(hearing.aclose)
+        return hearing.stream(heartbeat) if fields.stream else await hearing.response()
 
 
 def _rule(recording: Recording, fields: schemas.TranscriptionForm, longest: float) -> SegmentRule | None:
