@@ -1,6 +1,7 @@
 """`steno train`: train a model as a recipe says."""
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -39,28 +40,50 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, and export if asked to."""
+    # Threads that wait for each other shall sleep, and not spin: beside another busy process a run else all but stops.
+    # It is read when PyTorch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from training.errors import TrainingError
+    from training.lock import locked
     from training.loop import train
     from training.recipe_file import read_recipe
 
     try:
         recipe = read_recipe(Path(args.recipe))
-        word_errors = _word_errors() if recipe.dev else None
-        training = _run(args, recipe)
-        _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
-        told: list[int] = []
-        with _listening(told):
-            train(training, word_errors=word_errors, report=_report, minutes=args.minutes, stops=lambda: bool(told))
-        if told:
-            _report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
-            return 128 + told[0]
         if args.export:
-            training.export(Path(args.export))
+            _check_export(Path(args.export))
+        word_errors = _word_errors() if recipe.dev else None
+        folder = Path(args.out)
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            training = _run(args, recipe)
+            _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
+            for line in training.survey:
+                _report(line)
+            told: list[int] = []
+            with _listening(told):
+                train(training, word_errors=word_errors, report=_report, minutes=args.minutes, stops=lambda: bool(told))
+            if told:
+                _report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
+                return 128 + told[0]
+            if args.export:
+                training.export(Path(args.export))
+                _report(f"{args.export}: the averaged weights of step {training.step}")
     except TrainingError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(str(error)) from error
     return 0
+
+
+def _check_export(path: Path) -> None:
+    """Refuse, before hours are spent, to export to where nothing can be written."""
+    if not path.parent.is_dir():
+        raise CommandError(f"{path}: No such file or directory")
+    if path.is_dir():
+        raise CommandError(f"{path}: Is a directory")
+    if not os.access(path.parent, os.W_OK):
+        raise CommandError(f"{path}: Permission denied")
 
 
 @contextmanager
@@ -89,7 +112,6 @@ def _run(args: argparse.Namespace, recipe: "Recipe") -> "Run":
     begun = has_state(folder)
     if begun and not args.resume:
         raise CommandError(f"{folder} holds a run; --resume goes on with it")
-    folder.mkdir(parents=True, exist_ok=True)
     training = Run(recipe, folder, _device(args.device))
     if begun:
         training.resume()

@@ -56,6 +56,7 @@ class Batch:
         token_lengths: labels of each transcript, [batch].
         targets: what the teacher thinks of the student's frames, or None if it heard none of the clips.
         audio_seconds: audio in it, without padding.
+        skipped: of each clip that could not be read, and is not in it, why.
     """
 
     position: Position
@@ -68,6 +69,12 @@ class Batch:
     token_lengths: Tensor
     targets: BatchTargets | None
     audio_seconds: float
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether none of its clips could be read."""
+        return bool(self.skipped) and not self.audio_seconds
 
     @property
     def padding_share(self) -> float:

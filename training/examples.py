@@ -12,6 +12,7 @@ from training.decoded import DecodedTakes
 from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
 from training.labelling import TeacherLabels
+from training.manifest import Clip
 from training.posteriors import Frames
 from training.recipe import Augmentation
 from training.sampler import Draw
@@ -83,6 +84,8 @@ class Examples:
         if augmentation.splice and labels:
             self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
         for take in takes:
+            if labels and take.clip.audio in labels.unreadable:
+                continue
             if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
                 raise ManifestError(f"{take.clip.audio} has no transcript, and no teacher hears it")
 
@@ -99,16 +102,35 @@ class Examples:
         features = len(samples) // FRONT_END.hop
         hidden_frames, hidden_mels = self._masks(features, random)
         stretch = self._stretch(random)
-        tokens = np.asarray(self._vocabulary.encode(spoken.text), dtype=np.int64)
+        tokens = np.asarray(self.tokens(take.clip, spoken.text), dtype=np.int64)
         targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
         return Example(samples, hidden_frames, hidden_mels, stretch, tokens, targets)
+
+    def tokens(self, clip: Clip, text: str) -> list[int]:  # noqa: ARG002  # TODO
+        """Return the labels of what is said in a clip."""
+        return self._vocabulary.encode(text)
+
+    def silence(self) -> Example:
+        """Return a second in which nothing is to be heard, and nothing is said."""
+        features = FRONT_END.sample_rate // FRONT_END.hop
+        return Example(
+            samples=np.zeros(FRONT_END.sample_rate, dtype=np.float32),
+            hidden_frames=np.zeros(features, dtype=np.bool_),
+            hidden_mels=np.zeros(self._mels, dtype=np.bool_),
+            stretch=1.0,
+            tokens=np.empty(0, dtype=np.int64),
+            targets=None,
+        )
 
     def _as_it_is(self, take: Take) -> Spoken:
         """Return a take with its transcript, or the teacher's where there is none."""
         text = take.clip.text
         if text is None:
             assert self._labels, "clips without a transcript have a teacher"
-            text = self._labels.transcript(take.clip) or ""
+            transcript = self._labels.transcript(take.clip)
+            if transcript is None:
+                raise ManifestError(f"{take.clip.audio} could not be read when the teacher should hear it")
+            text = transcript
         frames = self._labels.of(take) if self._labels else None
         return Spoken(self._decoded.samples(take), text, frames)
 

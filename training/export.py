@@ -52,20 +52,30 @@ def export_nemo(
     torch.save(_tensors(config, state, front_end), weights)
     document = yaml.safe_dump(_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
     pieces = "".join(piece + "\n" for piece in vocabulary.tokenizer.pieces)
+    files = {
+        CONFIG_FILE: document.encode(),
+        WEIGHTS_FILE: weights.getvalue(),
+        _TOKENIZER_FILE: vocabulary.model,
+        _PIECES_FILE: pieces.encode(),
+        _SCORES_FILE: vocabulary.scores.encode(),
+    }
+    _write_archive(path, files)
+
+
+def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write an archive in one stroke; one that cannot be written whole leaves nothing behind."""
     fresh = path.with_name(path.name + ".new")
-    with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
-        for name, content in (
-            (CONFIG_FILE, document.encode()),
-            (WEIGHTS_FILE, weights.getvalue()),
-            (_TOKENIZER_FILE, vocabulary.model),
-            (_PIECES_FILE, pieces.encode()),
-            (_SCORES_FILE, vocabulary.scores.encode()),
-        ):
-            member = tarfile.TarInfo(f"./{name}")
-            member.size = len(content)
-            member.mode = 0o644
-            tar.addfile(member, io.BytesIO(content))
-    fresh.replace(path)
+    try:
+        with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
+            for name, content in files.items():
+                member = tarfile.TarInfo(f"./{name}")
+                member.size = len(content)
+                member.mode = 0o644
+                tar.addfile(member, io.BytesIO(content))
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 def _tensors(config: ModelConfig, state: Mapping[str, Tensor], front_end: LogMelFeatures) -> dict[str, Tensor]:

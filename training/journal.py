@@ -1,10 +1,11 @@
 """The log of a run: one JSON object a line, one line a step or a measurement."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from training.errors import ResumeError
+from training.errors import ResumeError, TrainingError
 
 
 class Journal:
@@ -15,7 +16,9 @@ class Journal:
 
         Raises:
             ResumeError: if it is damaged.
+            TrainingError: if it cannot be written.
         """
+        self._path = path
         kept = []
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
@@ -28,13 +31,31 @@ class Journal:
                     raise ResumeError(f"{path} is damaged; move it away to begin another log") from error
                 kept.append(line)
         fresh = path.with_suffix(".new")
-        fresh.write_text("".join(kept), encoding="utf-8")
-        fresh.replace(path)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+        try:
+            fresh.write_text("".join(kept), encoding="utf-8")
+            fresh.replace(path)
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise self._unwritable(error) from error
 
     def write(self, **fields: Any) -> None:  # noqa: ANN401  # what JSON holds
-        """Add a line."""
-        self._file.write(json.dumps(fields) + "\n")
+        """Add a line: all of it or, where the disk is full, nothing.
+
+        Raises:
+            TrainingError: if it cannot be written.
+        """
+        end = os.fstat(self._file.fileno()).st_size
+        line = memoryview((json.dumps(fields) + "\n").encode())
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            self._file.truncate(end)
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> TrainingError:
+        return TrainingError(f"{self._path} cannot be written: {error.strerror}; --resume goes on from the last state")
 
     def close(self) -> None:
         """Close the file."""

@@ -1,12 +1,13 @@
 """What a teacher thinks of every take, computed once and kept on disk."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
+from audio.resample import Samples
 from training.ahead import ahead
 from training.distillation import greedy_labels
 from training.errors import ManifestError, RecipeError
@@ -31,11 +32,19 @@ class TeacherLabels:
         frame_samples: samples of a frame of the teacher.
         pieces: labels that the teacher knows.
         width: values of the frames of its encoder that stand for one of the student's, or 0.
+        unreadable: files that it should have heard and that could not be read.
     """
 
     def __init__(
-        self, store: PosteriorStore, names: dict[Path, str], takes: Sequence[Take], model: TeacherModel, stride: int
+        self,
+        store: PosteriorStore,
+        names: dict[Path, str],
+        takes: Sequence[Take],
+        model: TeacherModel,
+        stride: int,
+        unreadable: Collection[Path] = (),
     ) -> None:
+        self.unreadable = frozenset(unreadable)
         self.ratio = stride // model.stride
         self.frame_samples = model.stride * FRONT_END.hop
         self.pieces = model.tokenizer.pieces
@@ -77,7 +86,6 @@ def labelled(
 
     Raises:
         RecipeError: if the teacher cannot be used.
-        ManifestError: if a clip cannot be read.
         TrainingError: if the store is damaged, or written by another run.
     """
     model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision, hidden=teacher.hidden)
@@ -87,29 +95,49 @@ def labelled(
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_heard(take, teacher)]
     paths = {take.clip.audio for take in takes}
-    names = {path: _digest(path, whole=False) for path in sorted(paths)}
-    missing = [take for take in takes if _entry(names, take) not in store]
+    names, unreadable = {}, set[Path]()
+    for path in sorted(paths):
+        try:
+            names[path] = _digest(path, whole=False)
+        except ManifestError:
+            unreadable.add(path)
+    missing = [take for take in takes if take.clip.audio in names and _entry(names, take) not in store]
     if missing:
-        _label(missing, model, store, names)
-    return TeacherLabels(store, names, takes, model, student_stride)
+        unreadable |= _label(missing, model, store, names)
+    heard = [take for take in takes if take.clip.audio not in unreadable]
+    return TeacherLabels(store, names, heard, model, student_stride, unreadable)
 
 
 def _is_heard(take: Take, teacher: Teacher) -> bool:
     return teacher.sources is None or take.clip.source in teacher.sources
 
 
-def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> None:
-    rate = FRONT_END.sample_rate
-    decoded = ahead(lambda batch: [take.samples(rate) for take in batch], _batches(takes))
+def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> set[Path]:
+    """Let the teacher hear takes; returns the files that could not be read."""
+    unreadable: set[Path] = set()
+    decoded = ahead(lambda batch: [_samples(take) for take in batch], _batches(takes))
     bar = tqdm(total=round(sum(take.seconds for take in takes)), desc="labelling", unit="s", disable=None)
     with bar, store.writing() as writer:
         for batch, clips in zip(_batches(takes), decoded, strict=True):
             # The same file may stand in two manifests, and another run may have been faster.
-            fresh = {_entry(names, take): samples for take, samples in zip(batch, clips, strict=True)}
-            fresh = {name: samples for name, samples in fresh.items() if name not in store}
+            fresh = {}
+            for take, samples in zip(batch, clips, strict=True):
+                if samples is None:
+                    unreadable.add(take.clip.audio)
+                elif _entry(names, take) not in store:
+                    fresh[_entry(names, take)] = samples
             if fresh:
                 writer.add(list(fresh), model.posteriors(list(fresh.values())))
             bar.update(round(sum(take.seconds for take in batch)))
+    return unreadable
+
+
+def _samples(take: Take) -> Samples | None:
+    """Return a take's samples, or None if it cannot be read: the run that learns from it says why."""
+    try:
+        return take.samples(FRONT_END.sample_rate)
+    except ManifestError:
+        return None
 
 
 def _batches(takes: Sequence[Take]) -> Iterator[list[Take]]:

@@ -24,6 +24,9 @@ from training.schedule import learning_rate
 from training.student import without_teacher_heads
 from training.vocal_tract import stretched
 
+# Batches in a row without one clip that can be read, after which a run ends.
+_LOST_BATCHES = 10
+
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
@@ -68,16 +71,20 @@ def train(
         clock: seconds, of which only differences count.
 
     Raises:
-        TrainingError: if audio cannot be read, or the loss is not a finite number any more.
+        TrainingError: if nothing can be read any more, or the loss is not a finite number any more.
     """
     progress = Progress(run, clock)
     deadline = None if minutes is None else clock() + 60 * minutes
     journal = Journal(run.folder / "log.jsonl", run.step)
     batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor)
+    skipped = SkippedClips(report)
     try:
+        if word_errors and run.recipe.dev and run.step == 0:
+            report(measure(run, journal, word_errors))
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
             while not run.finished and not stops() and (deadline is None or clock() < deadline):
                 batch = next(batches)
+                skipped.note(batch)
                 result = take_step(run, batch)
                 _journal_step(journal, run, batch, result)
                 progress.after_step(batch.audio_seconds, result.loss)
@@ -111,7 +118,7 @@ def take_step(run: Run, batch: Batch) -> StepResult:
     )
     # Dropout is a function of the step, so a resumed run draws what the run itself would have drawn.
     torch.manual_seed(int(np.random.SeedSequence([run.recipe.seed, run.step]).generate_state(1)[0]))
-    run.network.train()
+    run.mode.apply(run.network)
     costs = batch_losses(run, batch.to(run.device))
     run.optimizer.zero_grad()
     costs.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
@@ -147,7 +154,8 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
         hidden = batch.hidden_frames[:, None] | batch.hidden_mels[:, :, None]
         features = features.masked_fill(hidden, 0.0)
     with autocast(run.device, run.recipe.precision):
-        encoded, frames = network.encoder(features, frames)
+        with torch.set_grad_enabled(not run.mode.frozen):
+            encoded, frames = network.encoder(features, frames)
         guesses = Guesses(
             logits=network.ctc(encoded) if network.ctc else None,
             teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
@@ -181,7 +189,31 @@ def _journal_step(journal: Journal, run: Run, batch: Batch, result: StepResult) 
         learning_rate=result.learning_rate,
         audio_seconds=round(run.audio_seconds, 3),
         padding_share=round(batch.padding_share, 4),
+        **({"skipped": len(batch.skipped)} if batch.skipped else {}),
     )
+
+
+class SkippedClips:
+    """Tells of clips that cannot be read, of each once, and gives up where nothing can be read any more."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._told: set[str] = set()
+        self._lost_in_a_row = 0
+
+    def note(self, batch: Batch) -> None:
+        """Take note of a batch.
+
+        Raises:
+            TrainingError: if no clip of the last batches could be read: then a disk is gone, and not a file.
+        """
+        for message in batch.skipped:
+            if message not in self._told:
+                self._told.add(message)
+                self._report(f"skipped: {message}")
+        self._lost_in_a_row = self._lost_in_a_row + 1 if batch.is_lost else 0
+        if self._lost_in_a_row >= _LOST_BATCHES:
+            raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be read; the last: {batch.skipped[-1]}")
 
 
 def _number(loss: Tensor | None) -> float | None:

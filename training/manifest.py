@@ -8,6 +8,8 @@ from pathlib import Path
 from training.errors import ManifestError
 
 _LONGEST_LINE = 2**20
+# Keys of NeMo's manifests, and what they are called here.
+_OF_NEMO = {"audio_filepath": "audio"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
 
     Args:
         path: a file with one JSON object a line: ``audio`` (relative to the manifest) and ``duration`` in seconds;
-            ``text``, ``source``, ``speaker`` and ``split`` where they are known.
+            ``text``, ``source``, ``speaker`` and ``split`` where they are known. NeMo's ``audio_filepath`` will do.
         split: only clips of this split; None takes all.
 
     Raises:
@@ -54,7 +56,7 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
 
 
 def _clips(path: Path, split: str | None) -> Iterator[Clip]:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:  # editors of Windows begin a file with a mark
         number = 0
         while line := file.readline(_LONGEST_LINE):
             number += 1
@@ -73,11 +75,15 @@ def _fields(line: str) -> Mapping[str, object]:
     fields = json.loads(line)
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+    fields = {_OF_NEMO.get(name, name): value for name, value in fields.items()}
+    for name in ("audio", "duration"):
+        if fields.get(name) is None:
+            raise ValueError(f"{name!r} is missing")
     for name in ("audio", "text", "source", "speaker", "split"):
         value = fields.get(name)
-        if not isinstance(value, str) and (name == "audio" or value is not None):
+        if not isinstance(value, str) and value is not None:
             raise ValueError(f"{name!r} must be a string")
-    seconds = fields.get("duration")
+    seconds = fields["duration"]
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
         raise ValueError("'duration' must be a number of seconds above 0")
     return fields

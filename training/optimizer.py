@@ -49,7 +49,7 @@ def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
     decayed: list[nn.Parameter] = []
     kept: list[nn.Parameter] = []
     for name, parameter in network.named_parameters():
-        if name not in matrices:
+        if parameter.requires_grad and name not in matrices:
             (kept if parameter.dim() == 1 or name.endswith("bias") else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": kept, "weight_decay": 0.0}]
     adamw = AdamW(groups, lr=config.peak, betas=config.betas, fused=True)
@@ -65,5 +65,7 @@ def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:
         is_matrix = isinstance(module, nn.Linear) or (isinstance(module, nn.Conv1d) and module.kernel_size == (1,))
         if name.startswith("encoder.") and is_matrix:
             assert isinstance(module.weight, nn.Parameter)
+            if not module.weight.requires_grad:  # frozen
+                continue
             matrices[f"{name}.weight"] = module.weight
     return matrices

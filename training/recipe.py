@@ -322,6 +322,10 @@ class Recipe:
             same labels and shape; None starts from random ones. Without a student, whatever released FastConformer or
             Conformer with CTC, a transducer or both it is, is trained on as it is.
         dropout: share of each module's output in the encoder that is dropped.
+        batch_norm: whose mean and variance batch norm takes in training: those of the ``batch``, or the ``running``
+            ones, which stay as they are. None takes the running ones where a model starts from a checkpoint, whose
+            statistics are of far more speech than a batch holds, and the batch's elsewhere.
+        freeze: what stays as the checkpoint has it: the ``encoder``, its batch norm and dropout included, or nothing.
         dev: what progress is measured on, if anything.
         precision: of matrix products; weights and their updates are float32 always.
         report_every: steps from one line of progress to the next.
@@ -340,6 +344,8 @@ class Recipe:
     vocabulary: Path | None = None
     initial: Path | None = None
     dropout: float = _within(0, 0.9, default=0.1)
+    batch_norm: Literal["batch", "running"] | None = None
+    freeze: Literal["encoder"] | None = None
     dev: Dev | None = None
     precision: Precision = "float32"
     report_every: int = _within(1, 1_000_000, default=50)
@@ -350,6 +356,8 @@ class Recipe:
             raise ValueError("student or initial must be there: they say what is trained")
         if self.student is None and self.vocabulary:
             raise ValueError("vocabulary is for a student: without one, the labels are those of initial")
+        if self.freeze and self.initial is None:
+            raise ValueError("freeze is for the weights of initial")
         if self.student and self.teacher is None and self.vocabulary is None:
             raise ValueError("teacher or vocabulary must be there: they say what the labels are")
         if self.augmentation.splice and self.teacher is None:

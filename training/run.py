@@ -12,11 +12,12 @@ from models.features import LogMelFeatures
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.ema import WeightAverage
-from training.errors import ManifestError, RecipeError
+from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.examples import Examples
 from training.export import export_nemo
 from training.labelling import labelled
 from training.manifest import read_manifest
+from training.mode import TrainingMode
 from training.optimizer import new_optimizer
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
@@ -30,7 +31,8 @@ from training.student import (
     tunable_config,
     without_teacher_heads,
 )
-from training.takes import Take, read_takes
+from training.survey import survey
+from training.takes import Take, read_clips, takes_of
 from training.vocabulary import read_vocabulary
 
 # Parts of a recipe that watch a run and change nothing about it.
@@ -48,11 +50,13 @@ class Run:
         config: what the student is.
         network: the student.
         front_end: what turns waveforms into its features.
+        mode: what of it learns, and how.
         optimizer: what changes its weights.
         average: the running mean of its weights.
         sampler: what is in which batch.
         examples: what makes examples of it.
         dev: the clips that progress is measured on.
+        survey: lines about what is trained on, and what is left out.
         step: steps done.
         position: the batch that comes next.
         audio_seconds: audio trained on.
@@ -67,7 +71,8 @@ class Run:
         self.recipe = recipe
         self.folder = folder
         self.device = device
-        takes = read_takes(recipe.data)
+        clips = read_clips(recipe.data)
+        takes = takes_of(clips, recipe.data)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         initial = read_initial(recipe.initial) if recipe.initial else None
         tuned = None if recipe.student or not initial else tunable_config(initial.config)
@@ -92,11 +97,14 @@ class Run:
         own = initial if initial and not recipe.student else None  # what a tuned model hears with
         window, mel_bank = (own.window, own.mel_bank) if own else (None, None)
         self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
+        self.mode = TrainingMode(recipe)
+        self.mode.freeze(self.network)
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         self.sampler = _sampler(takes, recipe)
         mels = self.config.features.mels
         self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels)
+        self.survey = survey(clips, takes, recipe.data, self.examples, self.vocabulary, self.config)
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
@@ -133,19 +141,25 @@ class Run:
         """
         snapshot = read_snapshot(_state_path(self.folder), self.device)
         check_identity(snapshot.identity, self._identity)
-        self.network.load_state_dict(snapshot.network)
-        self.average.restore(snapshot.average)
-        self.optimizer.load_state_dict(snapshot.optimizer)
+        try:
+            self.network.load_state_dict(snapshot.network)
+            self.average.restore(snapshot.average)
+            self.optimizer.load_state_dict(snapshot.optimizer)
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ResumeError(f"{_state_path(self.folder)} is damaged: it has not the weights of this run") from error
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
 
     def export(self, path: Path) -> None:
         """Write the average of the weights as a ``.nemo`` archive.
 
         Raises:
-            OSError: if it cannot be written.
+            TrainingError: if it cannot be written.
         """
         state = without_teacher_heads(self.average.state)
-        export_nemo(path, self.config, self.vocabulary, state, self.front_end, self.recipe.dropout)
+        try:
+            export_nemo(path, self.config, self.vocabulary, state, self.front_end, self.recipe.dropout)
+        except OSError as error:
+            raise TrainingError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def has_state(folder: Path) -> bool:

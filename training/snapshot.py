@@ -8,13 +8,14 @@ import json
 import os
 import pickle
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from training.errors import ResumeError
+from training.errors import ResumeError, TrainingError
 from training.sampler import Position
 
 
@@ -42,7 +43,11 @@ class Snapshot:
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Replace what is at ``path`` in one stroke: whoever is killed while writing leaves the old state behind."""
+    """Replace what is at ``path`` in one stroke: whoever is killed while writing leaves the old state behind.
+
+    Raises:
+        TrainingError: if it cannot be written; the old state is still there.
+    """
     content = {
         "identity": json.dumps(snapshot.identity),
         "step": snapshot.step,
@@ -54,11 +59,43 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         "optimizer": snapshot.optimizer,
     }
     fresh = path.with_suffix(".new")
-    with fresh.open("wb") as file:
-        torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    reason: OSError | None = None
+    try:
+        with fresh.open("wb") as file:
+            noting = _NotingErrors(file)
+            try:
+                torch.save(content, noting)  # type: ignore[arg-type]  # it writes and flushes, and no more
+            except RuntimeError as error:
+                # Of a full disk, torch says where in its source it noticed.
+                raise noting.error or error from error
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        reason = error
+    if reason:
+        fresh.unlink(missing_ok=True)
+        raise TrainingError(f"{path} cannot be written: {reason.strerror}; the state before it is kept") from reason
+
+
+class _NotingErrors:
+    """A file that remembers why it could not be written."""
+
+    def __init__(self, file: BufferedWriter) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: bytes) -> int:
+        """Write, and note what went wrong."""
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        """Pass on what is buffered."""
+        self._file.flush()
 
 
 def read_snapshot(path: Path, device: torch.device) -> Snapshot:
@@ -81,7 +118,7 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
     except FileNotFoundError as error:
         raise ResumeError(f"there is no run to resume at {path.parent}") from error
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, ValueError, KeyError, TypeError) as error:
-        raise ResumeError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+        raise ResumeError(f"{path} is damaged; move it away to begin anew") from error
 
 
 def check_identity(found: dict[str, Any], wanted: dict[str, Any]) -> None:

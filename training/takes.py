@@ -1,6 +1,6 @@
 """A take is a clip at one speed: what is labelled by the teacher, drawn by the sampler and learned from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,21 +55,29 @@ class Take:
         return np.concatenate(list(resampled([audio.samples], round(rate * self.speed), rate)))
 
 
-def read_takes(data: TrainingData) -> list[Take]:
-    """Return what a recipe trains on: every clip that is neither too short nor too long, at every speed.
+def read_clips(data: TrainingData) -> list[Clip]:
+    """Return the clips of a recipe's manifests.
 
     Raises:
         ManifestError: if a manifest cannot be read.
+    """
+    return [clip for manifest in data.manifests for clip in read_manifest(manifest, data.split)]
+
+
+def takes_of(clips: Sequence[Clip], data: TrainingData) -> list[Take]:
+    """Return what a recipe trains on: every clip that is neither too short nor too long, at every speed.
+
+    Raises:
         RecipeError: if no clip is left.
     """
-    clips = [clip for manifest in data.manifests for clip in read_manifest(manifest, data.split)]
-    takes = list(_fitting(clips, data))
+    takes = list(fitting(clips, data))
     if not takes:
         raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s")
     return takes
 
 
-def _fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:
+def fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:
+    """Yield the clips at every speed at which they are neither too short nor too long."""
     for clip in clips:
         for speed in data.speeds:
             take = Take(clip, speed)

@@ -22,6 +22,7 @@ class TrainingVocabulary:
         model: the SentencePiece model, as its file has it.
         tokenizer: from labels to text.
         size: labels; the blank, which is none of them, has this number.
+        unknown: the label of what has no other, if there is one.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -34,6 +35,7 @@ class TrainingVocabulary:
         self.tokenizer = SentencePieceTokenizer(model)
         self.size = len(self.tokenizer.pieces)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.unknown: int | None = self._processor.unk_id()
 
     def encode(self, text: str) -> list[int]:
         """Return the labels of a transcript; characters without a piece become the unknown one."""
@@ -60,7 +62,7 @@ def read_vocabulary(path: Path) -> TrainingVocabulary:
     except CheckpointError as error:
         raise RecipeError(str(error)) from error
     except ValueError as error:
-        raise RecipeError(f"{path}: {error}") from error
+        raise RecipeError(f"{path} is not a SentencePiece model, and not a .nemo checkpoint") from error
 
 
 def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:

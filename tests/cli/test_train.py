@@ -1,12 +1,19 @@
 """`steno train` trains, exports, goes on, and says in one line what is wrong."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
 
 import pytest
 
 import cli
 from models import load_model
+from tests.conftest import ROOT
 from tests.training.small_run import TEXTS, manifest, recipe_file
+from training.errors import ManifestError
+from training.lock import locked
 
 
 def run(folder, *more):
@@ -26,10 +33,13 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
 
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("parameters, step 0 of 4")
-    assert out[1].startswith("step 4/4: loss ")
-    assert out[2].startswith("step 4: dev WER % ")
+    assert out[1].startswith("4 clips (13.7 s); trained on: 4 takes, ")
+    assert out[2].startswith("step 0: dev WER % ")
+    assert out[3].startswith("step 4/4: loss ")
+    assert out[4].startswith("step 4: dev WER % ")
+    assert out[5].endswith("model.nemo: the averaged weights of step 4")
     log = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in log] == [1, 2, 3, 4, 4]
+    assert [line["step"] for line in log] == [0, 1, 2, 3, 4, 4]
     assert log[-1]["wer"]["all"] > 0
     assert load_model(recipe / "model.nemo").info()["layers"] == 2
 
@@ -91,4 +101,110 @@ def test_audio_that_is_not_there_is_named(recipe, capsys):
 def test_an_export_to_nowhere_is_named(recipe, capsys):
     assert run(recipe, "--export", str(recipe / "no" / "model.nemo")) == 2
 
-    assert "No such file or directory" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "No such file or directory" in said.err
+    assert "step" not in said.out
+
+
+def test_two_runs_do_not_share_a_folder(recipe, capsys):
+    (recipe / "out").mkdir()
+    with locked(recipe / "out"):
+        assert run(recipe) == 2
+
+    err = capsys.readouterr().err
+    assert f"is in use by another run (process {os.getpid()})" in err
+    assert err.count("\n") == 1
+    assert run(recipe) == 0
+
+
+def test_threads_that_wait_sleep(recipe):
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    command = [sys.executable, "-m", "cli", "train", str(recipe / "gone.yaml"), "--out", str(recipe / "out")]
+
+    said = subprocess.run(
+        command, env=environment | {"OMP_DISPLAY_ENV": "TRUE"}, cwd=ROOT, capture_output=True, text=True
+    ).stderr
+
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in said  # as OpenMP read it when PyTorch was loaded
+
+
+def test_what_is_wrong_with_clips_is_told_before_the_first_step_and_ends_no_run(recipe, capsys):
+    path = recipe / "manifest.jsonl"
+    (recipe / "garbage.wav").write_bytes(b"nothing that anyone could hear")
+    (recipe / "empty.wav").write_bytes(b"")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    odd = [
+        {"audio": "gone.wav", "duration": 2.0, "text": "gone"},
+        {"audio": "garbage.wav", "duration": 2.0, "text": "garbage"},
+        {"audio": "empty.wav", "duration": 2.0, "text": "nothing"},
+        {"audio": rows[0]["audio"], "duration": 0.1, "text": "short"},
+        {"audio": rows[0]["audio"], "duration": 30, "text": "long"},
+        {"audio": rows[0]["audio"], "duration": rows[0]["duration"], "text": ""},
+        {"audio": rows[0]["audio"], "duration": rows[0]["duration"], "text": "\u4f60"},
+        {"audio": rows[0]["audio"], "duration": rows[0]["duration"], "text": "the water was " * 9},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows + odd))
+    recipe_file(recipe, steps=12)
+
+    assert run(recipe, "--export", str(recipe / "model.nemo")) == 0
+
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].startswith("12 clips (")
+    assert out[2] == "left out: 1 clip (0.1 s) under 0.5 s, 1 clip (30.0 s) over 20 s"
+    assert out[3] == f"skipped: 1 clip (2.0 s) no file, such as {recipe / 'gone.wav'}"
+    assert out[4].startswith(
+        "transcripts: 1 clip (2.6 s) empty, 1 clip (2.6 s) with characters that the vocabulary lack"
+    )
+    assert "1 clip (2.6 s) longer than their clip's frames" in out[4]
+    assert sorted(line.split(":")[1].split("/")[-1] for line in out if line.startswith("skipped: /")) == [
+        "empty.wav",
+        "garbage.wav",
+        "gone.wav",
+    ]
+    steps = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
+    assert len(steps) == 12
+    assert sum(step.get("skipped", 0) for step in steps) >= 3
+
+
+def test_a_disk_that_is_gone_ends_a_run(recipe, capsys, monkeypatch):
+    recipe_file(recipe, steps=100)
+    monkeypatch.setattr("training.decoded.Take.samples", lambda take, rate: _gone(take))
+
+    assert run(recipe) == 2
+
+    assert "no clip of 10 batches can be read; the last: " in capsys.readouterr().err
+
+
+def _gone(take):
+    raise ManifestError(f"{take.clip.audio}: Input/output error")
+
+
+@pytest.mark.parametrize("room", [0, 3000])
+def test_a_full_disk_is_one_line_and_the_run_goes_on_with_room(recipe, capsys, room):
+    recipe_file(recipe, steps=12, save_every=3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))  # a limit of files in place of one of the disk
+    try:
+        assert run(recipe) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    err = capsys.readouterr().err
+    assert "cannot be written: File too large" in err
+    assert err.count("\n") == 1
+    assert not list((recipe / "out").glob("*.new"))
+    assert run(recipe, "--resume") == 0
+    steps = [json.loads(line)["step"] for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
+    assert steps == list(range(1, 13))
+
+
+def test_a_state_that_is_damaged_is_one_line(recipe, capsys):
+    run(recipe)
+    (recipe / "out" / "state.pt").write_bytes(b"PK nonsense")
+    capsys.readouterr()
+
+    assert run(recipe, "--resume") == 2
+
+    err = capsys.readouterr().err
+    assert err.endswith("out/state.pt is damaged; move it away to begin anew\n")
+    assert err.count("\n") == 1

@@ -57,6 +57,21 @@ def test_a_line_that_is_wrong_is_named(tmp_path, line):
         read_manifest(written(tmp_path, {"audio": "1", "duration": 1}, line))
 
 
+@pytest.mark.parametrize("key", ["audio", "duration"])
+def test_a_key_that_is_missing_is_called_missing(tmp_path, key):
+    line = {name: value for name, value in {"audio": "1", "duration": 1}.items() if name != key}
+
+    with pytest.raises(ManifestError, match=f"set.jsonl, line 1: '{key}' is missing"):
+        read_manifest(written(tmp_path, line))
+
+
+def test_a_manifest_of_nemo_written_on_windows_is_read(tmp_path):
+    path = tmp_path / "set.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"audio_filepath": "a.wav", "duration": 1.5, "text": "hello"}\r\n')
+
+    assert read_manifest(path) == [Clip(tmp_path / "a.wav", "a.wav", 1.5, "hello", "set", "set")]
+
+
 def test_a_manifest_without_clips_is_refused(tmp_path):
     with pytest.raises(ManifestError, match="no clips of split 'dev'"):
         read_manifest(written(tmp_path, {"audio": "1", "duration": 1}), "dev")

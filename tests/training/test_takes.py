@@ -9,7 +9,7 @@ import soundfile
 from training.errors import ManifestError, RecipeError
 from training.manifest import Clip
 from training.recipe import TrainingData
-from training.takes import Take, read_takes
+from training.takes import Take, read_clips, takes_of
 
 RATE = 16_000
 
@@ -60,7 +60,8 @@ def test_every_clip_is_taken_at_every_speed_at_which_it_fits(tmp_path):
     rows = [{"audio": "short", "duration": 0.52}, {"audio": "long", "duration": 9.5}, {"audio": "fits", "duration": 5}]
     manifest.write_text("\n".join(map(json.dumps, rows)))
 
-    takes = read_takes(TrainingData(manifests=(manifest,), max_seconds=10, speeds=(0.9, 1.1)))
+    data = TrainingData(manifests=(manifest,), max_seconds=10, speeds=(0.9, 1.1))
+    takes = takes_of(read_clips(data), data)
 
     assert [take.name for take in takes] == ["short@0.9", "long@1.1", "fits@0.9", "fits@1.1"]
 
@@ -70,4 +71,4 @@ def test_no_clip_that_fits_is_an_error(tmp_path):
     manifest.write_text(json.dumps({"audio": "short", "duration": 0.2}))
 
     with pytest.raises(RecipeError, match=r"from 0\.5 to 20 s"):
-        read_takes(TrainingData(manifests=(manifest,)))
+        takes_of(read_clips(TrainingData(manifests=(manifest,))), TrainingData(manifests=(manifest,)))

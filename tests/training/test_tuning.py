@@ -13,7 +13,7 @@ from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT, manifest, recipe_file
 from training.errors import RecipeError
 from training.loader import load
-from training.loop import take_step, train
+from training.loop import batch_losses, take_step, train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
@@ -83,6 +83,48 @@ def test_the_loss_of_a_released_model_falls(tmp_path, name):
 
     losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert sum(losses[-6:]) < 0.8 * sum(losses[:6])
+
+
+def statistics(run):
+    state = run.network.state_dict()
+    return {name: value.clone() for name, value in state.items() if "running" in name or "tracked" in name}
+
+
+@pytest.mark.parametrize(("asked", "moves"), [(None, False), ("running", False), ("batch", True)])
+def test_tuning_keeps_the_running_statistics_unless_asked_otherwise(tmp_path, asked, moves):
+    # A learning rate that moves no weight.
+    changes = {"batch_norm": asked} if asked else {}
+    run = run_from(tmp_path, "fastconformer-ctc-bpe", optimizer={"peak": 1e-8, "warmup": 0}, dropout=0.0, **changes)
+    before, batches = statistics(run), load(run.sampler, run.examples, Position(), 8)
+    batch = next(batches)
+    run.network.eval()
+    heard = batch_losses(run, batch).total.item()
+
+    learned = take_step(run, batch).loss
+
+    after = statistics(run)
+    assert any(not torch.equal(before[name], after[name]) for name in before) == moves
+    assert (learned == pytest.approx(heard, rel=1e-4)) != moves
+    batches.close()
+
+
+def test_a_student_without_a_checkpoint_takes_the_statistics_of_its_batches(tmp_path):
+    manifest(tmp_path)
+
+    assert Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu")).mode.batch_norm == "batch"
+
+
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_a_frozen_encoder_stays_as_it_is(tmp_path, matrices):
+    optimizer = {"peak": 0.003, "warmup": 0, "matrices": matrices}
+    run = run_from(tmp_path, "hybrid-tdt-ctc-bpe", freeze="encoder", optimizer=optimizer)
+    before = {name: value.clone() for name, value in run.network.state_dict().items()}
+
+    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+
+    moved = {name for name, value in run.network.state_dict().items() if not torch.equal(value, before[name])}
+    assert not [name for name in moved if name.startswith("encoder.")]
+    assert {"ctc.projection.weight", "joint.output.weight"} <= moved
 
 
 @pytest.mark.parametrize(

@@ -68,5 +68,8 @@ def test_what_is_no_vocabulary_is_named(tmp_path, name):
     if not name.startswith("there"):
         path.write_bytes(b"" if name.startswith("empty") else b"nonsense" * 100)
 
-    with pytest.raises(RecipeError, match=name):
+    with pytest.raises(RecipeError, match=name) as raised:
         read_vocabulary(path)
+
+    assert "\n" not in str(raised.value)
+    assert "sentencepiece_processor" not in str(raised.value)

@@ -1,0 +1,35 @@
+"""One process writes into the folder of a run."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from training.errors import TrainingError
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep others out of a run's folder. The lock goes with its process, however that ends.
+
+    Raises:
+        TrainingError: if another process has the folder, or nothing can be written there.
+    """
+    path = folder / "lock"
+    try:
+        file = path.open("ab+", buffering=0)
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+        except BlockingIOError as error:
+            file.seek(0)
+            owner = file.read().decode(errors="replace").strip()
+            raise TrainingError(f"{folder} is in use by another run" + f" (process {owner})" * bool(owner)) from error
+        except OSError as error:
+            raise TrainingError(f"{path} cannot be written: {error.strerror}") from error
+        yield
