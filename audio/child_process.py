@@ -83,7 +83,9 @@ class ChildProcess:
         is_fresh = self._files < self._confinement.files
         return is_fresh and not self._owes_an_answer and self._process.poll() is None
 
-    def decode_into(self, take: Take, descriptor: int, *, rate: int, limits: AudioLimits) -> Origin:
+    def decode_into(
+        self, take: Take, descriptor: int, *, rate: int, limits: AudioLimits, by_channel: bool = False
+    ) -> Origin:
         """Decode the file behind ``descriptor``, whose position it moves; ``take`` gets the bytes of float32 samples.
 
         Raises:
@@ -96,10 +98,11 @@ class ChildProcess:
         self._files += 1
         self._owes_an_answer = True
         deadline = time.monotonic() + self._confinement.seconds
-        request = json.dumps({"rate": rate, "limits": asdict(limits)}).encode()
+        request = json.dumps({"rate": rate, "limits": asdict(limits), "by_channel": by_channel}).encode()
+        most = [4 * int(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
         try:
             socket.send_fds(self._connection, [request], [descriptor])
-            return self._answer(take, 4 * int(rate * (limits.max_seconds + 1)), deadline)
+            return self._answer(take, most, deadline)
         except TimeoutError:
             raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
         except OSError:
@@ -126,14 +129,13 @@ class ChildProcess:
             self.close()
             raise ChildStartError(f"a decoder process does not start; it ended with {self._process.poll()}") from error
 
-    def _answer(self, take: Take, most: int, deadline: float) -> Origin:
-        """Hand over samples, ``most`` bytes of them at most, until the origin or a refusal comes."""
-        taken = 0
+    def _answer(self, take: Take, most: list[int], deadline: float) -> Origin:
+        """Hand over samples, ``most`` bytes of each channel at most, until the origin or a refusal comes."""
         while True:
-            kind, body = self._frame(deadline)
-            if kind is Kind.SAMPLES and taken + len(body) <= most:
-                taken += len(body)
-                take(body)
+            kind, channel, body = self._frame(deadline)
+            if kind is Kind.SAMPLES and channel < len(most) and len(body) <= most[channel]:
+                most[channel] -= len(body)
+                take(body, channel)
             elif kind is Kind.ORIGIN:
                 origin = Origin(**json.loads(body))
                 self._owes_an_answer = False
@@ -144,13 +146,13 @@ class ChildProcess:
                 self._owes_an_answer = False
                 raise refusal
             else:
-                raise ValueError(f"a frame of kind {kind.name} after {taken} bytes of samples")
+                raise ValueError(f"a frame of kind {kind.name} with {len(body)} bytes for channel {channel}")
 
-    def _frame(self, deadline: float) -> tuple[Kind, bytes]:
-        kind, length = HEADER.unpack(self._receive(HEADER.size, deadline))
+    def _frame(self, deadline: float) -> tuple[Kind, int, bytes]:
+        kind, channel, length = HEADER.unpack(self._receive(HEADER.size, deadline))
         if length > MOST_BYTES_OF_FRAME:
             raise ValueError(f"a frame of {length} bytes")
-        return Kind(kind), self._receive(length, deadline)
+        return Kind(kind), channel, self._receive(length, deadline)
 
     def _receive(self, count: int, deadline: float) -> bytes:
         received = bytearray()

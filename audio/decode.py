@@ -1,4 +1,4 @@
-"""Decode a file to mono samples at one rate, within limits and in bounded memory.
+"""Decode a file to samples at one rate, within limits and in bounded memory.
 
 What a header claims about the length is not believed: what counts is what decodes. libsndfile, FFmpeg and soxr release
 the interpreter lock while they work, so threads decode at the same time.
@@ -19,11 +19,11 @@ from audio.reader import Reader, reader_of
 from audio.resample import Samples, resampled
 from audio.sniff import STREAM_BYTES, sniff
 from audio.sound_file import SoundFileSource
-from audio.source import Source
+from audio.source import Source, every_channel, mean_of_channels
 
 RAW = "pcm"
 
-Take = Callable[[bytes | memoryview], None]
+Take = Callable[[bytes | memoryview, int], None]  # the bytes of float32 samples, and the channel, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +77,44 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | Non
     """
     samples = bytearray()
     try:
-        origin = decode_into(samples.extend, file, rate=rate, limits=limits, raw=raw)
+        origin = decode_into(lambda block, _: samples.extend(block), file, rate=rate, limits=limits, raw=raw)
     except MemoryError:
         raise InvalidAudioError("the file takes more memory to decode than there is") from None
     return audio_of(samples, rate, origin)
 
 
-def decode_into(take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Origin:
+def decode_into(
+    take: Take,
+    file: BinaryIO,
+    *,
+    rate: int,
+    limits: AudioLimits,
+    raw: RawForm | None = None,
+    by_channel: bool = False,
+) -> Origin:
     """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
 
+    Args:
+        take: gets the blocks; of several channels that are wanted one by one, a block of each in turn.
+        file: a seekable binary file.
+        rate: samples per second of the blocks.
+        limits: what is accepted.
+        raw: says that the file is 16-bit PCM without a header, and what it would say.
+        by_channel: hand over each channel by itself; otherwise all is channel 0.
+
     Raises:
-        AudioError: as ``decode``, perhaps after some blocks.
+        AudioError: as ``decode``, perhaps after some blocks; where channels are wanted one by one, also if their
+            number changes on the way.
         MemoryError: if it takes more than this process may have.
     """
     if raw is not None:
         file.seek(0)
         with SoundFileSource.open(file, limits, raw) as source:
-            return _drain(source, take, RAW, rate, limits)
+            return _drain(source, take, RAW, rate, limits, by_channel=by_channel)
     container = container_of(file)
     is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile quietly takes what is there
     with _opened(file, container, limits) as source:
-        origin = _drain(source, take, container, rate, limits)
+        origin = _drain(source, take, container, rate, limits, by_channel=by_channel)
     return replace(origin, truncated=origin.truncated or is_cut)
 
 
@@ -131,9 +148,10 @@ def _opened(file: BinaryIO, container: str, limits: AudioLimits) -> Iterator[Sou
             yield packets
 
 
-def _drain(source: Source, take: Take, container: str, rate: int, limits: AudioLimits) -> Origin:
-    for block in resampled(source.blocks(), source.rate, rate):
-        take(block.view(np.uint8).data)
+def _drain(source: Source, take: Take, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:
+    for block in resampled(source.blocks(every_channel if by_channel else mean_of_channels), source.rate, rate):
+        for number, channel in enumerate(block.T if by_channel else (block,)):
+            take(np.ascontiguousarray(channel).view(np.uint8).data, number)
     if source.frames == 0 and source.broken:
         raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
     limits.check_shortest(source.seconds)

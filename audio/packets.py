@@ -1,4 +1,4 @@
-"""Read a media file packet by packet, in blocks of mono samples. The only file that knows FFmpeg, through PyAV.
+"""Read a media file packet by packet, in blocks. The only file that knows FFmpeg, through PyAV.
 
 FFmpeg's readers are large and written for trusted files: what strangers send belongs in ``audio.pool``.
 """
@@ -18,7 +18,7 @@ from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.resample import Samples, resampled
 from audio.sniff import SUPPORTED
-from audio.source import falls_short, mean_of_channels
+from audio.source import Mix, every_channel, falls_short
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -98,19 +98,27 @@ class PacketSource:
         """Whether the last packet or the demuxer failed, or the container says that there should be more."""
         return self.broken or falls_short(self._claimed, self.seconds)
 
-    def blocks(self) -> Iterator[Samples]:
-        """Yield the mean of the channels, about a second at a time, until the file ends or breaks.
+    def blocks(self, mix: Mix) -> Iterator[Samples]:
+        """Yield what ``mix`` makes of the channels, about a second at a time, until the file ends or breaks.
 
         Raises:
             InvalidAudioError: if samples are not finite numbers.
-            UnsupportedFormatError: if the channels or the sample rate leave the limits on the way.
+            UnsupportedFormatError: if the channels or the sample rate leave the limits on the way, or where each
+                channel is wanted by itself, if their number changes.
             AudioTooLongError: as soon as more than the limit is decoded.
         """
-        for rate, part in groupby(self._frames, key=lambda frame: frame.sample_rate):
-            for block in resampled(_joined(map(_mono, part), rate), rate, self.rate):
+        frames = map(self._check_channels, self._frames) if mix is every_channel else self._frames
+        for rate, part in groupby(frames, key=lambda frame: frame.sample_rate):
+            for block in resampled(_joined((mix(_samples(frame)) for frame in part), rate), rate, self.rate):
                 self.frames += len(block)
                 self._limits.check_longest(self.seconds)
                 yield block
+
+    def _check_channels(self, frame: AudioFrame) -> AudioFrame:
+        if frame.layout.nb_channels != self.channels:
+            message = f"the file has {self.channels} channels and later {frame.layout.nb_channels}"
+            raise UnsupportedFormatError(f"{message}: they cannot be told apart")
+        return frame
 
     def _packets(self, container: InputContainer) -> "Iterator[Packet[AudioStream]]":
         try:
@@ -151,8 +159,8 @@ def _claimed_seconds(container: InputContainer, stream: AudioStream) -> float:
     return 0.0
 
 
-def _mono(frame: AudioFrame) -> Samples:
-    """Return the mean of a frame's channels, whatever the format of its samples."""
+def _samples(frame: AudioFrame) -> Samples:
+    """Return a frame's samples [frames, channels], whatever their format."""
     channels = frame.layout.nb_channels
     kind, full_scale = _SAMPLE_FORMATS[frame.format.name.removesuffix("p")]
     if frame.format.is_planar:
@@ -162,7 +170,8 @@ def _mono(frame: AudioFrame) -> Samples:
     else:
         block = np.frombuffer(memoryview(frame.planes[0]), kind, frame.samples * channels).reshape(-1, channels)
     offset = full_scale if kind == "u1" else 0.0
-    return mean_of_channels((block.astype(np.float32) - np.float32(offset)) / np.float32(full_scale))
+    scaled: Samples = (block.astype(np.float32) - np.float32(offset)) / np.float32(full_scale)
+    return scaled
 
 
 def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:

@@ -5,6 +5,7 @@ of something else, such as a system without memory, so a file is blamed only whe
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -60,44 +61,57 @@ class DecodePool:
             NoChildError: if the pool is closed, or no child can be started.
         """
         samples = bytearray()
-        return audio_of(samples, rate, self.decode_into(samples.extend, file, rate=rate, limits=limits))
+        origin = self.decode_into(lambda block, _: samples.extend(block), file, rate=rate, limits=limits)
+        return audio_of(samples, rate, origin)
 
     def decode_into(
-        self, take: Take, file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None
+        self,
+        take: Take,
+        file: BinaryIO,
+        *,
+        rate: int,
+        limits: AudioLimits,
+        raw: RawForm | None = None,
+        by_channel: bool = False,
     ) -> Origin:
         """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
 
         Args:
-            take: gets the blocks, in this thread.
+            take: gets the blocks, in this thread; see ``audio.decode.decode_into``.
             file: a seekable binary file.
             rate: samples per second of the blocks.
             limits: what is accepted.
             raw: says that the file is 16-bit PCM without a header, and what it would say.
+            by_channel: hand over each channel by itself; otherwise all is channel 0.
 
         Raises:
             AudioError: as ``decode``, perhaps after some blocks.
             NoChildError: if the pool is closed, or no child can be started.
         """
         if raw is not None or reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
-            return decode_into(take, file, rate=rate, limits=limits, raw=raw)
+            return decode_into(take, file, rate=rate, limits=limits, raw=raw, by_channel=by_channel)
         with descriptor_of(file) as descriptor:
             untaken = _Untaken(take)
+
+            def decode(child: ChildProcess) -> Origin:
+                return child.decode_into(untaken, descriptor, rate=rate, limits=limits, by_channel=by_channel)
+
             try:
-                return self._in_child(untaken, descriptor, rate, limits, is_new=False)
+                return self._in_child(decode, is_new=False)
             except ChildDiedError:
                 self._on_loss()
             try:
                 untaken.begin_again()
-                return self._in_child(untaken, descriptor, rate, limits, is_new=True)
+                return self._in_child(decode, is_new=True)
             except ChildDiedError as death:
                 self._on_loss()
                 raise InvalidAudioError(f"the file cannot be decoded: {death}") from None
 
-    def _in_child(self, take: Take, descriptor: int, rate: int, limits: AudioLimits, *, is_new: bool) -> Origin:
+    def _in_child(self, decode: Callable[[ChildProcess], Origin], *, is_new: bool) -> Origin:
         for attempt in range(_STARTS):
             try:
                 with self._child(is_new=is_new or attempt > 0) as child:
-                    return child.decode_into(take, descriptor, rate=rate, limits=limits)
+                    return decode(child)
             except ChildStartError as error:
                 failure = error
             except ChildDiedError:
@@ -155,17 +169,17 @@ class _Untaken:
 
     def __init__(self, take: Take) -> None:
         self._take = take
-        self._taken = 0
-        self._seen = 0
+        self._taken: Counter[int] = Counter()  # bytes, by channel
+        self._seen: Counter[int] = Counter()
 
     def begin_again(self) -> None:
         """Expect the first byte next."""
-        self._seen = 0
+        self._seen.clear()
 
-    def __call__(self, samples: bytes | memoryview) -> None:
-        """Take the next block."""
-        known = min(max(self._taken - self._seen, 0), len(samples))
-        self._seen += len(samples)
+    def __call__(self, samples: bytes | memoryview, channel: int) -> None:
+        """Take the next block of a channel."""
+        known = min(max(self._taken[channel] - self._seen[channel], 0), len(samples))
+        self._seen[channel] += len(samples)
         if known < len(samples):
-            self._take(samples[known:])
-            self._taken = self._seen
+            self._take(samples[known:], channel)
+            self._taken[channel] = self._seen[channel]

@@ -1,5 +1,6 @@
 """Resampling block by block, so that memory does not grow with the source's rate."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -10,14 +11,23 @@ Samples = NDArray[np.float32]
 
 
 def resampled(blocks: Iterable[Samples], source_rate: int, rate: int) -> Iterator[Samples]:
-    """Yield the mono ``blocks`` at ``rate``; equal rates pass through untouched.
+    """Yield ``blocks``, [frames] or [frames, channels], at ``rate``; equal rates pass through untouched.
+
+    What becomes of a channel does not depend on those beside it.
 
     The filter is soxr's HQ: flat to 0.9 of the lower Nyquist frequency, and what lies above it is at least 100 dB down.
     """
     if source_rate == rate:
         yield from blocks
         return
-    stream = soxr.ResampleStream(source_rate, rate, num_channels=1, dtype="float32", quality="HQ")
+    stream: soxr.ResampleStream | None = None
+    shape: tuple[int, ...] = ()  # of a frame
     for block in blocks:
+        if stream is None:
+            shape = block.shape[1:]
+            stream = soxr.ResampleStream(
+                source_rate, rate, num_channels=math.prod(shape), dtype="float32", quality="HQ"
+            )
         yield stream.resample_chunk(block)
-    yield stream.resample_chunk(np.empty(0, dtype=np.float32), last=True)
+    if stream is not None:
+        yield stream.resample_chunk(np.empty((0, *shape), dtype=np.float32), last=True)

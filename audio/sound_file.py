@@ -1,4 +1,4 @@
-"""Read a sound file forward in blocks of mono samples. The only file that knows libsndfile."""
+"""Read a sound file forward in blocks. The only file that knows libsndfile."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
 from audio.resample import Samples
-from audio.source import falls_short, mean_of_channels
+from audio.source import Mix, falls_short
 
 # libsndfile's frame count of a stream whose header leaves the length open.
 _OPEN_LENGTH = 2**63 - 1
@@ -76,8 +76,8 @@ class SoundFileSource:
         claimed: int = self._sound.frames
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
-    def blocks(self) -> Iterator[Samples]:
-        """Yield the mean of the channels, a few seconds at a time, until the file ends or breaks.
+    def blocks(self, mix: Mix) -> Iterator[Samples]:
+        """Yield what ``mix`` makes of the channels, a few seconds at a time, until the file ends or breaks.
 
         Raises:
             InvalidAudioError: if samples are not finite numbers.
@@ -86,7 +86,7 @@ class SoundFileSource:
         while len(block := self._read()):
             self.frames += len(block)
             self._limits.check_longest(self.seconds)
-            yield mean_of_channels(block)
+            yield mix(block)
 
     def _read(self) -> Samples:
         """Return the next frames [frames, channels]; when decoding fails, those before the damage."""

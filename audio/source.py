@@ -1,6 +1,6 @@
-"""What every reader of audio files offers: mono blocks, forward only, and what is known about them."""
+"""What every reader of audio files offers: blocks, forward only, and what is known about them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -10,6 +10,9 @@ from audio.resample import Samples
 
 # Full scale of 32-bit integers that were stored as floats; what is beyond it, or not a number, is no sound.
 _LOUDEST = 2.0**31
+
+
+Mix = Callable[[Samples], Samples]  # of a block [frames, channels]: to [frames], or each channel by itself
 
 
 class Source(Protocol):
@@ -35,8 +38,8 @@ class Source(Protocol):
     def ended_early(self) -> bool:
         """Whether the file is known to have ended before it should."""
 
-    def blocks(self) -> Iterator[Samples]:
-        """Yield the mean of the channels, a few seconds at a time at most, until the file ends or breaks.
+    def blocks(self, mix: Mix) -> Iterator[Samples]:
+        """Yield what ``mix`` makes of the channels, a few seconds at a time at most, until the file ends or breaks.
 
         Raises:
             AudioError: as soon as a limit is passed, or samples are not finite numbers.
@@ -54,8 +57,7 @@ def mean_of_channels(block: Samples) -> Samples:
     Raises:
         InvalidAudioError: if samples are not finite numbers.
     """
-    if block.size and not (block.min() >= -_LOUDEST and block.max() <= _LOUDEST):
-        raise InvalidAudioError("the audio holds samples that are infinite or not numbers")
+    block = every_channel(block)
     if block.shape[1] == 1:
         return block[:, 0]
     mono: Samples = block.mean(axis=1)
@@ -64,6 +66,17 @@ def mean_of_channels(block: Samples) -> Samples:
         if mono @ mono < _LEAST_SHARE * powers.min():
             return np.ascontiguousarray(block[:, powers.argmax()])
     return mono
+
+
+def every_channel(block: Samples) -> Samples:
+    """Return ``block`` [frames, channels] as it is.
+
+    Raises:
+        InvalidAudioError: if samples are not finite numbers.
+    """
+    if block.size and not (block.min() >= -_LOUDEST and block.max() <= _LOUDEST):
+        raise InvalidAudioError("the audio holds samples that are infinite or not numbers")
+    return block
 
 
 def falls_short(claimed: float, decoded: float) -> bool:

@@ -148,7 +148,7 @@ def _decode(
         recording = unless_decoded.enter_context(Recording(rate, seconds_in_memory))
         try:
             with path.open("rb") as file:
-                decoders.decode_into(recording.append, file, rate=rate, limits=limits)
+                decoders.decode_into(lambda block, _: recording.append(block), file, rate=rate, limits=limits)
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))
         except OSError as error:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from service.engine.stub import SAMPLE_RATE, transcript
@@ -26,7 +27,7 @@ def service():
         yield served
 
 
-def run(command: list[str], service, recording: Path) -> subprocess.CompletedProcess:
+def run(command: list[str], service, recording: Path | str) -> subprocess.CompletedProcess:
     url = f"http://127.0.0.1:{service.server.port}/v1"
     environment = os.environ | {"OPENAI_BASE_URL": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
     return subprocess.run(
@@ -66,3 +67,17 @@ def test_every_example_is_run():
     programs = {path.name for path in EXAMPLES.glob("transcribe.*")}
 
     assert programs == {parameter.values[0][1] for parameter in COMMANDS}
+
+
+def test_the_example_of_a_call_says_who_says_what(service, tmp_path):
+    recording = tmp_path / "call.wav"
+    other = tone(SAMPLE_RATE, 0.2)
+    recording.write_bytes(wav(np.stack([SECOND, other], axis=1)))
+
+    done = run([sys.executable, "call.py", str(recording)], service, "agent")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"   0.00 agent: {HEARD.text}",
+        f"   0.00 channel 2: {transcript(other).text}",
+    ]

@@ -60,10 +60,17 @@ class EngineLink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A transcript, and how long its audio waited for a batch."""
+    """What was heard in an utterance.
+
+    Attributes:
+        transcript: The words.
+        queue_seconds: How long the utterance waited for a batch.
+        start: Where it begins, in seconds of its recording.
+    """
 
     transcript: Transcript
     queue_seconds: float
+    start: float = 0.0
 
 
 class Dispatcher:

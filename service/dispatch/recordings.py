@@ -121,7 +121,7 @@ class Recordings:
         self._dispatcher.admission.backlog.answer(request.accepted, share)
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.source.recording.rate
-        return Answer(shifted(answer.transcript, offset), answer.queue_seconds)
+        return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset)
 
     @contextmanager
     def _counted(self, accepted: Accepted) -> Iterator[None]:

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.engine.protocol import Transcript
+from service.engine.protocol import Transcript, Word
 from service.http.formats import described_word
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
@@ -67,10 +67,19 @@ def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, *, is_firs
         is_first: No text was sent before it, from which it would have to be kept apart.
     """
     lead = "" if is_first else " "
-    for delta, span in deltas(part):
-        logprobs = {} if spellings is None else {"logprobs": token_logprobs(part, spellings, span, begins=is_first)}
-        yield frame({"type": "transcript.text.delta", "delta": lead + delta, **logprobs})
+    for delta in deltas(part):
+        yield frame(delta_event(delta, part, spellings, is_first=is_first) | {"delta": lead + delta.text})
         lead = ""
+
+
+def delta_event(
+    delta: "Delta", part: Transcript, spellings: Sequence[bytes] | None, *, is_first: bool
+) -> dict[str, Any]:
+    """Return the event of a stretch of a part's text; see `delta_frames`."""
+    event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta.text}
+    if spellings is not None:
+        event["logprobs"] = token_logprobs(part, spellings, delta.token_span, begins=is_first)
+    return event
 
 
 def segment_frames(part: Transcript, seconds: float, before: int, *, with_words: bool) -> Iterator[bytes]:
@@ -83,15 +92,20 @@ def segment_frames(part: Transcript, seconds: float, before: int, *, with_words:
         with_words: Add the words.
     """
     for number, words in enumerate(split_segments(timed_words(part, seconds)), before):
-        event = {
-            "type": "transcript.text.segment",
-            "id": str(number),
-            "start": words[0].start,
-            "end": words[-1].end,
-            "text": " ".join(word.text for word in words),
-            "speaker": "",  # clients require one; nobody tells speakers apart here
-        }
-        yield frame(event | ({"words": [described_word(word) for word in words]} if with_words else {}))
+        yield frame(segment_event(number, words, with_words=with_words))
+
+
+def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> dict[str, Any]:
+    """Return the event of a segment; see `segment_frames`."""
+    event = {
+        "type": "transcript.text.segment",
+        "id": str(number),
+        "start": words[0].start,
+        "end": words[-1].end,
+        "text": " ".join(word.text for word in words),
+        "speaker": "",  # clients require one; within a channel nobody tells speakers apart here
+    }
+    return event | ({"words": [described_word(word) for word in words]} if with_words else {})
 
 
 def done_frame(transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None) -> bytes:
@@ -106,8 +120,16 @@ def frame(event: dict[str, Any] | bytes) -> bytes:
     return b"data: %b\n\n" % (orjson.dumps(event) if isinstance(event, dict) else event)
 
 
-def deltas(transcript: Transcript) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the text segment by segment, with its slice of the tokens; one after the other they are exactly all."""
+class Delta(NamedTuple):
+    """A stretch of a transcript: its text, its slice of the tokens, and its words."""
+
+    text: str
+    token_span: tuple[int, int]
+    words: list[Word]
+
+
+def deltas(transcript: Transcript) -> Iterator[Delta]:
+    """Yield the text segment by segment; one after the other they are exactly all."""
     begin = end = token = 0
     for words in split_segments(transcript.words):
         for word in words:
@@ -115,7 +137,7 @@ def deltas(transcript: Transcript) -> Iterator[tuple[str, tuple[int, int]]]:
             end = end if found < 0 else found + len(word.text)
         if end > begin:
             after = words[-1].token_span[1]
-            yield transcript.text[begin:end], (token, after)
+            yield Delta(transcript.text[begin:end], (token, after), words)
             begin, token = end, after
     if begin < len(transcript.text):
-        yield transcript.text[begin:], (token, len(transcript.tokens))
+        yield Delta(transcript.text[begin:], (token, len(transcript.tokens)), [])

@@ -71,19 +71,23 @@ def render(
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
-        return _json({"text": transcript.text, **logprobs, "usage": usage})
-    body = {
-        "task": written.task,
-        "language": NAMES[written.language] if written.language else UNKNOWN_LANGUAGE,
-        "duration": seconds,
-        "text": transcript.text,
-        "usage": usage,
-    }
+        return json_response({"text": transcript.text, **logprobs, "usage": usage})
+    body = verbose_head(written, seconds, transcript.text) | {"usage": usage}
     if "word" in granularities:
         body["words"] = [described_word(word) for word in spread_words(transcript, seconds)]
     if has_segments(granularities, written):
-        body["segments"] = _segments(transcript, seconds, speech)
-    return _json(body)
+        body["segments"] = described_segments(transcript, seconds, speech)
+    return json_response(body)
+
+
+def verbose_head(written: Written, seconds: float, text: str) -> dict[str, Any]:
+    """Return what verbose_json says of a text as a whole."""
+    return {
+        "task": written.task,
+        "language": NAMES[written.language] if written.language else UNKNOWN_LANGUAGE,
+        "duration": seconds,
+        "text": text,
+    }
 
 
 def has_segments(granularities: Sequence[Granularity], written: Written) -> bool:
@@ -91,7 +95,8 @@ def has_segments(granularities: Sequence[Granularity], written: Written) -> bool
     return written.has_times and "segment" in granularities
 
 
-def _json(body: dict[str, Any]) -> Response:
+def json_response(body: dict[str, Any]) -> Response:
+    """Answer with an object."""
     return Response(orjson.dumps(body), media_type="application/json")
 
 
@@ -100,7 +105,8 @@ def described_word(word: Word) -> dict[str, Any]:
     return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
 
 
-def _segments(transcript: Transcript, seconds: float, speech: Probabilities) -> list[dict[str, Any]]:
+def described_segments(transcript: Transcript, seconds: float, speech: Probabilities) -> list[dict[str, Any]]:
+    """Return the segments of a transcript as verbose_json lists them."""
     groups = split_segments(timed_words(transcript, seconds))
     return [_segment(number, words, transcript, speech) for number, words in enumerate(groups)]
 

@@ -41,6 +41,28 @@ class Asked:
     lane: Lane
     prompt: Prompt
 
+    @property
+    def written(self) -> Written:
+        """What the text will be."""
+        fields, info, spoken = self.fields, self.served.info, self.served.languages
+        # One that takes prompts and was told nothing took English for granted.
+        granted = ENGLISH if takes_prompts(info) else None
+        language = fields.language or (spoken[0] if len(spoken) == 1 else granted)
+        target = fields.target_language or language
+        task: Task = "transcribe" if target == language else "translate"
+        return Written(task, target, has_times=info.get("capabilities", {}).get("word_timestamps", True))
+
+    @property
+    def spellings(self) -> Sequence[bytes] | None:
+        """What each token writes, where log-probabilities are wanted."""
+        return self.served.spellings if "logprobs" in self.fields.include else None
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the answer lists segments with their share of speech."""
+        fields = self.fields
+        return fields.response_format == "verbose_json" and has_segments(fields.timestamp_granularities, self.written)
+
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
@@ -106,18 +128,17 @@ class Hearing:
         """
         transcript = joined([part async for part in self.parts])
         fields = self.asked.fields
-        needs_speech = fields.response_format == "verbose_json" and has_segments(
-            fields.timestamp_granularities, self._written
-        )
-        speech = await self.source.speech() if needs_speech and transcript.words else np.empty(0, np.float32)
+        speech = np.empty(0, np.float32)
+        if self.asked.has_segments and transcript.words:
+            speech = await self.source.speech()
         self._finish(transcript)
         return render(
             transcript,
             seconds=self.origin.seconds,
             response_format=fields.response_format,
             granularities=fields.timestamp_granularities,
-            written=self._written,
-            spellings=self._spellings,
+            written=self.asked.written,
+            spellings=self.asked.spellings,
             speech=speech,
         )
 
@@ -128,11 +149,11 @@ class Hearing:
     async def _frames(self) -> AsyncGenerator[bytes, None]:
         heard: list[Transcript] = []
         fields, segments = self.asked.fields, 0
-        is_timed = fields.response_format == "verbose_json" and self._written.has_times
+        is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
         try:
             async for part in self.parts:
                 if part.text:
-                    for event in delta_frames(part, self._spellings, is_first=not heard):
+                    for event in delta_frames(part, self.asked.spellings, is_first=not heard):
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
@@ -147,31 +168,21 @@ class Hearing:
             return
         transcript = joined(heard)
         self._finish(transcript)
-        yield done_frame(transcript, self.origin.seconds, self._spellings)
-
-    @property
-    def _written(self) -> Written:
-        fields, info, spoken = self.asked.fields, self.asked.served.info, self.asked.served.languages
-        # One that takes prompts and was told nothing took English for granted.
-        granted = ENGLISH if takes_prompts(info) else None
-        language = fields.language or (spoken[0] if len(spoken) == 1 else granted)
-        target = fields.target_language or language
-        task: Task = "transcribe" if target == language else "translate"
-        return Written(task, target, has_times=info.get("capabilities", {}).get("word_timestamps", True))
-
-    @property
-    def _spellings(self) -> Sequence[bytes] | None:
-        return self.asked.served.spellings if "logprobs" in self.asked.fields.include else None
+        yield done_frame(transcript, self.origin.seconds, self.asked.spellings)
 
     def _finish(self, transcript: Transcript) -> None:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
-        metrics, origin, model = self.metrics, self.origin, self.asked.served.id
-        metrics.audio_duration.observe(origin.seconds)
-        metrics.audio_bytes.labels(origin.container).inc(self.asked.fields.file.size or 0)
-        metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
-        metrics.words.labels(model).inc(len(transcript.words))
-        if not transcript.words:
-            metrics.empty_transcripts.labels(model).inc()
+        count(self.metrics, self.asked, self.origin, len(transcript.words))
+
+
+def count(metrics: Metrics, asked: Asked, origin: Origin, words: int) -> None:
+    """Count a recording in which so many words were heard."""
+    metrics.audio_duration.observe(origin.seconds)
+    metrics.audio_bytes.labels(origin.container).inc(asked.fields.file.size or 0)
+    metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
+    metrics.words.labels(asked.served.id).inc(words)
+    if not words:
+        metrics.empty_transcripts.labels(asked.served.id).inc()
 
 
 async def _first(answers: AsyncIterator[Answer], record: Record) -> Answer | None:

@@ -65,6 +65,13 @@ class TranscriptionForm(BaseModel):
         ),
     ] = True
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
+    multichannel: Annotated[
+        bool,
+        Field(
+            description="Transcribe each channel by itself, such as the two sides of a call, instead of their mean. "
+            "An extension."
+        ),
+    ] = False
     chunking_strategy: Annotated[
         ChunkingStrategy,
         Field(description="`auto`, or which pauses to cut at, as an object; unset: as `auto`."),
@@ -142,11 +149,20 @@ class TokenLogprob(BaseModel):
     bytes: list[int]
 
 
+class Channel(BaseModel):
+    """What was heard on one channel of a recording, with `multichannel`."""
+
+    channel: Annotated[int, Field(description="Counted from 1.")]
+    text: str
+    logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
+
+
 class Transcription(BaseModel):
-    """`response_format=json`; `logprobs` only where they were asked for."""
+    """`response_format=json`; `logprobs` and `channels` only where they were asked for."""
 
     text: str
     logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
+    channels: list[Channel] | SkipJsonSchema[None] = None
     usage: Usage
 
 
@@ -157,6 +173,7 @@ class TimedWord(BaseModel):
     start: float
     end: float
     confidence: float | None
+    channel: Annotated[int | SkipJsonSchema[None], Field(description="With `multichannel`, counted from 1.")] = None
 
 
 class Segment(BaseModel):
@@ -172,6 +189,7 @@ class Segment(BaseModel):
     avg_logprob: Annotated[float, Field(description="Mean log-probability of its tokens.")]
     compression_ratio: float
     no_speech_prob: Annotated[float, Field(description="Share of it in which nobody is heard to speak.")]
+    channel: Annotated[int | SkipJsonSchema[None], Field(description="With `multichannel`, counted from 1.")] = None
 
 
 class VerboseTranscription(BaseModel):
@@ -183,6 +201,7 @@ class VerboseTranscription(BaseModel):
     text: str
     words: list[TimedWord] | SkipJsonSchema[None] = None
     segments: list[Segment] | SkipJsonSchema[None] = None
+    channels: list[Channel] | SkipJsonSchema[None] = None
     usage: Usage
 
 

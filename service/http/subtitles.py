@@ -30,11 +30,12 @@ _CUT_COSTS = {"sentence": 0.0, "long pause": 0.0, "phrase": 0.5, "pause": 1.0, "
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A subtitle: its lines, and when it is shown, in seconds."""
+    """A subtitle: its lines, when it is shown, in seconds, and who speaks, where that is known."""
 
     lines: tuple[str, ...]
     start: float
     end: float
+    speaker: str | None = None
 
 
 class _TimedWord(NamedTuple):
@@ -43,26 +44,30 @@ class _TimedWord(NamedTuple):
     end: float
 
 
-def cues(words: Sequence[Word]) -> list[Cue]:
+def cues(words: Sequence[Word], speaker: str | None = None) -> list[Cue]:
     """Divide words that have times into cues that do not overlap, each with at least one word.
+
+    A speaker is named at the beginning of each, which takes room.
 
     A word that is longer than a line, or lasts longer than a cue may, has a cue to itself.
     """
     timed = [
         _TimedWord(word.text, word.start, word.end) for word in words if word.start is not None and word.end is not None
     ]
-    groups = list(_divide(timed))
+    label = f"{speaker}: " if speaker else ""
+    groups = list(_divide(timed, label))
     shown = []
     for index, group in enumerate(groups):
         following = groups[index + 1][0].start if index + 1 < len(groups) else math.inf
         start, end = group[0].start, group[-1].end
         # What flashes by stays until it can be read, if the next cue leaves it the time.
         end = min(max(end, start + LEAST_SECONDS), max(following, start))
-        shown.append(Cue(_lines([word.text for word in group]), start, end))
+        first, *rest = _lines(_labelled(label, group))
+        shown.append(Cue((first[len(label) :], *rest), start, end, speaker))
     return shown
 
 
-def _divide(words: Sequence[_TimedWord]) -> Iterator[Sequence[_TimedWord]]:
+def _divide(words: Sequence[_TimedWord], label: str) -> Iterator[Sequence[_TimedWord]]:
     """Yield the groups of the cheapest division, found from the end: best[i] is that of the words from i on."""
     best = [0.0] * (len(words) + 1)
     cut = [0] * len(words)
@@ -70,7 +75,7 @@ def _divide(words: Sequence[_TimedWord]) -> Iterator[Sequence[_TimedWord]]:
         best[first] = math.inf
         for last in range(first + 1, min(first + _MOST_WORDS, len(words)) + 1):
             group = words[first:last]
-            if len(group) > 1 and not _fits(group):
+            if len(group) > 1 and not _fits(group, label):
                 break
             cost = _cost(group) + _cut_cost(words, last) + best[last]
             if cost < best[first]:
@@ -81,8 +86,13 @@ def _divide(words: Sequence[_TimedWord]) -> Iterator[Sequence[_TimedWord]]:
         first = cut[first]
 
 
-def _fits(group: Sequence[_TimedWord]) -> bool:
-    return group[-1].end - group[0].start <= MOST_SECONDS and _wrap([word.text for word in group]) is not None
+def _fits(group: Sequence[_TimedWord], label: str) -> bool:
+    return group[-1].end - group[0].start <= MOST_SECONDS and _wrap(_labelled(label, group)) is not None
+
+
+def _labelled(label: str, group: Sequence[_TimedWord]) -> list[str]:
+    """The texts of some words, the first with a label that stands on its line."""
+    return [label + group[0].text, *(word.text for word in group[1:])]
 
 
 def _cost(group: Sequence[_TimedWord]) -> float:
@@ -124,9 +134,12 @@ def _wrap(texts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def srt(shown: Sequence[Cue]) -> str:
-    """Render cues as SubRip."""
+    """Render cues as SubRip, which has no place for a speaker but the text."""
     blocks = (
-        f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n" + "\n".join(cue.lines) + "\n"
+        f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n"
+        + (f"{cue.speaker}: " if cue.speaker else "")
+        + "\n".join(cue.lines)
+        + "\n"
         for number, cue in enumerate(shown, 1)
     )
     return "\n".join(blocks)
@@ -135,7 +148,10 @@ def srt(shown: Sequence[Cue]) -> str:
 def vtt(shown: Sequence[Cue]) -> str:
     """Render cues as WebVTT (W3C), whose text is markup."""
     blocks = (
-        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n" + "\n".join(map(_escape, cue.lines)) + "\n"
+        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n"
+        + (f"<v {_escape(cue.speaker)}>" if cue.speaker else "")
+        + "\n".join(map(_escape, cue.lines))
+        + "\n"
         for cue in shown
     )
     return "\n".join(["WEBVTT\n", *blocks])

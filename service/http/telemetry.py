@@ -39,7 +39,8 @@ class Record:
     Attributes:
         request_id: The caller's own, when it sent a safe one.
         stages: Seconds by stage: receive, decode, queue, infer, respond.
-        audio_seconds: Length of the recording, None until it is decoded.
+        audio_seconds: Audio to be transcribed: the length of the recording, or of all channels that are heard apart;
+            None until it is decoded.
         body_bytes: Size of the request's body.
         error: Code of the error answer.
         caller: Name of the API key.
@@ -132,7 +133,7 @@ class Telemetry:
             metrics.http_request_size.observe(record.body_bytes)
             if record.caller is not None:
                 metrics.key_requests.labels(record.caller, f"{status // 100}xx").inc()
-            if status == 200 and record.audio_seconds is not None and record.error is None:
+            if status == 200 and record.audio_seconds and record.error is None:
                 self._report_transcription(record, record.audio_seconds, seconds)
         log.log(
             logging.DEBUG if scope["path"] in _PROBES else logging.INFO,

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -10,15 +10,18 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from audio.channels import Channels
 from audio.decode import Origin
 from audio.errors import AudioError
 from audio.pool import NoChildError
 from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
+from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import NoDecoderError, OverloadedError
 from service.dispatch.source import Source
 from service.http import schemas
+from service.http.conversation import Channel, Conversation
 from service.http.disconnect import unless_client_leaves
 from service.http.events import EventStream
 from service.http.front import Front
@@ -139,18 +142,37 @@ async def _answer(
     resources: AsyncExitStack,
     free_upload: Callable[[], Awaitable[None]],
 ) -> Response:
-    began, fields, rate = time.monotonic(), asked.fields, asked.served.ready.sample_rate
-    recording = resources.enter_context(Recording(rate, front.settings.max_utterance_seconds))
+    began, fields, longest = time.monotonic(), asked.fields, front.settings.max_utterance_seconds
+    rate = asked.served.ready.sample_rate
+    recording: Recording | Channels = Channels(rate, longest) if fields.multichannel else Recording(rate, longest)
+    resources.enter_context(recording)
     origin = await _decode(front, fields, recording)
     await free_upload()  # it may wait for long, and its samples are room enough
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
-    rule = _rule(recording, fields, front.settings.max_utterance_seconds)
-    source = Source(recording, rule, front.detector, front.cutters)
-    answers = front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
-    resources.push_async_callback(answers.aclose)
+
+    def source_of(one: Recording) -> Source:
+        return Source(one, _rule(one, fields, longest), front.detector, front.cutters)
+
+    def answers_of(source: Source) -> AsyncGenerator[Answer, None]:
+        return front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
+
     heartbeat = front.settings.heartbeat_seconds
     patience = heartbeat if fields.stream else None
+    if isinstance(recording, Channels):
+        sources = [(source_of(one), recording.is_silent(number)) for number, one in enumerate(recording)]
+        channels = [
+            Channel(number, source, None if is_silent else answers_of(source))
+            for number, (source, is_silent) in enumerate(sources, 1)
+        ]
+        record.audio_seconds = sum(channel.seconds for channel in channels)
+        with front.access.allowance(record.caller).audio(record.audio_seconds):
+            conversation = await Conversation.begin(front.metrics, record, asked, origin, channels, patience)
+            resources.push_async_callback(conversation.aclose)
+            return conversation.stream(heartbeat) if fields.stream else await conversation.response()
+    source = source_of(recording)
+    answers = answers_of(source)
+    resources.push_async_callback(answers.aclose)
     with front.access.allowance(record.caller).audio(origin.seconds):
         hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source, patience)
         resources.push_async_callback(hearing.aclose)
@@ -168,14 +190,17 @@ class _ClientLeftError(Exception):
     """Nobody wants what is being decoded."""
 
 
-async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording) -> Origin:
+async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording | Channels) -> Origin:
     is_wanted = True
 
-    def take(samples: bytes | memoryview) -> None:
+    def take(samples: bytes | memoryview, channel: int) -> None:
         # What is nearly done is let be: to end it may cost a decoder process, and another file the time to start one.
         if not is_wanted and recording.seconds > front.settings.max_utterance_seconds:
             raise _ClientLeftError
-        recording.append(samples)
+        if isinstance(recording, Channels):
+            recording.append(samples, channel)
+        else:
+            recording.append(samples)
 
     def leave() -> None:
         nonlocal is_wanted
@@ -188,6 +213,7 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
         rate=recording.rate,
         limits=front.settings.audio_limits,
         raw=RawForm.of_media_type(fields.file.content_type or ""),
+        by_channel=fields.multichannel,
     )
     try:
         return await in_thread(front.decoders, decode, leave)

@@ -16,6 +16,7 @@ const transcript = new Transcript(element("words"), (seconds) => player.seek(sec
 const waveform = new Waveform(element("waveform"), (seconds) => player.seek(seconds));
 
 const key = () => element("key").value.trim();
+const options = () => ({ multichannel: element("multichannel").checked });
 
 let recording = null; // the one whose transcript is shown
 let asking = null; // aborts the request under way
@@ -23,7 +24,7 @@ let asking = null; // aborts the request under way
 async function open(file) {
   element("result").hidden = true;
   await ask(`Transcribing ${file.name} …`, async (signal) => {
-    const response = await transcribe(file, element("model").value, "verbose_json", key(), signal);
+    const response = await transcribe(file, element("model").value, options(), "verbose_json", key(), signal);
     const answer = await response.json();
     recording = file;
     element("result").hidden = false;
@@ -38,7 +39,7 @@ async function open(file) {
 async function download(format, ending) {
   const name = `${recording.name.replace(/\.[^.]*$/, "")}.${ending}`;
   await ask(`Preparing ${name} …`, async (signal) => {
-    const response = await transcribe(recording, element("model").value, format, key(), signal);
+    const response = await transcribe(recording, element("model").value, options(), format, key(), signal);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await response.blob());
     link.download = name;
@@ -101,7 +102,9 @@ function acceptDrops() {
 element("file").addEventListener("click", ({ target }) => { target.value = ""; }); // the same file may be chosen again
 element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files[0]); });
 element("key").addEventListener("change", offerModels);
-element("model").addEventListener("change", () => recording && open(recording));
+for (const id of ["model", "multichannel"]) {
+  element(id).addEventListener("change", () => recording && open(recording));
+}
 element("cancel").addEventListener("click", () => asking.abort());
 for (const button of document.querySelectorAll("[data-format]")) {
   button.addEventListener("click", () => download(button.dataset.format, button.dataset.ending));

@@ -9,10 +9,14 @@ export class ApiError extends Error {
   }
 }
 
-/** Posts a recording for a model and resolves to the response, in one of the API's formats. */
-export async function transcribe(recording, model, format, key, signal) {
+/**
+ * Posts a recording for a model and resolves to the response, in one of the API's formats.
+ * `options` are further fields of the form; those without a value are left out.
+ */
+export async function transcribe(recording, model, options, format, key, signal) {
   const form = new FormData();
   form.set("model", model || (await servedModels(key, signal))[0]);
+  for (const [field, value] of Object.entries(options)) if (value) form.set(field, value);
   form.set("response_format", format);
   if (format === "verbose_json") {
     form.append("timestamp_granularities[]", "word");

@@ -24,6 +24,8 @@ export class Transcript {
     this.#words = [];
     this.#lit = null;
     this.#container.replaceChildren(...(words.length ? this.#paragraphs(words, segments) : [plain(text)]));
+    // Of people who speak at the same time, a paragraph is over before the next one begins.
+    this.#words.sort((one, other) => one.start - other.start);
     if (words.length) this.#words[0].span.tabIndex = 0;
   }
 
@@ -40,15 +42,17 @@ export class Transcript {
   }
 
   #paragraphs(words, segments) {
-    let at = 0;
+    const waiting = Map.groupBy(words, ({ channel }) => channel);
     return segments.map((segment, number) => {
       const paragraph = document.createElement("p");
       const time = document.createElement("span");
       time.className = "time";
       time.textContent = `${clock(segment.start)} `; // not seen, but heard: a pause before the first word
       paragraph.append(time);
-      const following = segments[number + 1]?.start ?? Infinity;
-      for (; at < words.length && words[at].start < following; at++) paragraph.append(this.#word(words[at]), " ");
+      if (segment.channel) paragraph.append(speaker(segment.channel));
+      const mine = waiting.get(segment.channel) ?? [];
+      const following = segments.slice(number + 1).find(({ channel }) => channel === segment.channel)?.start ?? Infinity;
+      while (mine.length && mine[0].start < following) paragraph.append(this.#word(mine.shift()), " ");
       return paragraph;
     });
   }
@@ -106,6 +110,12 @@ function firstAfter(words, seconds) {
     else high = middle;
   }
   return low;
+}
+
+function speaker(channel) {
+  const name = document.createElement("strong");
+  name.textContent = `Channel ${channel}: `;
+  return name;
 }
 
 function plain(text) {

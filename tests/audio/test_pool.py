@@ -83,7 +83,9 @@ def test_a_child_gives_the_samples_that_this_process_would(pool, name):
 def test_no_child_is_started_for_what_libsndfile_reads(pool):
     for container, codec in LOSSLESS:
         decoded(pool, encoded(tone(440, 0.5, 16000), 16000, container, codec))
-    pool.decode_into(lambda samples: None, io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawForm(1, 16000))
+    pool.decode_into(
+        lambda samples, channel: None, io.BytesIO(bytes(32000)), rate=16000, limits=LIMITS, raw=RawForm(1, 16000)
+    )
 
     assert not pool._children
 
@@ -166,7 +168,7 @@ class Murder:
         self.samples = bytearray()
         self.seen = set()
 
-    def __call__(self, samples):
+    def __call__(self, samples, channel):
         self.samples += samples
         (child,) = set(self.pool._children) - set(self.pool._idle)
         if len(self.seen) < self.times and child not in self.seen:
@@ -300,10 +302,11 @@ def test_a_system_without_room_for_a_child_is_not_the_fault_of_the_file(pool, mo
 @pytest.mark.parametrize(
     "answer",
     [
-        HEADER.pack(b"s", 2**32 - 1),
-        HEADER.pack(b"?", 0),
+        HEADER.pack(b"s", 0, 2**32 - 1),
+        HEADER.pack(b"?", 0, 0),
         frame(Kind.READY),
         frame(Kind.SAMPLES, bytes(4 * 16000 * 2)),
+        frame(Kind.SAMPLES, bytes(4), channel=1),
         frame(Kind.SAMPLES, bytes(3)) + frame(Kind.ORIGIN, json.dumps({"seconds": 1}).encode()),
         frame(Kind.ORIGIN, b"\xff"),
         frame(Kind.ORIGIN, b"[]"),
@@ -318,7 +321,7 @@ def test_a_child_that_was_taken_over_cannot_fill_memory_or_confuse_the_pool(answ
     theirs.sendall(frame(Kind.READY) + answer)
 
     with theirs, tempfile.TemporaryFile() as file, pytest.raises(ChildLostError, match="nonsense"):
-        child.decode_into(lambda samples: None, file.fileno(), rate=16000, limits=AudioLimits(max_seconds=0.5))
+        child.decode_into(lambda samples, channel: None, file.fileno(), rate=16000, limits=AudioLimits(max_seconds=0.5))
 
     assert not child.is_usable
     child.close()

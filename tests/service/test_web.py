@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import av
+import numpy as np
 import pytest
 
 from service.http.access import digest
@@ -63,6 +64,22 @@ def held_engine(service):
 def spoken(browser):
     """The words that are lit."""
     return browser.run("return [...document.querySelectorAll('.spoken')].map((word) => word.textContent)")
+
+
+def test_the_two_sides_of_a_call_are_told_apart(browser, service, tmp_path):
+    path, other = tmp_path / "call.wav", tone(32_000, 0.2)
+    path.write_bytes(wav(np.stack([SAMPLES, other], axis=1)))
+    visit(browser, service)
+    browser.click("#options summary")
+    browser.click("label[for=multichannel]")
+
+    transcribe(browser, path)
+
+    paragraphs = browser.run("return [...document.querySelectorAll('#words p')].map((p) => p.textContent.trim())")
+    assert paragraphs == [
+        f"0:00 Channel 1: 32000 {SAMPLES.sum():.3f}",
+        f"0:00 Channel 2: 32000 {other.sum():.3f}",
+    ]
 
 
 def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
@@ -224,7 +241,7 @@ def test_a_key_is_asked_for_and_used(browser, clip):
         choose(browser, clip)
         browser.wait_text("#error", "(invalid_api_key)")
 
-        browser.click("summary")
+        browser.click("#access summary")
         browser.type("#key", "sesame")
         transcribe(browser, clip)
 

@@ -119,10 +119,11 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
 
     pieces = list(deltas(heard))
 
-    assert "".join(text for text, _ in pieces) == heard.text
-    assert [token for _, span in pieces for token in range(*span)] == heard.tokens
+    assert "".join(piece.text for piece in pieces) == heard.text
+    assert [token for piece in pieces for token in range(*piece.token_span)] == heard.tokens
+    assert [word for piece in pieces for word in piece.words] == heard.words
     assert len(pieces) == len(list(split_segments(heard.words)))
-    assert all(text for text, _ in pieces)
+    assert all(piece.text for piece in pieces)
 
 
 def test_what_was_written_is_told():
@@ -152,7 +153,7 @@ def test_words_without_times_share_the_time_there_is_and_a_model_that_knows_none
 
 
 def test_deltas_of_words_without_times_end_with_sentences():
-    assert [text for text, _ in deltas(untimed("hi.", "you"))] == ["hi.", " you"]
+    assert [piece.text for piece in deltas(untimed("hi.", "you"))] == ["hi.", " you"]
 
 
 SOME_WORDS = st.lists(

@@ -1,0 +1,66 @@
+"""A decoded recording whose channels are kept apart, such as the two sides of a call."""
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from audio.recording import Recording
+
+# Of full scale. A line on which nobody is sends zeros, or in A-law and mu-law values of at most 8 of 32,768.
+_SILENCE = 2.0**-12
+
+
+class Channels:
+    """The channels of a recording, numbered from 0. Close it, or use it as a context.
+
+    Args:
+        rate: samples per second of each.
+        seconds_in_memory: longer channels go to files; see ``audio.recording.Recording``.
+    """
+
+    def __init__(self, rate: int, seconds_in_memory: float) -> None:
+        self.rate = rate
+        self._seconds_in_memory = seconds_in_memory
+        self._recordings: list[Recording] = []
+        self._loudest: list[float] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Recording]:
+        return iter(self._recordings)
+
+    @property
+    def seconds(self) -> float:
+        """Its length so far."""
+        return self._recordings[0].seconds if self._recordings else 0.0
+
+    def append(self, samples: bytes | memoryview, channel: int) -> None:
+        """Add the bytes of float32 samples at the end of a channel; the first block of each comes in their order.
+
+        Raises:
+            StorageFullError: if they cannot be stored.
+        """
+        if channel == len(self._recordings):
+            self._recordings.append(Recording(self.rate, self._seconds_in_memory))
+            self._loudest.append(0.0)
+        self._recordings[channel].append(samples)
+        block = np.frombuffer(samples, np.float32)
+        if block.size:
+            self._loudest[channel] = max(self._loudest[channel], float(block.max()), -float(block.min()))
+
+    def is_silent(self, channel: int) -> bool:
+        """Tell whether nothing can be heard on a channel."""
+        return self._loudest[channel] <= _SILENCE
+
+    def close(self) -> None:
+        """Give memory and files back."""
+        for recording in self._recordings:
+            recording.close()

@@ -1,0 +1,311 @@
+"""A recording whose channels are heard apart, such as the two sides of a call: one answer, in the order of time."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+from starlette.responses import PlainTextResponse, Response
+
+from audio.decode import Origin
+from audio.segment.cuts import Probabilities
+from service.dispatch.dispatcher import Answer
+from service.dispatch.errors import DispatchError
+from service.dispatch.joining import joined
+from service.dispatch.source import Source
+from service.engine.protocol import Transcript, Word
+from service.http.errors import error_response
+from service.http.events import Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
+from service.http.formats import described_segments, described_word, json_response, verbose_head
+from service.http.hearing import Asked, count
+from service.http.logprobs import token_logprobs
+from service.http.subtitles import Cue, cues, srt, vtt
+from service.http.telemetry import Record, note_error
+from service.http.timed_words import spread_words, timed_words
+from service.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One side.
+
+    Attributes:
+        number: Counted from 1, as the answer has it.
+        source: What was recorded on it.
+        answers: What is heard on it, part by part; None where nothing can be heard.
+        heard: The parts that have come.
+    """
+
+    number: int
+    source: Source
+    answers: AsyncGenerator[Answer, None] | None
+    heard: list[Transcript] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What people read."""
+        return f"Channel {self.number}"
+
+    @property
+    def seconds(self) -> float:
+        """Audio that was transcribed."""
+        return self.source.recording.seconds if self.answers is not None else 0.0
+
+    async def turns(self) -> AsyncGenerator["Turn", None]:
+        """Yield what is said, in order, and keep the parts."""
+        if self.answers is None:
+            return
+        async with aclosing(self.answers) as answers:
+            async for answer in answers:
+                part, start = answer.transcript, answer.start
+                if not part.text:
+                    continue
+                is_first = not self.heard
+                self.heard.append(part)
+                for delta in deltas(part):
+                    known = [word.start for word in delta.words if word.start is not None]
+                    start = max(start, min(known, default=start))  # in order, whatever times a model writes
+                    yield Turn(self, start, part, delta, is_first, answer.queue_seconds)
+                    is_first = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A segment of what is said on a channel.
+
+    Attributes:
+        start: When it begins, in seconds of the recording.
+        part: In which it was heard.
+        delta: Its stretch of that.
+        is_first: It is the channel's first.
+        queue_seconds: How long the part waited for a batch.
+    """
+
+    channel: Channel
+    start: float
+    part: Transcript
+    delta: Delta
+    is_first: bool
+    queue_seconds: float
+
+    @property
+    def text(self) -> str:
+        """What is said."""
+        return self.delta.text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What was asked, and what is heard on each channel.
+
+    Attributes:
+        origin: What the recording was before it was decoded.
+        began: Monotonic time at which it came to the dispatcher.
+        turns: What is said after the first turn, in the order of time.
+    """
+
+    metrics: Metrics
+    record: Record
+    asked: Asked
+    origin: Origin
+    began: float
+    channels: Sequence[Channel]
+    turns: AsyncGenerator[Turn, None]
+    _first: "asyncio.Task[Turn | None]"
+
+    @classmethod
+    async def begin(
+        cls,
+        metrics: Metrics,
+        record: Record,
+        asked: Asked,
+        origin: Origin,
+        channels: Sequence[Channel],
+        patience: float | None = None,
+    ) -> Self:
+        """Wait until it is known what is said first, or so many seconds of `patience`; see `Hearing.begin`.
+
+        Raises:
+            DispatchError: If a channel gets no transcript.
+        """
+        began = time.monotonic()
+        turns = in_order([channel.turns() for channel in channels])
+        first = asyncio.ensure_future(_first(turns, record))
+        conversation = cls(metrics, record, asked, origin, began, channels, turns, first)
+        try:
+            done, _ = await asyncio.wait({first}, timeout=patience)
+            if done:
+                first.result()
+        except BaseException:
+            await conversation.aclose()
+            raise
+        return conversation
+
+    async def aclose(self) -> None:
+        """Listen no longer."""
+        self._first.cancel()
+        await asyncio.gather(self._first, return_exceptions=True)
+        await self.turns.aclose()
+
+    async def response(self) -> Response:
+        """Answer when all is heard.
+
+        Raises:
+            DispatchError: If a part gets no transcript.
+        """
+        turns = [turn async for turn in self._turns()]
+        response_format = self.asked.fields.response_format
+        speech = {channel.number: await self._speech(channel) for channel in self.channels}
+        self._finish()
+        if response_format == "text":
+            return PlainTextResponse("".join(f"{line}\n" for line in _lines(turns)))
+        if response_format == "srt":
+            return PlainTextResponse(srt(self._cues()))
+        if response_format == "vtt":
+            return PlainTextResponse(vtt(self._cues()))
+        body = self._whole(turns)
+        if response_format == "verbose_json":
+            body = verbose_head(self.asked.written, self.origin.seconds, body["text"]) | self._timed(speech) | body
+        return json_response(body)
+
+    def stream(self, heartbeat_seconds: float) -> EventStream:
+        """Answer while it is heard; a comment goes out whenever nothing was heard for so long."""
+        return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
+
+    async def _turns(self) -> AsyncIterator[Turn]:
+        if (first := await self._first) is not None:
+            yield first
+        async for turn in self.turns:
+            yield turn
+
+    async def _frames(self) -> AsyncGenerator[bytes, None]:
+        said: list[Turn] = []
+        fields = self.asked.fields
+        is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
+        try:
+            async for turn in self._turns():
+                number = {"channel": turn.channel.number}
+                event = delta_event(turn.delta, turn.part, self.asked.spellings, is_first=turn.is_first)
+                yield frame(event | {"delta": f" {turn.text}" if said else turn.text} | number)
+                if is_timed:
+                    words = self._timed_words(turn)
+                    timed = segment_event(len(said), words, with_words="word" in fields.timestamp_granularities)
+                    yield frame(timed | {"speaker": turn.channel.name} | number)
+                said.append(turn)
+        except DispatchError as error:  # the status is sent: clients take an event with an error for one
+            response = error_response(error)
+            note_error(self.record, response)
+            yield frame(bytes(response.body))
+            return
+        self._finish()
+        yield frame({"type": "transcript.text.done"} | self._whole(said))
+
+    def _timed_words(self, turn: Turn) -> list[Word]:
+        heard = msgspec.structs.replace(turn.part, words=turn.delta.words)
+        return timed_words(heard, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
+
+    def _whole(self, turns: Sequence[Turn]) -> dict[str, Any]:
+        """The text in the order of time, and channel by channel."""
+        spellings = self.asked.spellings
+        described = []
+        for channel in self.channels:
+            transcript = joined(channel.heard)
+            logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
+            described.append({"channel": channel.number, "text": transcript.text, **logprobs})
+        # What nobody had to listen to is not counted.
+        usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
+        return {"text": " ".join(turn.text for turn in turns), "channels": described, "usage": usage}
+
+    def _timed(self, speech: dict[int, Probabilities]) -> dict[str, Any]:
+        """The words and segments of all channels in the order of time, those that were asked for."""
+        seconds, granularities = self.origin.seconds, self.asked.fields.timestamp_granularities
+        words, segments = [], []
+        for channel in self.channels:
+            transcript, number = joined(channel.heard), {"channel": channel.number}
+            words += [described_word(word) | number for word in spread_words(transcript, seconds)]
+            heard = described_segments(transcript, seconds, speech[channel.number]) if self.asked.has_segments else []
+            segments += [segment | number for segment in heard]
+        timed: dict[str, Any] = {}
+        if "word" in granularities:
+            timed["words"] = sorted(words, key=lambda word: word["start"])
+        if self.asked.has_segments:
+            segments.sort(key=lambda segment: segment["start"])
+            timed["segments"] = [segment | {"id": number} for number, segment in enumerate(segments)]
+        return timed
+
+    async def _speech(self, channel: Channel) -> Probabilities:
+        if self.asked.has_segments and any(part.words for part in channel.heard):
+            return await channel.source.speech()
+        return np.empty(0, np.float32)
+
+    def _cues(self) -> list[Cue]:
+        """The cues of all channels; those of people who speak at the same time are shown at the same time."""
+        shown = [
+            cue
+            for channel in self.channels
+            for cue in cues(timed_words(joined(channel.heard), self.origin.seconds), channel.name)
+        ]
+        return sorted(shown, key=lambda cue: cue.start)
+
+    def _finish(self) -> None:
+        self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
+        words = sum(len(part.words) for channel in self.channels for part in channel.heard)
+        count(self.metrics, self.asked, self.origin, words)
+
+
+def _lines(turns: Sequence[Turn]) -> Iterator[str]:
+    """Yield a line for each stretch in which one channel speaks."""
+    for _, stretch in itertools.groupby(turns, key=lambda turn: turn.channel.number):
+        said = list(stretch)
+        yield f"{said[0].channel.name}: {' '.join(turn.text for turn in said)}"
+
+
+async def _first(turns: AsyncIterator[Turn], record: Record) -> Turn | None:
+    first = await anext(turns, None)
+    record.stages["queue"] = first.queue_seconds if first else 0.0
+    return first
+
+
+async def in_order(channels: Sequence[AsyncGenerator[Turn, None]]) -> AsyncGenerator[Turn, None]:
+    """Yield the turns of channels, each of which is in order, in the order of their starts; equal ones by channel.
+
+    All channels are heard at the same time. One waits only for what might come before it. Closing the generator closes
+    the channels.
+
+    Raises:
+        Exception: What a channel raises, when its turn would come.
+    """
+    queues: list[asyncio.Queue[Turn | Exception | None]] = [asyncio.Queue() for _ in channels]
+    tasks = [asyncio.create_task(_pump(*pair)) for pair in zip(channels, queues, strict=True)]
+
+    async def following(index: int) -> Turn | None:
+        turn = await queues[index].get()
+        if isinstance(turn, Exception):
+            raise turn
+        return turn
+
+    try:
+        heads = [await following(index) for index in range(len(channels))]
+        while waiting := [(turn.start, index, turn) for index, turn in enumerate(heads) if turn is not None]:
+            _, index, turn = min(waiting, key=lambda head: head[:2])
+            yield turn
+            heads[index] = await following(index)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pump(turns: AsyncGenerator[Turn, None], queue: "asyncio.Queue[Turn | Exception | None]") -> None:
+    try:
+        async with aclosing(turns):
+            async for turn in turns:
+                queue.put_nowait(turn)
+        queue.put_nowait(None)
+    except Exception as error:  # noqa: BLE001  # it is raised where the turns are taken
+        queue.put_nowait(error)

@@ -1,0 +1,107 @@
+"""Each channel of a file by itself: the same samples as of a file that holds nothing else."""
+
+import io
+
+import numpy as np
+import pytest
+
+from audio.channels import Channels
+from audio.decode import decode, decode_into
+from audio.errors import InvalidAudioError, UnsupportedFormatError
+from audio.limits import AudioLimits
+from audio.pool import DecodePool
+from audio.raw import RawForm
+from tests.audio.media_files import media
+from tests.audio.sound_files import encoded, tone
+from tests.audio.test_pool import Murder
+
+LIMITS = AudioLimits()
+
+
+def sides(samples: int, channels: int) -> np.ndarray:
+    """Sound [samples, channels] of which no channel is like another, in steps of 16 bits."""
+    noise = np.random.default_rng(5).normal(0, 0.1, (samples, channels))
+    return (np.round(noise.clip(-1, 1) * 2**15) / 2**15).astype(np.float32)
+
+
+def channels_of(data: bytes, rate: int = 16_000, raw: RawForm | None = None) -> list[np.ndarray]:
+    with Channels(rate, seconds_in_memory=2.0) as channels:
+        decode_into(channels.append, io.BytesIO(data), rate=rate, limits=LIMITS, raw=raw, by_channel=True)
+        return [one.read(0, len(one)).copy() for one in channels]
+
+
+@pytest.mark.parametrize("source_rate", [8_000, 16_000, 44_100])
+@pytest.mark.parametrize("channels", [1, 2, 8])
+def test_a_channel_is_what_it_is_alone(source_rate, channels):
+    samples = sides(5 * source_rate + 7, channels)
+
+    apart = channels_of(encoded(samples, source_rate))
+
+    assert len(apart) == channels
+    for number, channel in enumerate(apart):
+        alone = decode(io.BytesIO(encoded(samples[:, number], source_rate)), rate=16_000, limits=LIMITS).samples
+        np.testing.assert_allclose(channel, alone, atol=1e-6)
+        assert len(channel) == len(alone)
+
+
+def test_at_the_rate_of_the_model_it_is_the_same_bit_by_bit():
+    samples = sides(100_003, 2)
+
+    for channel, side in zip(channels_of(encoded(samples, 16_000)), samples.T, strict=True):
+        np.testing.assert_array_equal(channel, side)
+
+
+def test_channels_of_raw_samples_and_of_what_ffmpeg_reads_are_told_apart():
+    samples = sides(16_000, 2)
+    raw = (samples * 2**15).astype("<i2").tobytes()
+
+    np.testing.assert_array_equal(channels_of(raw, raw=RawForm(2, 16_000)), samples.T)
+    np.testing.assert_array_equal(channels_of(media(samples.T, 16_000, "mov", "pcm_s16be")), samples.T)
+
+
+def test_channels_come_out_of_a_child_even_if_it_dies_in_the_middle():
+    tones = np.stack([tone(300, 60, 48_000), tone(500, 60, 48_000, 0.1)])
+    data = media(tones, 48_000, "webm", "libopus")
+    with DecodePool() as pool, Channels(16_000, 5.0) as channels:
+        murder = Murder(pool, times=1)
+
+        def take(samples, channel):
+            channels.append(samples, channel)
+            murder(samples, channel)
+
+        origin = pool.decode_into(take, io.BytesIO(data), rate=16_000, limits=LIMITS, by_channel=True)
+        apart = [one.read(0, len(one)) for one in channels]
+
+    assert origin.channels == 2
+    assert murder.seen
+    np.testing.assert_array_equal(apart, channels_of(data))
+    assert [np.abs(one).max() > 0.3 for one in apart] == [True, False]
+
+
+def test_channels_whose_number_changes_on_the_way_are_not_guessed():
+    mono, stereo = tone(300, 1, 48_000), np.stack([tone(300, 1, 48_000), tone(500, 1, 48_000)])
+    joined = media(mono, 48_000, "adts", "aac") + media(stereo, 48_000, "adts", "aac")
+
+    with pytest.raises(UnsupportedFormatError, match="1 channels and later 2"):
+        channels_of(joined)
+    assert decode(io.BytesIO(joined), rate=16_000, limits=LIMITS).seconds > 1.9  # their mean is taken as ever
+
+
+def test_samples_that_are_no_sound_are_refused_on_any_channel():
+    samples = sides(1000, 2)
+    samples[500, 1] = np.nan
+
+    with pytest.raises(InvalidAudioError, match="not numbers"):
+        channels_of(encoded(samples, 16_000, "WAV", "FLOAT"))
+
+
+@pytest.mark.parametrize(
+    ("level", "is_silent"), [(0.0, True), (8 / 2**15, True), (-8 / 2**15, True), (9 / 2**15, False), (-0.5, False)]
+)
+def test_a_line_on_which_nobody_is_counts_as_silent(level, is_silent):
+    with Channels(16_000, 1.0) as channels:
+        for number in range(2):
+            channels.append(np.array([0.0, level], np.float32).tobytes(), number)
+
+        assert [channels.is_silent(number) for number in range(2)] == [is_silent, is_silent]
+        assert channels.seconds == 2 / 16_000

@@ -1,0 +1,219 @@
+"""`multichannel=true`: each channel by itself, and one answer in the order of time."""
+
+import asyncio
+import json
+from io import StringIO
+
+import numpy as np
+import pytest
+import srt
+import webvtt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.protocol import Transcript, Word
+from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
+from service.http.conversation import Channel, Turn, in_order
+from service.http.events import deltas
+from tests.service.http.test_api import error
+from tests.service.serving import form, serving, tone, wav
+
+LEFT, RIGHT = tone(2 * SAMPLE_RATE), tone(2 * SAMPLE_RATE, 0.2)
+BOTH = wav(np.stack([LEFT, RIGHT], axis=1))
+HEARD = [transcript(LEFT).text, transcript(RIGHT).text]
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(max_audio_seconds=20.0) as served:
+        yield served
+
+
+def post(service, file: bytes, **fields):
+    return service.post(**form(file, multichannel="true", **fields))
+
+
+def events(answer) -> list[dict]:
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+
+
+def test_each_channel_has_the_text_that_it_has_alone(service):
+    alone = [service.post(**form(wav(side))).json()["text"] for side in (LEFT, RIGHT)]
+
+    answer = post(service, BOTH).json()
+
+    assert alone == HEARD
+    assert answer == {
+        "text": " ".join(HEARD),
+        "channels": [{"channel": 1, "text": HEARD[0]}, {"channel": 2, "text": HEARD[1]}],
+        "usage": {"type": "duration", "seconds": 4.0},
+    }
+
+
+def test_without_it_the_mean_is_heard(service):
+    answer = service.post(**form(BOTH, multichannel="false")).json()
+
+    assert answer == {
+        "text": transcript((LEFT + RIGHT) / 2).text,
+        "usage": {"type": "duration", "seconds": 2.0},
+    }
+
+
+def test_words_and_segments_are_in_the_order_of_time_and_name_their_channel(service):
+    fields = {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]}
+
+    answer = post(service, BOTH, **fields).json()
+
+    assert [(word["word"], word["start"], word["channel"]) for word in answer["words"]] == [
+        ("32000", 0.0, 1),
+        ("32000", 0.0, 2),
+        (HEARD[0].split()[1], 1.0, 1),
+        (HEARD[1].split()[1], 1.0, 2),
+    ]
+    assert [(one["id"], one["text"], one["channel"]) for one in answer["segments"]] == [
+        (0, HEARD[0], 1),
+        (1, HEARD[1], 2),
+    ]
+    assert (answer["task"], answer["duration"]) == ("transcribe", 2.0)
+    assert [channel["text"] for channel in answer["channels"]] == HEARD
+
+
+def test_a_silent_channel_costs_nothing(service):
+    before = service.metric("steno_audio_seconds_total")
+    silent = np.zeros_like(LEFT)
+
+    answer = post(service, wav(np.stack([silent, RIGHT, silent], axis=1))).json()
+
+    assert [channel["text"] for channel in answer["channels"]] == ["", HEARD[1], ""]
+    assert answer["usage"]["seconds"] == 2.0
+    assert service.metric("steno_audio_seconds_total") == before + 2.0
+
+
+@pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_where_nobody_is_the_text_is_empty(service, response_format, channels):
+    answer = post(service, wav(np.zeros((SAMPLE_RATE, channels), np.float32)), response_format=response_format)
+
+    assert answer.status_code == 200
+    if "json" in response_format:
+        assert answer.json()["text"] == ""
+        assert len(answer.json()["channels"]) == channels
+    else:
+        assert answer.text == {"text": "", "srt": "", "vtt": "WEBVTT\n"}[response_format]
+
+
+def test_a_text_has_a_line_for_each_turn(service):
+    answer = post(service, BOTH, response_format="text")
+
+    assert answer.text == f"Channel 1: {HEARD[0]}\nChannel 2: {HEARD[1]}\n"
+
+
+def test_subtitles_name_the_channel(service):
+    subrip = list(srt.parse(post(service, BOTH, response_format="srt").text))
+    captions = list(webvtt.from_buffer(StringIO(post(service, BOTH, response_format="vtt").text)))
+
+    assert [cue.content for cue in subrip] == [f"Channel 1: {HEARD[0]}", f"Channel 2: {HEARD[1]}"]
+    assert [(cue.voice, cue.text) for cue in captions] == [("Channel 1", HEARD[0]), ("Channel 2", HEARD[1])]
+
+
+def test_a_stream_has_the_turns_as_they_come_and_the_same_whole(service):
+    *turns, done = events(post(service, BOTH, stream="true"))
+
+    assert [(turn["type"], turn["channel"]) for turn in turns] == [("transcript.text.delta", n) for n in (1, 2)]
+    assert "".join(turn["delta"] for turn in turns) == done["text"]
+    assert done == {"type": "transcript.text.done"} | post(service, BOTH).json()
+
+
+def test_a_stream_with_times_has_a_segment_for_each_turn(service):
+    fields = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+    answer = events(post(service, BOTH, stream="true", **fields))
+
+    segments = [event for event in answer if event["type"] == "transcript.text.segment"]
+    assert [(one["id"], one["channel"], one["speaker"], one["text"]) for one in segments] == [
+        ("0", 1, "Channel 1", HEARD[0]),
+        ("1", 2, "Channel 2", HEARD[1]),
+    ]
+    assert [word["word"] for word in segments[1]["words"]] == HEARD[1].split()
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_log_probabilities_are_those_of_each_channel(service, stream):
+    answer = post(service, BOTH, stream=stream, **{"include[]": "logprobs"})
+
+    whole = events(answer)[-1] if stream == "true" else answer.json()
+    for channel in whole["channels"]:
+        assert "".join(entry["token"] for entry in channel["logprobs"]) == channel["text"]
+
+
+def test_a_channel_that_fails_is_an_error_of_the_whole(service):
+    failing = np.stack([tone(FAIL_SAMPLES), tone(FAIL_SAMPLES, 0.2)], axis=1)
+
+    for stream in ("true", "false"):
+        answer = post(service, wav(failing), stream=stream)
+
+        assert answer.status_code == 500
+        assert error(answer)["code"] == "internal_error"
+
+
+def test_bad_values_name_the_field(service):
+    refusal = error(service.post(**form(BOTH, multichannel="both")))
+
+    assert (refusal["code"], refusal["param"]) == ("invalid_value", "multichannel")
+
+
+def test_channels_that_are_longer_than_a_model_takes_are_cut_each_by_itself():
+    with serving(max_utterance_seconds=2.0) as service:
+        speech = np.random.default_rng(0).normal(0, 0.1, (5 * SAMPLE_RATE, 2)).astype(np.float32)
+
+        answer = post(service, wav(speech))
+
+        assert answer.status_code == 200
+        for number, channel in enumerate(answer.json()["channels"]):
+            assert channel["text"] == service.post(**form(wav(speech[:, number]))).json()["text"]
+
+
+# The order of time
+
+
+def heard(*starts: float) -> Transcript:
+    words = [Word(f"{start:g}.", start, start + 0.1, 1.0, (n, n + 1)) for n, start in enumerate(starts)]
+    return Transcript(" ".join(word.text for word in words), list(range(len(words))), [1.0] * len(words), words)
+
+
+async def turns(channel: Channel, starts) -> object:
+    for start in sorted(starts):
+        part = heard(start)
+        await asyncio.sleep(0)
+        yield Turn(channel, start, part, next(deltas(part)), False, 0.0)
+
+
+@given(st.lists(st.lists(st.floats(0, 9), max_size=6), min_size=1, max_size=4))
+def test_turns_of_all_channels_come_in_the_order_of_time(starts):
+    channels = [Channel(number, None, None) for number in range(len(starts))]
+
+    async def merged() -> list[tuple[float, int]]:
+        streams = [turns(channel, some) for channel, some in zip(channels, starts, strict=True)]
+        return [(turn.start, turn.channel.number) async for turn in in_order(streams)]
+
+    expected = sorted((start, number) for number, some in enumerate(starts) for start in some)
+    assert asyncio.run(merged()) == expected
+
+
+def test_who_leaves_ends_what_is_heard_on_every_channel():
+    closed = []
+
+    async def endless(number: int):
+        try:
+            part = heard(1.0)
+            yield Turn(Channel(number, None, None), 1.0, part, next(deltas(part)), True, 0.0)
+            await asyncio.Event().wait()
+        finally:
+            closed.append(number)
+
+    async def scenario() -> None:
+        merging = in_order([endless(0), endless(1)])
+        await anext(merging)
+        await merging.aclose()
+
+    asyncio.run(scenario())
+    assert sorted(closed) == [0, 1]
