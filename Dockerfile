@@ -32,6 +32,7 @@ FROM dependencies AS application
 COPY pyproject.toml README.md LICENSE /build/steno/
 COPY audio /build/steno/audio
 COPY benchmarks /build/steno/benchmarks
+COPY bulk /build/steno/bulk
 COPY cli /build/steno/cli
 COPY models /build/steno/models
 COPY service /build/steno/service

@@ -37,7 +37,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,eval,plots,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,eval,parquet,ray,plots,dev]'
 	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION) || \
 	  echo 'No Triton for this machine: the tests of the kernels for GPUs will be skipped.'

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from cli import bench, collect, info, key, language_model, synthesize, train, transcribe, vocabulary
+from bulk.errors import JobError
+from cli import batch, bench, collect, info, key, language_model, synthesize, train, transcribe, vocabulary
 from cli import eval as evaluation
 from cli.errors import CommandError
 
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(arguments)
         sys.stdout.flush()
-    except CommandError as error:
+    except (CommandError, JobError) as error:
         print(f"steno: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -61,7 +62,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"steno {version('steno')}")
     subparsers = parser.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    for command in (transcribe, evaluation, info, bench, key, train, synthesize, collect, vocabulary, language_model):
+    for command in (
+        transcribe,
+        batch,
+        evaluation,
+        info,
+        bench,
+        key,
+        train,
+        synthesize,
+        collect,
+        vocabulary,
+        language_model,
+    ):
         command.add_parser(subparsers)
     subparsers.add_parser("serve", help="serve a model over HTTP", add_help=False)
     return parser

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from audio.limits import AudioLimits
+from bulk.file_transcripts import Failed, Transcribed, transcribe_files
 from cli.errors import CommandError
-from cli.file_transcripts import Failed, Transcribed, transcribe_files
 from cli.manifest import Clip, read_manifest
-from cli.model_options import Subparsers, add_model_options, open_model, prompt_options
+from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.scoring import Score, Scorer
 
 if TYPE_CHECKING:
@@ -102,15 +101,7 @@ def _outcomes(model: "Model", clips: Sequence[Clip], args: argparse.Namespace) -
     """Transcribe the clips, naming those that fail on stderr."""
     from tqdm import tqdm
 
-    transcripts = transcribe_files(
-        model,
-        (clip.audio for clip in clips),
-        decoder=args.decoder,
-        prompt=prompt_options(args),
-        batch_seconds=args.batch_seconds,
-        limits=AudioLimits(max_seconds=args.max_seconds),
-        utterance_seconds=args.utterance_seconds,
-    )
+    transcripts = transcribe_files(model, (str(clip.audio) for clip in clips), transcription_options(args))
     outcomes = []
     for clip, outcome in zip(clips, tqdm(transcripts, total=len(clips), unit="clip", disable=None), strict=True):
         if isinstance(outcome, Failed):

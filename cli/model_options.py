@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
+from bulk.file_transcripts import Options
 from cli.errors import CommandError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ MODEL_HELP = (
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `steno transcribe` and `steno eval` share."""
+    """Add what `steno transcribe`, `eval` and `batch` share."""
     parser.add_argument("--model", default="bundled", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
         "--decoder", choices=("ctc", "rnnt", "tdt", "aed"), help="of a hybrid model; default: its transducer"
@@ -139,6 +140,17 @@ def open_model(args: argparse.Namespace) -> "Model":
     except PromptError as error:
         raise CommandError(f"--{error.field.replace('_', '-')}: {error}") from error
     return model
+
+
+def transcription_options(args: argparse.Namespace) -> Options:
+    """Return what the options say of how files are transcribed."""
+    return Options(
+        decoder=args.decoder,
+        prompt=prompt_options(args),
+        batch_seconds=args.batch_seconds,
+        limits=AudioLimits(max_seconds=args.max_seconds),
+        utterance_seconds=args.utterance_seconds,
+    )
 
 
 def prompt_options(args: argparse.Namespace) -> dict[str, Any]:

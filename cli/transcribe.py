@@ -4,11 +4,9 @@ import argparse
 import dataclasses
 import json
 import sys
-from pathlib import Path
 
-from audio.limits import AudioLimits
-from cli.file_transcripts import Failed, Transcribed, transcribe_files
-from cli.model_options import Subparsers, add_model_options, open_model, prompt_options
+from bulk.file_transcripts import Failed, Transcribed, transcribe_files
+from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -30,15 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Print a line for each file; files that fail are named on stderr."""
     from tqdm import tqdm
 
-    outcomes = transcribe_files(
-        open_model(args),
-        map(Path, args.files),
-        decoder=args.decoder,
-        prompt=prompt_options(args),
-        batch_seconds=args.batch_seconds,
-        limits=AudioLimits(max_seconds=args.max_seconds),
-        utterance_seconds=args.utterance_seconds,
-    )
+    outcomes = transcribe_files(open_model(args), args.files, transcription_options(args))
     failures = 0
     with tqdm(zip(args.files, outcomes, strict=True), total=len(args.files), unit="file", disable=None) as progress:
         for name, outcome in progress:

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("audio", "benchmarks", "cli", "models", "service", "training")
+PACKAGES = ("audio", "benchmarks", "bulk", "cli", "models", "service", "training")
 
 # What a package may import of the others; itself always.
 MAY_IMPORT = {
     "audio": set(),
     "models": set(),
     "training": {"models", "audio"},
+    "bulk": {"models", "audio"},
     "service": {"models", "audio"},
     "benchmarks": set(PACKAGES),
     "cli": set(PACKAGES),

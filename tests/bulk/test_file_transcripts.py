@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.limits import AudioLimits
-from cli.file_transcripts import Failed, Transcribed, transcribe_files
+from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
 from models import Hypothesis
 from models.hypothesis import Word
 from tests.audio.sound_files import encoded
@@ -36,17 +36,8 @@ def test_files_come_back_in_order_and_never_too_many_at_once(tmp_path_factory, l
         path.write_bytes(b"damaged" if length is None else encoded(np.zeros(length), 8000))
     model = LengthModel()
 
-    outcomes = list(
-        transcribe_files(
-            model,
-            paths,
-            decoder=None,
-            prompt={},
-            batch_seconds=batch_seconds,
-            limits=AudioLimits(max_seconds=3),
-            utterance_seconds=3,
-        )
-    )
+    options = Options(batch_seconds=batch_seconds, limits=AudioLimits(max_seconds=3), utterance_seconds=3)
+    outcomes = list(transcribe_files(model, map(str, paths), options))
 
     for outcome, length in zip(outcomes, lengths, strict=True):
         if length is None:
@@ -64,11 +55,9 @@ def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
             path = tmp_path / str(number)
             path.write_bytes(encoded(np.zeros(8000), 8000))
             taken.append(path)
-            yield path
+            yield str(path)
 
-    outcomes = transcribe_files(
-        LengthModel(), paths(), decoder=None, prompt={}, batch_seconds=1, limits=AudioLimits(), utterance_seconds=40
-    )
+    outcomes = transcribe_files(LengthModel(), paths(), Options(batch_seconds=1))
     next(outcomes)
     taken_for_the_first = len(taken)
     outcomes.close()
@@ -92,17 +81,8 @@ class WordModel:
 
 
 def outcomes_of(model, paths, utterance_seconds):
-    return list(
-        transcribe_files(
-            model,
-            paths,
-            decoder=None,
-            prompt={},
-            batch_seconds=5,
-            limits=AudioLimits(),
-            utterance_seconds=utterance_seconds,
-        )
-    )
+    options = Options(batch_seconds=5, utterance_seconds=utterance_seconds)
+    return list(transcribe_files(model, map(str, paths), options))
 
 
 def test_a_long_file_is_cut_and_joined_with_its_own_times_among_others(tmp_path, golden):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.joining import joined
+from bulk.joining import joined
 from models import Hypothesis
 from models.hypothesis import Word
 

@@ -5,28 +5,47 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from audio.errors import AudioError
-from audio.segment.segmenter import Segment, SegmentRule
-from cli.joining import joined
+from audio.limits import AudioLimits
+from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
+from bulk.joining import joined
+from bulk.storage import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
     from typing import Any
 
-    from audio.limits import AudioLimits
     from audio.pool import DecodePool
     from audio.recording import Recording
     from audio.resample import Samples
     from models import Hypothesis, Model
 
-_THREADS = 4
-_FILES_AHEAD = 2 * _THREADS
 # The model sorts what it is given by length, so a few batches at a time leave little padding.
 _BATCHES_AT_A_TIME = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files are transcribed.
+
+    Attributes:
+        decoder: one of ``model.decoders``, or None for the first.
+        prompt: what is asked of the model, as ``Model.transcribe`` takes it.
+        batch_seconds: audio and padding in one batch.
+        limits: what audio is accepted.
+        utterance_seconds: the longest that the model is given; a longer file is cut where nobody speaks.
+        threads: that decode, each a file.
+    """
+
+    decoder: str | None = None
+    prompt: Mapping[str, Any] = field(default_factory=dict)
+    batch_seconds: float = 240.0
+    limits: AudioLimits = field(default_factory=AudioLimits)
+    utterance_seconds: float = DEFAULT_UTTERANCE_SECONDS
+    threads: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +72,22 @@ class _Part:
     file_seconds: float | None
 
 
-def transcribe_files(
-    model: Model,
-    paths: Iterable[Path],
-    *,
-    decoder: str | None,
-    prompt: Mapping[str, Any],
-    batch_seconds: float,
-    limits: AudioLimits,
-    utterance_seconds: float,
-) -> Iterator[Transcribed | Failed]:
+def transcribe_files(model: Model, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
     """Yield what became of each file, in the order given.
 
     Args:
         model: the model.
-        paths: the files; only so many of them, or of their parts, are held in memory as a few batches take.
-        decoder: one of ``model.decoders``, or None for the first.
-        prompt: what is asked of the model, as ``Model.transcribe`` takes it.
-        batch_seconds: audio and padding in one batch.
-        limits: what audio is accepted.
-        utterance_seconds: the longest that the model is given; a longer file is cut where nobody speaks.
+        locations: paths or URLs of the files; only so many of them, or of their parts, are held in memory as a few
+            batches take.
+        options: how.
     """
     heard: list[tuple[float, Hypothesis]] = []  # in the parts of the file that is under way
-    parts = _parts(_decoded(paths, model.sample_rate, limits, utterance_seconds), utterance_seconds)
-    for chunk in _chunks(parts, _BATCHES_AT_A_TIME * batch_seconds * model.sample_rate):
+    parts = _parts(_decoded(locations, model.sample_rate, options), options.utterance_seconds)
+    for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
         samples = [part.samples for part in chunk if isinstance(part, _Part)]
-        hypotheses = iter(model.transcribe(samples, decoder=decoder, batch_seconds=batch_seconds, **prompt))
+        hypotheses = iter(
+            model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **options.prompt)
+        )
         for part in chunk:
             if isinstance(part, Failed):
                 yield part
@@ -115,18 +124,16 @@ def _parts_of_long(recording: Recording, utterance_seconds: float) -> Iterator[_
     yield _Part(last.start / recording.rate, recording.read(*last), recording.seconds)
 
 
-def _decoded(
-    paths: Iterable[Path], rate: int, limits: AudioLimits, seconds_in_memory: float
-) -> Iterator[Recording | Failed]:
+def _decoded(locations: Iterable[str], rate: int, options: Options) -> Iterator[Recording | Failed]:
     """Yield decoded files in order, while threads decode the next few."""
     from audio.pool import DecodePool
 
     pending: deque[Future[Recording | Failed]] = deque()
-    threads, decoders = ThreadPoolExecutor(_THREADS), DecodePool()
+    threads, decoders = ThreadPoolExecutor(options.threads), DecodePool()
     try:
-        for path in paths:
-            pending.append(threads.submit(_decode, decoders, path, rate, limits, seconds_in_memory))
-            if len(pending) > _FILES_AHEAD:
+        for location in locations:
+            pending.append(threads.submit(_decode, decoders, location, rate, options))
+            if len(pending) > 2 * options.threads:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -139,16 +146,14 @@ def _decoded(
                 left_over.close()
 
 
-def _decode(
-    decoders: DecodePool, path: Path, rate: int, limits: AudioLimits, seconds_in_memory: float
-) -> Recording | Failed:
+def _decode(decoders: DecodePool, location: str, rate: int, options: Options) -> Recording | Failed:
     from audio.recording import Recording, StorageFullError
 
     with ExitStack() as unless_decoded:
-        recording = unless_decoded.enter_context(Recording(rate, seconds_in_memory))
+        recording = unless_decoded.enter_context(Recording(rate, options.utterance_seconds))
         try:
-            with path.open("rb") as file:
-                decoders.decode_into(lambda block, _: recording.append(block), file, rate=rate, limits=limits)
+            with fetched(location) as file:
+                decoders.decode_into(lambda block, _: recording.append(block), file, rate=rate, limits=options.limits)
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))
         except OSError as error:

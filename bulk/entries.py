@@ -1,0 +1,171 @@
+"""The recordings of a job: those of a manifest, of a folder, or of a prefix of an object store."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from bulk.errors import JobError
+from bulk.storage import absolute, file_system, is_url, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_LONGEST_LINE = 1 << 20
+# Where nobody says how long a recording is, the size of its file does, well enough to sort by.
+_BYTES_A_SECOND = {
+    ".wav": 32_000,
+    ".aiff": 32_000,
+    ".aif": 32_000,
+    ".au": 16_000,
+    ".caf": 32_000,
+    ".flac": 16_000,
+    ".mp3": 12_000,
+    ".mp4": 12_000,
+    ".m4a": 12_000,
+    ".mov": 100_000,
+    ".avi": 100_000,
+    ".mkv": 100_000,
+    ".ts": 100_000,
+    ".webm": 6_000,
+    ".ogg": 6_000,
+    ".oga": 6_000,
+    ".opus": 4_000,
+    ".aac": 12_000,
+    ".ac3": 24_000,
+    ".wma": 12_000,
+    ".amr": 1_600,
+    ".3gp": 3_000,
+}
+_SECONDS_WHERE_NOTHING_IS_KNOWN = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recording to transcribe.
+
+    Attributes:
+        audio: what the manifest calls it, or its path below the folder.
+        location: its path or URL.
+        seconds: its length, as the manifest has it; else what the size of its file suggests.
+    """
+
+    audio: str
+    location: str
+    seconds: float
+
+
+def entries(source: str) -> list[Entry]:
+    """Return the recordings of a manifest, a folder or a prefix, each once, in no particular order.
+
+    Args:
+        source: the path or URL of a file with one JSON object a line (``audio``, or ``audio_filepath`` as NeMo's
+            manifests have it, relative to the manifest; ``duration`` in seconds if it is known), or of a folder, of
+            which every file counts whose name ends like a recording's.
+
+    Raises:
+        JobError: if it cannot be read, naming the line, or holds no recording.
+    """
+    try:
+        found = _of_folder(source) if _is_folder(source) else _of_manifest(source)
+        once = {entry.location: entry for entry in found}
+    except OSError as error:
+        raise JobError(f"{source}: {error.strerror or error}") from error
+    if not once:
+        raise JobError(f"{source}: no recordings")
+    return list(once.values())
+
+
+def _is_folder(source: str) -> bool:
+    if not is_url(source):
+        return Path(source).is_dir()
+    system, path = file_system(source)
+    return bool(system.isdir(path))
+
+
+def _of_folder(source: str) -> Iterator[Entry]:
+    if is_url(source):
+        system, root = file_system(source)
+        for path, info in system.find(root, detail=True).items():
+            name = path[len(root) :].lstrip("/")
+            if info["type"] == "file" and _is_recording(name):
+                yield Entry(_written(name), system.unstrip_protocol(path), _seconds(name, info.get("size")))
+        return
+    folder = Path(absolute(source))
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if _is_recording(name) and path.is_file():
+            yield Entry(_written(name), str(path), _seconds(name, path.stat().st_size))
+
+
+def _written(name: str) -> str:
+    """Return a name as it can be written; file names may hold bytes that are no UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_recording(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.suffix.lower() in _BYTES_A_SECOND and not any(part.startswith(".") for part in path.parts)
+
+
+def _of_manifest(source: str) -> Iterator[Entry]:
+    with reading(source) as lines:
+        for number, line in _lines(lines):
+            try:
+                yield _entry(source, json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise JobError(f"{source}, line {number}: {error}") from error
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    readline = file.readline  # type: ignore[attr-defined]
+    number = 0
+    while line := readline(_LONGEST_LINE):
+        number += 1
+        if line.strip():
+            yield number, line
+
+
+def _entry(manifest: str, fields: object) -> Entry:
+    if not isinstance(fields, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+    audio = fields.get("audio", fields.get("audio_filepath"))
+    if not isinstance(audio, str) or not audio or "\0" in audio:
+        raise ValueError("'audio' must be the path or the URL of a recording")
+    if fields.get("offset"):
+        raise ValueError("'offset' is not supported: a recording is transcribed as a whole")
+    seconds = fields.get("duration")
+    if seconds is not None and not _is_length(seconds):
+        raise ValueError("'duration' must be a number of seconds above 0")
+    location = audio if is_url(audio) else _beside(manifest, audio)
+    return Entry(audio, location, _size_in_seconds(location) if seconds is None else float(seconds))
+
+
+def _is_length(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _beside(manifest: str, audio: str) -> str:
+    if audio.startswith("/") and not is_url(manifest):
+        return audio
+    folder, _, _ = absolute(manifest).rpartition("/")
+    return f"{folder}/{audio}"
+
+
+def _size_in_seconds(location: str) -> float:
+    """Ask for the size of a file here; each question to an object store would take as long as a short recording."""
+    if is_url(location):
+        return _SECONDS_WHERE_NOTHING_IS_KNOWN
+    try:
+        return _seconds(location, Path(location).stat().st_size)
+    except OSError:
+        return _SECONDS_WHERE_NOTHING_IS_KNOWN
+
+
+def _seconds(name: str, size: int | None) -> float:
+    if not size:
+        return _SECONDS_WHERE_NOTHING_IS_KNOWN
+    return size / _BYTES_A_SECOND.get(PurePosixPath(name).suffix.lower(), 16_000)

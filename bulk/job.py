@@ -1,0 +1,175 @@
+"""A job in its output folder: what it is to do, what it has done, and how it goes on after it was killed."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from bulk.entries import Entry
+from bulk.errors import JobError
+from bulk.plan import Shard, shards
+from bulk.rows import FORMS, Detail, Form, Tally, row, tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from bulk.file_transcripts import Failed, Transcribed
+    from bulk.storage import Folder
+
+# Names that begin so are not data: programs that read a folder of Parquet or JSON Lines pass over them.
+_SETTINGS, _RECORDINGS, _SUMMARY = "_job/settings.json", "_job/recordings.jsonl", "_job/summary.json"
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWriter:
+    """Writes a shard's rows to its file; the same, wherever a worker is."""
+
+    folder: Folder
+    form: Form
+    detail: Detail
+
+    def name(self, shard: Shard) -> str:
+        """Return the name of its file."""
+        return f"shard-{shard.number:06d}.{self.form.suffix}"
+
+    def write(self, shard: Shard, outcomes: Sequence[Transcribed | Failed]) -> Tally:
+        """Write what became of each recording.
+
+        Raises:
+            JobError: if it cannot be written.
+        """
+        rows = [row(entry, outcome, self.detail) for entry, outcome in zip(shard.entries, outcomes, strict=True)]
+        try:
+            self.folder.write(self.name(shard), self.form.encoded(rows, self.detail))
+        except OSError as error:
+            raise JobError(f"{self.folder.location}: {error.strerror or error}") from error
+        return tally(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done.
+
+    Attributes:
+        writer: of its shards.
+        left: shards that are not written yet, in the order in which they are to be done.
+        before: what earlier runs have done.
+    """
+
+    writer: ShardWriter
+    left: list[Shard]
+    before: Tally
+
+    @property
+    def recordings_left(self) -> int:
+        """Recordings of the shards that are left."""
+        return sum(len(shard.entries) for shard in self.left)
+
+    def end(self, summary: Mapping[str, Any]) -> None:
+        """Say in its folder that the job is done.
+
+        Raises:
+            JobError: if the folder cannot be written to.
+        """
+        try:
+            self.writer.folder.write(_SUMMARY, _pretty(summary))
+            self.writer.folder.tidy()
+        except OSError as error:
+            raise JobError(f"{self.writer.folder.location}: {error.strerror or error}") from error
+
+
+def begun(
+    folder: Folder, settings: Mapping[str, Any], list_entries: Callable[[], Iterable[Entry]], shard_seconds: float
+) -> Job:
+    """Begin a job in an empty folder, or go on with the one that a folder holds.
+
+    Its recordings are those that there were when it began, and stay in their shards.
+
+    Args:
+        folder: where it writes.
+        settings: what its rows depend on; of them ``format`` and ``detail`` say how they are written.
+        list_entries: lists the recordings, of a new job.
+        shard_seconds: audio in a shard, of a new job.
+
+    Raises:
+        JobError: if the folder holds another job, or something else, or cannot be read or written.
+    """
+    writer = ShardWriter(folder, FORMS[settings["format"]](), settings["detail"])
+    try:
+        if _is_begun(folder, settings):
+            planned = _planned(folder)
+        else:
+            planned = shards(list_entries(), shard_seconds)
+            # The settings come last: with them the job has begun.
+            folder.write(_RECORDINGS, _listed(planned))
+            folder.write(_SETTINGS, _pretty(settings))
+        names = folder.names()
+        written = [shard for shard in planned if writer.name(shard) in names]
+        with ThreadPoolExecutor(_READERS) as readers:
+            tallies = dict(
+                zip((shard.number for shard in written), readers.map(lambda s: _read(writer, s), written), strict=True)
+            )
+    except OSError as error:
+        raise JobError(f"{folder.location}: {error.strerror or error}") from error
+    whole = {
+        shard.number: tallies[shard.number]
+        for shard in written
+        if tallies[shard.number].recordings == len(shard.entries)
+    }
+    left = [shard for shard in planned if shard.number not in whole]
+    return Job(writer, left, sum(whole.values(), Tally()))
+
+
+def _is_begun(folder: Folder, settings: Mapping[str, Any]) -> bool:
+    try:
+        earlier = json.loads(folder.read(_SETTINGS))
+    except FileNotFoundError:
+        if any(name.startswith("shard-") for name in folder.names()):
+            raise JobError(f"{folder.location} holds shards, and not the job that wrote them") from None
+        return False
+    except ValueError as error:
+        raise JobError(f"{folder.location}/{_SETTINGS} is damaged: {error}") from error
+    for name in sorted(earlier.keys() | settings.keys()):
+        was, now = earlier.get(name), settings.get(name)
+        if was != now:
+            raise JobError(
+                f"{folder.location} holds a job whose {name.replace('_', ' ')} was {was!r}, and now it is {now!r}; "
+                "another job needs another folder"
+            )
+    return True
+
+
+def _listed(planned: Iterable[Shard]) -> bytes:
+    lines = (
+        json.dumps([shard.number, entry.audio, entry.location, entry.seconds])
+        for shard in planned
+        for entry in shard.entries
+    )
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _planned(folder: Folder) -> list[Shard]:
+    try:
+        lines = [json.loads(line) for line in folder.read(_RECORDINGS).splitlines()]
+        return [
+            Shard(number, tuple(Entry(audio, location, seconds) for _, audio, location, seconds in members))
+            for number, members in groupby(lines, key=lambda line: line[0])
+        ]
+    except (ValueError, TypeError, LookupError) as error:
+        raise JobError(f"{folder.location}/{_RECORDINGS} is damaged: {error}") from error
+
+
+def _read(writer: ShardWriter, shard: Shard) -> Tally:
+    """Count what a shard's file holds; a damaged one holds nothing, so that it is done again."""
+    try:
+        return writer.form.counted(writer.folder.read(writer.name(shard)))
+    except ValueError:
+        return Tally()
+
+
+def _pretty(fields: Mapping[str, Any]) -> bytes:
+    return (json.dumps(fields, indent=2, ensure_ascii=False) + "\n").encode()

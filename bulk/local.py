@@ -1,0 +1,54 @@
+"""A job on one device, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bulk.file_transcripts import Failed
+from bulk.rows import Tally
+from bulk.transcription import transcribe_shards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bulk.file_transcripts import Options
+    from bulk.job import Job
+    from bulk.transcription import Outcome
+    from models import Model
+
+
+class LocalEngine:
+    """Does shards one after the other.
+
+    Args:
+        model: that transcribes.
+        options: how.
+
+    Attributes:
+        devices: that work at once.
+    """
+
+    devices = 1
+
+    def __init__(self, model: Model, options: Options) -> None:
+        self._model = model
+        self._options = options
+
+    def run(self, job: Job, progress: Callable[[Tally], object]) -> Tally:
+        """Do what is left of a job, and say what was done.
+
+        Args:
+            job: the job.
+            progress: told of recordings that were transcribed, before their shard is written.
+
+        Raises:
+            JobError: if a shard cannot be written.
+        """
+
+        def heard(outcome: Outcome) -> None:
+            progress(Tally(1, 1) if isinstance(outcome, Failed) else Tally(1, 0, outcome.seconds))
+
+        done = Tally()
+        for shard, outcomes in transcribe_shards(self._model, job.left, self._options, heard):
+            done += job.writer.write(shard, outcomes)
+        return done

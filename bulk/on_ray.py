@@ -1,0 +1,285 @@
+"""A job on a Ray cluster: one actor a device, shards handed out as actors come to them.
+
+The driver knows which shard is where and holds no audio and no rows: actors read recordings and write shards
+themselves. A shard whose actor or node is lost is given to another one; because its file is written at once or not at
+all, its recordings have one row all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections import Counter, deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from bulk.errors import JobError
+from bulk.rows import Tally
+from bulk.transcription import transcribe_shards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bulk.file_transcripts import Options
+    from bulk.job import Job, ShardWriter
+    from bulk.plan import Shard
+    from models import Model
+
+# An actor has the next shard before it is done with one, so that its device does not wait.
+_SHARDS_AHEAD = 2
+# A shard of which so many actors died is left out.
+_MOST_LOSSES = 3
+_LOOK_SECONDS = 5.0
+_MOST_SECONDS_WITHOUT_A_DEVICE = 120.0
+
+
+class Transcriber:
+    """The actor of a device: a model in a thread, which goes from shard to shard.
+
+    Args:
+        load: loads the model, here.
+        options: how recordings are transcribed.
+        writer: of shards.
+    """
+
+    def __init__(self, load: Callable[[], Model], options: Options, writer: ShardWriter) -> None:
+        self._load, self._options, self._writer = load, options, writer
+        self._inbox: queue.SimpleQueue[tuple[Shard, Future[Tally]]] = queue.SimpleQueue()
+        self._under_way: deque[Future[Tally]] = deque()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def transcribe(self, shard: Shard) -> Tally:
+        """Have a shard transcribed and written, and wait for it.
+
+        Raises:
+            JobError: if the model cannot be loaded, or the shard cannot be written.
+            Exception: whatever the model raised; this actor does nothing more.
+        """
+        done: Future[Tally] = Future()
+        self._inbox.put((shard, done))
+        return done.result()
+
+    def _work(self) -> None:
+        try:
+            model = self._loaded()
+            while True:
+                for shard, outcomes in transcribe_shards(model, self._shards(*self._inbox.get()), self._options):
+                    written = self._writer.write(shard, outcomes)
+                    self._under_way.popleft().set_result(written)
+        except BaseException as error:  # noqa: BLE001  # whoever waits in another thread is to know
+            while True:
+                waiting = self._under_way.popleft() if self._under_way else self._inbox.get()[1]
+                waiting.set_exception(error)
+
+    def _loaded(self) -> Model:
+        try:
+            return self._load()
+        except Exception as error:
+            raise JobError(str(error)) from error
+
+    def _shards(self, shard: Shard, done: Future[Tally]) -> Iterator[Shard]:
+        """Yield shards as long as there are any, so that what was decoded is not kept waiting for more."""
+        while True:
+            self._under_way.append(done)
+            yield shard
+            try:
+                shard, done = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an actor can be: a GPU of a node, or the cores of one.
+
+    Attributes:
+        node: its id.
+        number: of several on the node.
+        gpus: 1, or 0 for cores.
+        cpus: that come with it.
+    """
+
+    node: str
+    number: int
+    gpus: int
+    cpus: int
+
+
+def places(nodes: list[dict[str, Any]], device: str) -> list[Place]:
+    """Return the places of a cluster.
+
+    Args:
+        nodes: as ``ray.nodes()`` describes them.
+        device: cuda, cpu, or auto for GPUs where the cluster has any.
+    """
+    alive = [(node["NodeID"], node["Resources"]) for node in nodes if node["Alive"]]
+    found = [
+        Place(name, number, 1, max(1, int(resources.get("CPU", 0)) // int(resources["GPU"])))
+        for name, resources in alive
+        for number in range(int(resources.get("GPU", 0)))
+        if device != "cpu"
+    ]
+    if found or device == "cuda":
+        return found
+    return [Place(name, 0, 0, int(resources["CPU"])) for name, resources in alive if resources.get("CPU", 0) >= 1]
+
+
+@dataclass(eq=False)
+class _Worker:
+    place: Place
+    actor: Any
+    flights: dict[object, Shard] = field(default_factory=dict)
+    suspect: bool = False  # has a shard of which others died, and so nothing else
+
+
+class RayEngine:
+    """Has shards done by actors, of which there is one at each place of the cluster.
+
+    The cluster is the one that ``RAY_ADDRESS`` names, or that runs on this machine; without one, Ray starts one here.
+
+    Args:
+        load: loads the model, in an actor.
+        options: how recordings are transcribed.
+        device: cuda, cpu or auto.
+
+    Attributes:
+        devices: most that worked at once.
+
+    Raises:
+        JobError: if Ray is not installed, or there is no such cluster.
+    """
+
+    def __init__(self, load: Callable[[], Model], options: Options, device: str) -> None:
+        # Whoever starts a cluster by `ray start` is asked; one that starts here tells nobody.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ModuleNotFoundError as error:
+            raise JobError(f"{error.name} is not installed; it comes with: pip install 'steno[ray]'") from error
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.WARNING)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise JobError(f"no Ray cluster: {error}") from error
+        self._load, self._options, self._device = load, options, device
+        self._workers: dict[Place, _Worker] = {}
+        self._waiting: deque[Shard] = deque()
+        self._losses: Counter[int] = Counter()
+        self._losses_in_a_row = 0
+        self.devices = 0
+
+    def run(self, job: Job, progress: Callable[[Tally], object]) -> Tally:
+        """Do what is left of a job, and say what was done.
+
+        Args:
+            job: the job.
+            progress: told of each shard.
+
+        Raises:
+            JobError: if the model cannot be loaded, shards cannot be written, there is no device, or actors only die.
+        """
+        import ray
+
+        total = Tally()
+        self._waiting.extend(job.left)
+        try:
+            for done in self._tallies(job.writer):
+                progress(done)
+                total += done
+        finally:
+            ray.shutdown()
+        return total
+
+    def _tallies(self, writer: ShardWriter) -> Iterator[Tally]:
+        import ray
+
+        looked = had_device = time.monotonic()
+        self._staff(writer)
+        while self._waiting or any(worker.flights for worker in self._workers.values()):
+            self._hand_out()
+            flights = {flight: worker for worker in self._workers.values() for flight in worker.flights}
+            ready: list[object] = []
+            if flights:
+                ready, _ = ray.wait(list(flights), timeout=_LOOK_SECONDS)
+            else:
+                time.sleep(_LOOK_SECONDS / 10)
+            for flight in ready:
+                if flight in flights[flight].flights:  # not lost with another one of its worker
+                    yield from self._landed(flights[flight], flight)
+            now = time.monotonic()
+            if now - looked > _LOOK_SECONDS or not self._workers:
+                looked = now
+                self._staff(writer)
+            had_device = now if self._workers else had_device
+            if now - had_device > _MOST_SECONDS_WITHOUT_A_DEVICE:
+                raise JobError(f"the Ray cluster has no device (--device {self._device})")
+
+    def _staff(self, writer: ShardWriter) -> None:
+        """Start an actor where there is none: at the start, after a loss, and on nodes that come."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        for place in places(ray.nodes(), self._device):
+            if place in self._workers:
+                continue
+            actor = ray.remote(Transcriber).options(
+                num_cpus=place.cpus,
+                num_gpus=place.gpus,
+                max_concurrency=_SHARDS_AHEAD,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+            )
+            options = replace(self._options, threads=max(self._options.threads, place.cpus))
+            self._workers[place] = _Worker(place, actor.remote(self._load, options, writer))
+        self.devices = max(self.devices, len(self._workers))
+
+    def _hand_out(self) -> None:
+        for _ in range(_SHARDS_AHEAD):  # in turns, so that the last shards are spread
+            for worker in self._workers.values():
+                if not self._waiting or worker.suspect or len(worker.flights) >= _SHARDS_AHEAD:
+                    continue
+                if self._losses[self._waiting[0].number]:
+                    # Nothing else is to die with it.
+                    if worker.flights:
+                        continue
+                    worker.suspect = True
+                shard = self._waiting.popleft()
+                worker.flights[worker.actor.transcribe.remote(shard)] = shard
+
+    def _landed(self, worker: _Worker, flight: object) -> Iterator[Tally]:
+        import ray
+        from ray.exceptions import RayError, RayTaskError
+
+        try:
+            done = ray.get(flight)
+        except RayError as error:
+            cause = error.cause if isinstance(error, RayTaskError) else error
+            if isinstance(cause, JobError):
+                raise cause from None
+            yield from self._lost(worker, cause)
+        else:
+            self._losses_in_a_row = 0
+            worker.suspect = False
+            del worker.flights[flight]
+            yield done
+
+    def _lost(self, worker: _Worker, cause: BaseException) -> Iterator[Tally]:
+        import ray
+
+        ray.kill(worker.actor)  # where it lives, it can no longer be trusted
+        del self._workers[worker.place]
+        self._losses_in_a_row += 1
+        if self._losses_in_a_row > _MOST_LOSSES * (1 + self.devices):
+            raise JobError(f"workers die before they are done with anything: {_line(cause)}")
+        for shard in reversed(worker.flights.values()):
+            self._losses[shard.number] += 1
+            if self._losses[shard.number] < _MOST_LOSSES:
+                self._waiting.appendleft(shard)
+            else:
+                yield Tally(left_out=len(shard.entries))
+
+
+def _line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,0 +1,170 @@
+"""What is written of a recording, and how: JSON Lines or Parquet."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from bulk.errors import JobError
+from bulk.file_transcripts import Failed, Transcribed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from bulk.entries import Entry
+
+Detail = Literal["text", "words", "tokens"]
+DETAILS: tuple[Detail, ...] = ("text", "words", "tokens")
+
+_OF_TOKENS = ("tokens", "frames", "durations", "token_confidence")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of some recordings.
+
+    Attributes:
+        recordings: that have a row.
+        failed: of them, those whose row has an error.
+        seconds: of audio transcribed.
+        left_out: recordings that have no row, because workers died of their shard.
+    """
+
+    recordings: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    left_out: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.recordings + other.recordings,
+            self.failed + other.failed,
+            self.seconds + other.seconds,
+            self.left_out + other.left_out,
+        )
+
+
+def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str, Any]:
+    """Return the row of a recording, with the names that `steno transcribe --format json` has."""
+    if isinstance(outcome, Failed):
+        fields: dict[str, Any] = {"audio": entry.audio, "duration": None, "text": None, "error": outcome.error}
+    else:
+        fields = {"audio": entry.audio, "duration": outcome.seconds, "text": outcome.hypothesis.text, "error": None}
+    if detail == "text":
+        return fields
+    heard = None if isinstance(outcome, Failed) else asdict(outcome.hypothesis)
+    fields["words"] = None if heard is None else heard["words"]
+    if detail == "tokens":
+        return fields | {name: None if heard is None else heard[name] for name in _OF_TOKENS}
+    for word in fields["words"] or ():
+        del word["token_span"]
+    return fields
+
+
+def tally(rows: Sequence[dict[str, Any]]) -> Tally:
+    """Count rows."""
+    return Tally(
+        recordings=len(rows),
+        failed=sum(fields["error"] is not None for fields in rows),
+        seconds=sum(fields["duration"] or 0.0 for fields in rows),
+    )
+
+
+class Form(Protocol):
+    """How rows are written.
+
+    Attributes:
+        suffix: of the files.
+    """
+
+    suffix: ClassVar[str]
+
+    def encoded(self, rows: Sequence[dict[str, Any]], detail: Detail) -> bytes:
+        """Return a file with these rows."""
+
+    def counted(self, content: bytes) -> Tally:
+        """Return what a file says.
+
+        Raises:
+            ValueError: if it is damaged.
+        """
+
+
+class JsonLines:
+    """One JSON object a line."""
+
+    suffix: ClassVar[str] = "jsonl"
+
+    def encoded(self, rows: Sequence[dict[str, Any]], detail: Detail) -> bytes:
+        """Return a file with these rows."""
+        del detail  # the rows have its fields
+        return "".join(json.dumps(fields, ensure_ascii=False) + "\n" for fields in rows).encode()
+
+    def counted(self, content: bytes) -> Tally:
+        """Return what a file says.
+
+        Raises:
+            ValueError: if it is damaged.
+        """
+        try:
+            return tally([json.loads(line) for line in content.splitlines()])
+        except (KeyError, TypeError) as error:
+            raise ValueError("a line is no row") from error
+
+
+class Parquet:
+    """Columns, compressed; whatever a shard holds, their types are the same.
+
+    Raises:
+        JobError: if pyarrow is not installed.
+    """
+
+    suffix: ClassVar[str] = "parquet"
+
+    def __init__(self) -> None:
+        try:
+            import pyarrow.parquet  # noqa: F401  # asked for before anything is transcribed
+        except ModuleNotFoundError as error:
+            raise JobError(f"{error.name} is not installed; it comes with: pip install 'steno[parquet]'") from error
+
+    def encoded(self, rows: Sequence[dict[str, Any]], detail: Detail) -> bytes:
+        """Return a file with these rows."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        file = io.BytesIO()
+        parquet.write_table(pa.Table.from_pylist(list(rows), schema=_schema(detail)), file, compression="zstd")
+        return file.getvalue()
+
+    def counted(self, content: bytes) -> Tally:
+        """Return what a file says.
+
+        Raises:
+            ValueError: if it is damaged.
+        """
+        from pyarrow import parquet
+
+        # pyarrow's ArrowInvalid is a ValueError.
+        return tally(parquet.read_table(io.BytesIO(content), columns=["duration", "error"]).to_pylist())
+
+
+def _schema(detail: Detail) -> pa.Schema:
+    import pyarrow as pa
+
+    fields = [("audio", pa.string()), ("duration", pa.float64()), ("text", pa.string()), ("error", pa.string())]
+    word = [("text", pa.string()), ("start", pa.float64()), ("end", pa.float64()), ("confidence", pa.float64())]
+    if detail == "tokens":
+        word.append(("token_span", pa.list_(pa.int64())))
+    if detail != "text":
+        fields.append(("words", pa.list_(pa.struct(word))))
+    if detail == "tokens":
+        fields += [(name, pa.list_(pa.int64())) for name in ("tokens", "frames", "durations")]
+        fields.append(("token_confidence", pa.list_(pa.float64())))
+    return pa.schema(fields)
+
+
+FORMS: dict[str, type[JsonLines | Parquet]] = {"jsonl": JsonLines, "parquet": Parquet}

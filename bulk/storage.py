@@ -1,0 +1,150 @@
+"""Files here and in object stores, by path or URL (fsspec)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from bulk.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PARTIAL = ".partial"
+
+
+def is_url(location: str) -> bool:
+    """Whether a location is for fsspec, and no path of this machine."""
+    return "://" in location
+
+
+def absolute(location: str) -> str:
+    """Return the location as another process with another working directory finds it."""
+    return location if is_url(location) else os.path.abspath(location)  # noqa: PTH100  # links stay as they are
+
+
+def file_system(location: str) -> tuple[Any, str]:
+    """Return fsspec's file system of a URL, and the path there.
+
+    Raises:
+        JobError: if there is none, or its package is not installed.
+    """
+    from fsspec.core import url_to_fs
+
+    try:
+        return cast("tuple[Any, str]", url_to_fs(location))
+    except (ImportError, ValueError) as error:
+        raise JobError(f"{location}: {error}") from error
+
+
+def fetched(location: str) -> BinaryIO:
+    """Open a recording, which is seekable and has a descriptor; what lies elsewhere is copied to an unnamed file.
+
+    Raises:
+        OSError: if it cannot be read; one that says why, whatever the client of the object store raises.
+    """
+    if not is_url(location):
+        return Path(location).open("rb")
+    copy = tempfile.TemporaryFile()  # noqa: SIM115  # closed by whoever asked for it
+    try:
+        with reading(location) as file:
+            shutil.copyfileobj(file, copy, 1 << 20)
+        copy.seek(0)
+    except BaseException:
+        copy.close()
+        raise
+    return cast("BinaryIO", copy)
+
+
+@contextmanager
+def reading(location: str) -> Iterator[BinaryIO]:
+    """Open a file for reading once, from its beginning.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    if not is_url(location):
+        with Path(location).open("rb") as file:
+            yield file
+        return
+    try:
+        system, path = file_system(location)
+        with system.open(path, "rb") as file:
+            yield file
+    except OSError:
+        raise
+    except Exception as error:  # clients of object stores have errors of their own
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+class Folder:
+    """Where a job writes: a folder, or a prefix of an object store. A file there is whole or is not there.
+
+    Args:
+        location: its path or URL; it comes into being with its first file.
+    """
+
+    def __init__(self, location: str) -> None:
+        self.location = absolute(location).rstrip("/")
+
+    def names(self) -> set[str]:
+        """Return the names of its files.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        if not is_url(self.location):
+            folder = Path(self.location)
+            return {path.name for path in folder.iterdir() if path.is_file()} if folder.exists() else set()
+        system, path = file_system(self.location)
+        system.invalidate_cache()
+        try:
+            found = system.ls(path, detail=True)
+        except FileNotFoundError:
+            return set()
+        return {info["name"].rsplit("/", 1)[-1] for info in found if info["type"] == "file"}
+
+    def read(self, name: str) -> bytes:
+        """Return what a file holds.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        with reading(f"{self.location}/{name}") as file:
+            return file.read()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, in place of one that has this name.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
+        if is_url(self.location):
+            system, path = file_system(f"{self.location}/{name}")
+            system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+            # An object appears when all of it has arrived.
+            system.pipe_file(path, content)
+            return
+        target = Path(self.location, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}{_PARTIAL}")
+        try:
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+    def tidy(self) -> None:
+        """Remove what writers left that were killed in the middle of a file."""
+        for name in self.names() if not is_url(self.location) else ():
+            if name.startswith(".") and name.endswith(_PARTIAL):
+                Path(self.location, name).unlink(missing_ok=True)

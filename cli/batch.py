@@ -1,0 +1,128 @@
+"""`steno batch`: an archive to rows."""
+
+import argparse
+import json
+import sys
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bulk.rows import DETAILS, FORMS, Tally
+from bulk.storage import Folder, absolute
+from cli.model_options import Subparsers, add_model_options, open_model, positive, transcription_options
+
+if TYPE_CHECKING:
+    from bulk.job import Job
+    from bulk.local import LocalEngine
+    from bulk.on_ray import RayEngine
+
+_HOURS = 1_000_000
+# What the rows depend on: a job goes on with the same only.
+_SETTINGS = (
+    *("format", "detail", "model", "decoder", "language", "target_language", "no_punctuation", "timestamps"),
+    *("dtype", "local_attention", "beam", "language_model", "max_seconds", "utterance_seconds"),
+)
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "batch",
+        help="transcribe an archive, here or on a cluster",
+        description="Transcribe the recordings of a manifest, a folder or a prefix of an object store, each once, into "
+        "shards in a folder or under a prefix. A recording that fails is a row with its error. Run it again after it "
+        "was killed: finished shards are kept. The last line is one JSON object.",
+    )
+    parser.add_argument("input", metavar="INPUT", help="JSON Lines with audio and, better, duration; or a folder")
+    parser.add_argument("output", metavar="OUTPUT", help="folder, for this job alone; paths or URLs of fsspec, both")
+    parser.add_argument("--format", choices=tuple(FORMS), default="jsonl")
+    parser.add_argument(
+        "--detail",
+        choices=DETAILS,
+        default="words",
+        help="of a row: text alone; words with times and confidence (default); tokens as well",
+    )
+    parser.add_argument(
+        "--shard-hours", type=positive, default=1.0, metavar="N", help="audio in a shard (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="local: one device, here; ray: every device of a Ray cluster (RAY_ADDRESS, else this machine)",
+    )
+    parser.add_argument("--price", type=positive, metavar="P", help="what an hour of one device costs, in any currency")
+    add_model_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is left of a job, and print what was done and what it cost."""
+    from tqdm import tqdm
+
+    from bulk.entries import entries
+    from bulk.job import begun
+
+    began = time.perf_counter()
+    args.output = absolute(args.output)
+    settings = {"input": absolute(args.input)} | {name: getattr(args, name) for name in _SETTINGS}
+    job = begun(Folder(args.output), settings, partial(entries, args.input), 3600 * args.shard_hours)
+    if job.before.recordings:
+        print(f"{job.before.recordings} recordings were done before, {job.recordings_left} are left", file=sys.stderr)
+    done, devices = Tally(), 0
+    if job.left:
+        engine = _engine(args)
+        with tqdm(total=job.recordings_left, unit="recording", smoothing=0.05, disable=None) as bar:
+            heard = Tally()
+
+            def progress(more: Tally) -> None:
+                nonlocal heard
+                heard += more
+                bar.set_postfix(failed=heard.failed, RTFx=round(heard.seconds / (time.perf_counter() - began), 1))
+                bar.update(more.recordings + more.left_out)
+
+            done = engine.run(job, progress)
+        devices = engine.devices
+    return _report(job, done, devices, time.perf_counter() - began, args.price)
+
+
+def _engine(args: argparse.Namespace) -> "LocalEngine | RayEngine":
+    options = transcription_options(args)
+    if args.engine == "ray":
+        from bulk.on_ray import RayEngine
+
+        return RayEngine(partial(open_model, args), options, args.device)
+    from bulk.local import LocalEngine
+
+    return LocalEngine(open_model(args), options)
+
+
+def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float | None) -> int:
+    whole = job.before + done
+    rtfx = done.seconds / elapsed
+    summary: dict[str, Any] = {
+        "recordings": whole.recordings,
+        "failed": whole.failed,
+        "left_out": whole.left_out,
+        "hours": whole.seconds / 3600,
+        "run": {
+            "recordings": done.recordings,
+            "hours": done.seconds / 3600,
+            "seconds": elapsed,
+            "devices": devices,
+            "rtfx": rtfx,
+            "price": price,
+            "cost_of_a_million_hours": price * devices * _HOURS / rtfx if price and rtfx else None,
+        },
+    }
+    if not whole.left_out:
+        job.end(summary)
+    print(f"{whole.recordings} recordings, {whole.failed} of them failed; {whole.seconds / 3600:.2f} hours of audio")
+    if done.recordings:
+        print(f"this run: {done.seconds / 3600:.2f} hours in {elapsed:.1f} s, RTFx {rtfx:.1f} (loading included)")
+    if cost := summary["run"]["cost_of_a_million_hours"]:
+        print(f"a million hours, by this run at {price:g} an hour of a device: {cost:,.0f}")
+    if whole.left_out:
+        print(f"{whole.left_out} recordings were left out, because workers died of their shards", file=sys.stderr)
+    print(json.dumps(summary))
+    return 1 if whole.failed or whole.left_out else 0

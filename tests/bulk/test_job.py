@@ -1,0 +1,124 @@
+"""A job goes on where it was; a folder holds one job."""
+
+import json
+
+import fsspec
+import pytest
+
+from bulk.entries import Entry
+from bulk.errors import JobError
+from bulk.file_transcripts import Failed, Transcribed
+from bulk.job import begun
+from bulk.rows import Tally
+from bulk.storage import Folder
+from models import Hypothesis
+
+SETTINGS = {"input": "/archive", "format": "jsonl", "detail": "text", "model": "bundled"}
+RECORDINGS = [Entry(f"{number}.wav", f"/archive/{number}.wav", float(10 - number)) for number in range(10)]
+HEARD = Transcribed(2.0, Hypothesis("x", [], [], None, [], []))
+
+
+@pytest.fixture(params=["folder", "store"])
+def folder(request, tmp_path):
+    if request.param == "folder":
+        return Folder(str(tmp_path / "out"))
+    fsspec.filesystem("memory").store.clear()
+    return Folder("memory://out")
+
+
+def begin(folder, recordings=RECORDINGS, **settings):
+    return begun(folder, SETTINGS | settings, lambda: recordings, shard_seconds=12.0)
+
+
+def written(job, shard):
+    return job.writer.write(shard, [Failed("damaged"), *[HEARD] * (len(shard.entries) - 1)])
+
+
+def test_shards_that_are_written_are_not_left_and_their_rows_are_counted(folder):
+    job = begin(folder)
+    first, second, *others = job.left
+    for shard in (first, second):
+        written(job, shard)
+
+    again = begin(folder)
+
+    assert (again.left, again.before) == (others, Tally(4, 2, 4.0))
+    assert again.recordings_left == 6
+
+
+def test_a_shard_that_is_cut_short_or_damaged_is_left(folder):
+    job = begin(folder)
+    first, second, *others = job.left
+    for shard in (first, second):
+        written(job, shard)
+    whole = folder.read(job.writer.name(first))
+    folder.write(job.writer.name(first), whole.splitlines(keepends=True)[0])
+    folder.write(job.writer.name(second), whole[:-5])
+
+    again = begin(folder)
+
+    assert (again.left, again.before) == ([first, second, *others], Tally())
+
+
+def test_recordings_are_those_of_the_beginning(folder):
+    before = begin(folder).left
+
+    assert begin(folder, [*RECORDINGS, Entry("new.wav", "/archive/new.wav", 100.0)]).left == before
+
+
+def test_a_job_that_was_not_begun_to_the_end_begins_anew(folder):
+    folder.write("_job/recordings.jsonl", b'[0, "old')
+
+    assert begin(folder).recordings_left == 10
+
+
+def test_another_job_is_refused_and_told_what_differs(folder):
+    begin(folder)
+
+    with pytest.raises(JobError, match="holds a job whose model was 'bundled', and now it is 'other'"):
+        begin(folder, model="other")
+
+
+@pytest.mark.parametrize("damage", ["_job/settings.json", "_job/recordings.jsonl"])
+def test_a_damaged_job_is_told(folder, damage):
+    begin(folder)
+    folder.write(damage, b"[1")
+
+    with pytest.raises(JobError, match="damaged"):
+        begin(folder)
+
+
+def test_shards_without_their_job_are_not_overwritten(folder):
+    folder.write("shard-000000.jsonl", b"{}")
+
+    with pytest.raises(JobError, match="holds shards, and not the job that wrote them"):
+        begin(folder)
+
+
+def test_the_end_is_written_and_what_killed_writers_left_is_removed(tmp_path):
+    folder = Folder(str(tmp_path))
+    job = begin(folder)
+    (tmp_path / ".shard-000000.jsonl.0123.partial").write_text("half")
+
+    job.end({"recordings": 10})
+
+    assert json.loads(folder.read("_job/summary.json")) == {"recordings": 10}
+    assert folder.names() == set()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(JobError, match="file"):
+        begin(Folder(str(tmp_path / "file")))
+
+
+def test_a_write_that_fails_leaves_what_there_was(tmp_path, monkeypatch):
+    folder = Folder(str(tmp_path))
+    folder.write("shard", b"before")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+
+    with pytest.raises(OSError, match="No space left"):
+        folder.write("shard", b"after")
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"shard": b"before"}

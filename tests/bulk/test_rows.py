@@ -1,0 +1,87 @@
+"""Rows say the same in JSON Lines and in Parquet."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bulk.entries import Entry
+from bulk.file_transcripts import Failed, Transcribed
+from bulk.rows import DETAILS, JsonLines, Parquet, Tally, row, tally
+from models import Hypothesis
+from models.hypothesis import Word
+
+TIMES = st.none() | st.floats(0, 100)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+WORDS = st.builds(Word, TEXTS, TIMES, TIMES, st.floats(0, 1), st.tuples(st.integers(0, 9), st.integers(0, 9)))
+NUMBERS = st.lists(st.integers(0, 1000), max_size=5)
+HYPOTHESES = st.builds(
+    Hypothesis, TEXTS, NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS, st.lists(st.floats(0, 1)), st.lists(WORDS)
+)
+OUTCOMES = st.lists(st.builds(Transcribed, st.floats(0.1, 1e4), HYPOTHESES) | st.builds(Failed, TEXTS), max_size=5)
+
+
+def rows_of(outcomes, detail):
+    return [row(Entry(f"{n}.wav", f"/{n}.wav", 1.0), outcome, detail) for n, outcome in enumerate(outcomes)]
+
+
+@settings(deadline=None)
+@given(OUTCOMES, st.sampled_from(DETAILS))
+def test_json_lines_come_back_as_they_were(outcomes, detail):
+    rows = rows_of(outcomes, detail)
+
+    content = JsonLines().encoded(rows, detail)
+
+    assert [json.loads(line) for line in content.splitlines()] == json.loads(json.dumps(rows))
+    assert JsonLines().counted(content) == tally(rows)
+
+
+@settings(deadline=None)
+@given(OUTCOMES, st.sampled_from(DETAILS))
+def test_parquet_comes_back_as_it_was_with_the_same_columns_for_all(outcomes, detail):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    rows = rows_of(outcomes, detail)
+
+    content = Parquet().encoded(rows, detail)
+
+    table = parquet.read_table(io.BytesIO(content))
+    assert table.to_pylist() == json.loads(json.dumps(rows))
+    assert table.schema == parquet.read_table(io.BytesIO(Parquet().encoded([], detail))).schema
+    assert Parquet().counted(content) == tally(rows)
+
+
+def test_details_add_to_each_other():
+    heard = Hypothesis("x", [7], [1], None, [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))])
+
+    text, words, tokens = (rows_of([Transcribed(2.0, heard)], detail)[0] for detail in DETAILS)
+
+    assert text == {"audio": "0.wav", "duration": 2.0, "text": "x", "error": None}
+    assert words == text | {"words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5}]}
+    assert tokens == text | {
+        "words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5, "token_span": (0, 1)}],
+        "tokens": [7],
+        "frames": [1],
+        "durations": None,
+        "token_confidence": [0.5],
+    }
+
+
+def test_a_tally_counts_what_failed_and_the_audio_of_the_rest():
+    heard = Hypothesis("", [], [], None, [], [])
+
+    assert tally(rows_of([Failed("damaged"), Transcribed(2.5, heard)], "text")) == Tally(2, 1, 2.5)
+
+
+@pytest.mark.parametrize("content", [b'{"audio": "a', b'{"audio": "a.wav"}\n', b"5\n", b"[]\n"])
+def test_a_damaged_file_is_told(content):
+    with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
+        JsonLines().counted(content)
+
+
+def test_a_damaged_parquet_file_is_told():
+    pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+
+    with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
+        Parquet().counted(b"PAR1")

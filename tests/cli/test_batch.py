@@ -1,0 +1,177 @@
+"""`steno batch` writes a row for each recording, once, whatever happens to it in between."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+import soundfile
+
+import cli
+from tests.service.serving import wait_for
+
+HYBRID = "hybrid-tdt-ctc-bpe"
+
+
+@pytest.fixture
+def expected(golden):
+    return {
+        f"{name}.wav": record["alone"]["transducer"]["text"]
+        for name, record in json.loads((golden / HYBRID / "expected.json").read_text())["clips"].items()
+    }
+
+
+@pytest.fixture
+def batch(golden):
+    """Run the command with the model of the golden texts."""
+    return lambda *arguments: cli.main(["batch", "--model", str(golden / HYBRID / "model.nemo"), *map(str, arguments)])
+
+
+@pytest.fixture
+def archive(golden, tmp_path):
+    """The golden clips, and what is no recording in the middle of them."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    for clip in (golden / "clips").glob("*.wav"):
+        (folder / clip.name).symlink_to(clip.resolve())
+    (folder / "page.wav").write_bytes(b"<html>not found</html>" + bytes(90_000))
+    return folder
+
+
+def rows_in(folder):
+    return [json.loads(line) for shard in sorted(folder.glob("*.jsonl")) for line in shard.read_text().splitlines()]
+
+
+def summary_of(captured):
+    return json.loads(captured.out.splitlines()[-1])
+
+
+def test_a_folder_becomes_rows_and_a_bad_file_is_one_of_them(batch, archive, expected, tmp_path, capsys):
+    out = tmp_path / "out"
+
+    assert batch(archive, out, "--shard-hours", "0.001", "--price", "0.5") == 1
+
+    rows = {row["audio"]: row for row in rows_in(out)}
+    assert len(rows) == len(rows_in(out)) == len(expected) + 1
+    assert {name: row["text"] for name, row in rows.items() if row["error"] is None} == expected
+    assert rows["page.wav"]["error"].startswith("the file looks like HTML or XML")
+    assert (rows["page.wav"]["duration"], rows["page.wav"]["words"]) == (None, None)
+    assert rows["slt-12s.wav"]["duration"] == 12.0
+    assert rows["slt-12s.wav"]["words"][0].keys() == {"text", "start", "end", "confidence"}
+    summary = summary_of(capsys.readouterr())
+    assert (summary["recordings"], summary["failed"], summary["left_out"]) == (len(rows), 1, 0)
+    assert summary["hours"] == pytest.approx(sum(row["duration"] or 0 for row in rows.values()) / 3600)
+    run = summary["run"]
+    assert run["rtfx"] == pytest.approx(3600 * run["hours"] / run["seconds"])
+    assert run["cost_of_a_million_hours"] == pytest.approx(0.5e6 / run["rtfx"])
+    assert json.loads((out / "_job" / "summary.json").read_text()) == summary
+
+
+def test_long_recordings_are_cut_as_the_service_cuts_them(batch, golden, tmp_path, capsys):
+    voice, rate = soundfile.read(golden / "clips" / "rms-6s.wav")
+    pause = np.zeros(3 * rate)
+    soundfile.write(tmp_path / "long.wav", np.concatenate([voice, pause, voice, pause, voice]), rate)
+    options = ("--utterance-seconds", "8")
+
+    assert batch(tmp_path / "long.wav".replace("long.wav", ""), tmp_path / "out", *options) == 0
+
+    (row,) = rows_in(tmp_path / "out")
+    capsys.readouterr()
+    model = str(golden / HYBRID / "model.nemo")
+    assert cli.main(["transcribe", "--model", model, "--format", "json", *options, str(tmp_path / "long.wav")]) == 0
+    transcribed = json.loads(capsys.readouterr().out)
+    assert (row["text"], row["duration"]) == (transcribed["text"], transcribed["duration"])
+    assert row["words"][-1]["start"] == transcribed["words"][-1]["start"] > 15
+
+
+def test_a_prefix_of_an_object_store_goes_to_another_one(batch, archive, expected, capsys):
+    store = fsspec.filesystem("memory")
+    store.store.clear()
+    for path in archive.iterdir():
+        store.pipe_file(f"/calls/{path.name}", path.read_bytes())
+
+    assert batch("memory://calls", "memory://texts", "--detail", "text") == 1
+
+    lines = b"".join(store.cat(path) for path in store.glob("/texts/*.jsonl")).splitlines()
+    rows = {row["audio"]: row for row in map(json.loads, lines)}
+    assert {name: row["text"] for name, row in rows.items() if row["error"] is None} == expected
+    assert rows["page.wav"].keys() == {"audio", "duration", "text", "error"}
+
+
+def test_parquet_has_the_same_rows(batch, archive, tmp_path, capsys):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    options = ("--detail", "tokens", "--shard-hours", "0.001")
+
+    batch(archive, tmp_path / "lines", *options)
+    batch(archive, tmp_path / "columns", *options, "--format", "parquet")
+
+    table = parquet.read_table(tmp_path / "columns")
+    assert sorted(table.to_pylist(), key=lambda row: row["audio"]) == sorted(
+        rows_in(tmp_path / "lines"), key=lambda row: row["audio"]
+    )
+
+
+def test_what_was_killed_goes_on_and_nothing_is_lost_or_doubled(batch, golden, archive, expected, tmp_path, capsys):
+    """The last recording is a pipe into which nobody writes, so that the run is surely in the middle when it dies."""
+    names = [*sorted(expected), "page.wav"]
+    lines = [{"audio": str(archive / name), "duration": 20 + number} for number, name in enumerate(names)]
+    pipe = tmp_path / "last.wav"
+    os.mkfifo(pipe)
+    lines.append({"audio": str(pipe), "duration": 0.5})
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = tmp_path / "out"
+    options = [str(manifest), str(out), "--shard-hours", "0.01", "--batch-seconds", "2", "--dtype", "float32"]
+    command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "batch", "--model"]
+
+    running = subprocess.Popen([*command, str(golden / HYBRID / "model.nemo"), *options])
+    try:
+        wait_for(lambda: running.poll() is not None or len(list(out.glob("shard-*.jsonl"))) >= 3)
+    finally:
+        running.kill()
+    assert running.wait() == -signal.SIGKILL
+    finished = {path: path.stat() for path in out.glob("shard-*.jsonl")}
+    pipe.unlink()
+    pipe.symlink_to(archive / "slt-1s.wav")
+
+    assert batch(*options) == 1
+
+    captured = capsys.readouterr()
+    rows = rows_in(out)
+    assert sorted(row["audio"] for row in rows) == sorted(line["audio"] for line in lines)
+    texts = {Path(row["audio"]).name: row["text"] for row in rows if row["error"] is None}
+    assert texts == expected | {"last.wav": expected["slt-1s.wav"]}
+    assert [path.stat() for path in finished] == list(finished.values())
+    summary = summary_of(captured)
+    assert summary["recordings"] == len(lines)
+    assert summary["run"]["recordings"] == len(lines) - sum(len(path.read_text().splitlines()) for path in finished)
+
+    assert batch(*options) == 1
+    assert summary_of(capsys.readouterr())["run"]["recordings"] == 0
+
+
+def test_wrong_usage_is_one_line(batch, archive, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    out = tmp_path / "out"
+    batch(archive, out, "--max-seconds", "1")
+
+    for arguments, error in {
+        (tmp_path / "none", tmp_path / "a"): "none: No such file or directory",
+        (tmp_path / "empty", tmp_path / "a"): "empty: no recordings",
+        (
+            archive,
+            out,
+        ): "holds a job whose max seconds was 1.0, and now it is 14400.0; another job needs another folder",
+        ("teapot://archive", tmp_path / "a"): "teapot://archive: Protocol not known: teapot",
+    }.items():
+        capsys.readouterr()
+        assert batch(*arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert error in captured.err
+        assert captured.err.startswith("steno: ")
