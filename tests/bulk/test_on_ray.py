@@ -122,9 +122,9 @@ def actors():
     found = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if process.name.isdecimal() and (process / "cmdline").read_bytes().startswith(b"ray::Transcriber"):
-                if os.getpid() in ancestors(int(process.name)):
-                    found.append(int(process.name))
+            is_actor = process.name.isdecimal() and (process / "cmdline").read_bytes().startswith(b"ray::Transcriber")
+            if is_actor and os.getpid() in ancestors(int(process.name)):
+                found.append(int(process.name))
     return found
 
 
