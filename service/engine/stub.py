@@ -9,7 +9,7 @@ tokens are bytes. Some lengths are orders:
 
 A checkpoint named "unreadable" cannot be loaded, one named "endless" loads for ever, one named "remote" is downloaded
 first, and one whose name ends in ".stub" is a file that must be there. One whose name has "ctc" in it has two decoders,
-and says which one it was asked for.
+and says which one it was asked for. One whose name has "polyglot" in it speaks German, English and French.
 """
 
 import os
@@ -77,6 +77,8 @@ class StubRecognizer:
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
         if "ctc" in load.checkpoint:
             self.info["decoders"] = ["tdt", "ctc"]
+        if "polyglot" in load.checkpoint:
+            self.info["languages"] = ["de", "en", "fr"]
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0

@@ -1,4 +1,7 @@
-"""Renders a transcript; every format is a view of the same object, so `text` is the same in all of them."""
+"""Renders a transcript; every format is a view of the same object, so `text` is the same in all of them.
+
+What the object is may depend on the format: Canary is asked for times only where a format needs them (`prompts`).
+"""
 
 import math
 import zlib

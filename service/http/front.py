@@ -52,11 +52,15 @@ class Front:
             RequestError: If there is none.
             ModelLoadingError: If it has not been ready yet.
         """
-        model = self.found(name)
-        if model.ready is None:
+        served = self.as_served(self.found(name))
+        if served is None:
             raise self.dispatcher.admission.still_loading()
+        return served
+
+    def as_served(self, model: ServedModel) -> Served | None:
+        """Return a model as requests meet it; None before it has been loaded."""
         told = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
-        return Served(model, model.ready, told)
+        return None if model.ready is None else Served(model, model.ready, told)
 
     def found(self, name: str | None) -> ServedModel:
         """Return the model that a client calls so, loaded or not; without a name the default, or the only one.

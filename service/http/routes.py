@@ -1,15 +1,17 @@
 """All routes: the API, which may need a key, and what operators ask."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
-from service.dispatch.catalog import ServedModel
 from service.http import admin, schemas, transcriptions
-from service.http.front import Front
+from service.http.cards import ModelCard, ModelList, card
+
+if TYPE_CHECKING:
+    from service.http.front import Front
 
 
 async def _authorize(request: Request) -> None:
@@ -31,21 +33,17 @@ administration.include_router(admin.router)
 
 
 @api.get("/models")
-async def list_models(request: Request) -> schemas.ModelList:
-    """List the models that can be asked for."""
+async def list_models(request: Request) -> ModelList:
+    """List the models that can be asked for, and what each can do."""
     front: Front = request.app.state.front
-    return schemas.ModelList(data=[_card(front, model) for model in front.dispatcher.catalog if not model.is_leaving])
+    return ModelList(data=[card(front, model) for model in front.dispatcher.catalog if not model.is_leaving])
 
 
 @api.get("/models/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
-async def get_model(request: Request, name: str) -> schemas.ModelCard:
+async def get_model(request: Request, name: str) -> ModelCard:
     """Describe one model."""
     front: Front = request.app.state.front
-    return _card(front, front.found(name))
-
-
-def _card(front: Front, model: ServedModel) -> schemas.ModelCard:
-    return schemas.ModelCard(id=model.id, created=front.started, owned_by="steno")
+    return card(front, front.found(name))
 
 
 @operations.get("/healthz")

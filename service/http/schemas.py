@@ -218,19 +218,3 @@ class ErrorBody(BaseModel):
     """Every error."""
 
     error: Fault
-
-
-class ModelCard(BaseModel):
-    """A model that can be asked for."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str
-
-
-class ModelList(BaseModel):
-    """`GET /v1/models`."""
-
-    object: Literal["list"] = "list"
-    data: list[ModelCard]

@@ -16,10 +16,16 @@ const transcript = new Transcript(element("words"), (seconds) => player.seek(sec
 const waveform = new Waveform(element("waveform"), (seconds) => player.seek(seconds));
 
 const key = () => element("key").value.trim();
-const options = () => ({ multichannel: element("multichannel").checked });
+const options = () => ({
+  language: element("language").value,
+  target_language: element("target").value,
+  decoder: element("decoder").value,
+  multichannel: element("multichannel").checked,
+});
 
 let recording = null; // the one whose transcript is shown
 let asking = null; // aborts the request under way
+let models = []; // that are served, and what they can do
 
 async function open(file) {
   element("result").hidden = true;
@@ -68,11 +74,36 @@ async function ask(doing, work) {
 
 /** Lets people choose where there is more than one model; without the key that it may take, there is nothing to show. */
 async function offerModels() {
-  const models = await servedModels(key()).catch(() => []);
-  const select = element("model");
-  const chosen = select.value;
-  select.replaceChildren(...models.map((id) => new Option(id, id, false, id === chosen)));
+  models = await servedModels(key()).catch(() => []);
+  offer("model", models.map(({ id }) => [id, id]));
   element("choice").hidden = models.length < 2;
+  offerOptions();
+}
+
+/** Offers what the chosen model can do, where there is a choice. */
+function offerOptions() {
+  const model = models.find(({ id }) => id === element("model").value);
+  const { languages, decoders = [], tasks = [] } = model?.steno.abilities ?? {};
+  const named = (codes = []) => codes.map((code) => [code, languageName(code)]).sort(([, a], [, b]) => a.localeCompare(b));
+  offerSome("languages", "language", "Automatic", named(languages?.spoken));
+  offerSome("targets", "target", "As spoken", tasks.includes("translate") ? named(languages.written) : []);
+  offerSome("decoders", "decoder", "Default", decoders.map((name) => [name, name]));
+}
+
+function offerSome(row, select, unset, choices) {
+  offer(select, [["", unset], ...choices]);
+  element(row).hidden = choices.length < 2;
+}
+
+/** Fills a select; what was chosen stays chosen where it is still there. */
+function offer(id, choices) {
+  const select = element(id);
+  const chosen = select.value;
+  select.replaceChildren(...choices.map(([value, text]) => new Option(text, value, false, value === chosen)));
+}
+
+function languageName(code) {
+  return new Intl.DisplayNames(["en"], { type: "language" }).of(code) ?? code;
 }
 
 function report(status, error = "") {
@@ -102,7 +133,8 @@ function acceptDrops() {
 element("file").addEventListener("click", ({ target }) => { target.value = ""; }); // the same file may be chosen again
 element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files[0]); });
 element("key").addEventListener("change", offerModels);
-for (const id of ["model", "multichannel"]) {
+element("model").addEventListener("change", offerOptions);
+for (const id of ["model", "language", "target", "decoder", "multichannel"]) {
   element(id).addEventListener("change", () => recording && open(recording));
 }
 element("cancel").addEventListener("click", () => asking.abort());

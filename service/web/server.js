@@ -15,7 +15,7 @@ export class ApiError extends Error {
  */
 export async function transcribe(recording, model, options, format, key, signal) {
   const form = new FormData();
-  form.set("model", model || (await servedModels(key, signal))[0]);
+  form.set("model", model || (await servedModels(key, signal))[0].id);
   for (const [field, value] of Object.entries(options)) if (value) form.set(field, value);
   form.set("response_format", format);
   if (format === "verbose_json") {
@@ -26,10 +26,10 @@ export async function transcribe(recording, model, options, format, key, signal)
   return ask("v1/audio/transcriptions", key, { method: "POST", body: form, signal });
 }
 
-/** Resolves to the ids of the models, the default first. */
+/** Resolves to the models and what they can do, the default first. */
 export async function servedModels(key, signal) {
   const response = await ask("v1/models", key, { signal });
-  return (await response.json()).data.map(({ id }) => id);
+  return (await response.json()).data;
 }
 
 async function ask(path, key, options) {

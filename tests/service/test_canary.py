@@ -91,3 +91,12 @@ def test_the_text_is_that_of_its_log_probabilities(service):
     body = post(service, **{"include[]": "logprobs"}).json()
 
     assert "".join(token["token"] for token in body["logprobs"]) == body["text"]
+
+
+def test_its_card_says_what_it_can_be_asked_for(service):
+    (card,) = service.client.get("/v1/models").json()["data"]
+    can = card["steno"]["abilities"]
+
+    assert can["tasks"] == ["transcribe", "translate"]
+    assert (can["languages"]["spoken"], can["decoders"], can["punctuation"]) == (["en", "de"], ["aed"], "optional")
+    assert can["vocabulary"]["kind"] == "aggregate"

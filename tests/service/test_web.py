@@ -82,6 +82,25 @@ def test_the_two_sides_of_a_call_are_told_apart(browser, service, tmp_path):
     ]
 
 
+def test_the_languages_and_decoders_of_the_model_are_offered(browser, clip):
+    offered = (
+        "return ['language', 'target', 'decoder'].map((id) => document.getElementById(id))"
+        ".map((select) => select.closest('.row').hidden ? null : [...select.options].map((one) => one.text))"
+    )
+    with serving(model=None, models="plain.nemo,second=polyglot-ctc.nemo") as service:
+        visit(browser, service)
+        browser.click("#options summary")
+        wait_for(lambda: browser.run("return document.getElementById('model').options.length") == 2)
+        assert browser.run(offered) == [None, None, None]
+
+        browser.type("#model", "second")
+        assert browser.run(offered) == [["Automatic", "English", "French", "German"], None, ["Default", "tdt", "ctc"]]
+        browser.type("#decoder", "ctc")
+        transcribe(browser, clip)
+
+        assert browser.run("return document.getElementById('words').textContent").endswith(f"{SAMPLES.sum():.3f}ctc ")
+
+
 def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
     visit(browser, service)
 

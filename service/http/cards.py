@@ -1,0 +1,103 @@
+"""What `GET /v1/models` says of a model: OpenAI's fields, and in one of ours what it can do."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from service.dispatch.catalog import ServedModel
+from service.http.front import Front
+from service.http.prompts import takes_prompts
+from service.http.served import Served
+
+State = Literal["loading", "ready", "leaving"]
+
+
+class Languages(BaseModel):
+    """Languages of a model, in ISO 639-1; empty where nothing is known."""
+
+    spoken: Annotated[list[str], Field(description="What may be said.")]
+    written: Annotated[list[str], Field(description="What it can write: more than what is said if it translates.")]
+
+
+class ModelVocabulary(BaseModel):
+    """What a model writes with."""
+
+    kind: Annotated[str, Field(description="sentencepiece, characters, wordpiece, bpe or aggregate.")]
+    size: int
+
+
+class Abilities(BaseModel):
+    """What a model that was loaded can do."""
+
+    family: str
+    parameters: int | None
+    tasks: list[Literal["transcribe", "translate"]]
+    languages: Languages
+    decoders: Annotated[list[str], Field(description="Values of `decoder`, the first where none is asked for.")]
+    word_timestamps: Annotated[bool, Field(description="Whether it can say when words are said.")]
+    punctuation: Annotated[
+        Literal["always", "optional", "never"], Field(description="optional: as `punctuation` asks for.")
+    ]
+    vocabulary: ModelVocabulary | None
+    sample_rate: Annotated[int, Field(description="To which recordings of any rate are brought, in Hz.")]
+    longest_recording_seconds: float
+    longest_utterance_seconds: Annotated[
+        float, Field(description="What it hears at once; longer recordings are cut at pauses.")
+    ]
+    dtype: str
+    device: str
+
+
+class Details(BaseModel):
+    """Steno's own description of a model."""
+
+    state: State
+    abilities: Annotated[Abilities | None, Field(description="null until it has been loaded.")]
+
+
+class ModelCard(BaseModel):
+    """A model that can be asked for."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+    steno: Details
+
+
+class ModelList(BaseModel):
+    """`GET /v1/models`."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+def card(front: Front, model: ServedModel) -> ModelCard:
+    """Describe a model."""
+    served = front.as_served(model)
+    state: State = "leaving" if model.is_leaving else "ready" if served else "loading"
+    details = Details(state=state, abilities=None if served is None else _abilities(front, served))
+    return ModelCard(id=model.id, created=front.started, owned_by="steno", steno=details)
+
+
+def _abilities(front: Front, served: Served) -> Abilities:
+    info, settings = served.info, front.settings
+    can = info.get("capabilities", {})
+    languages = served.languages
+    translates = bool(can.get("translation"))
+    vocabulary = info.get("vocabulary")
+    return Abilities(
+        family=info["family"],
+        parameters=info.get("parameters"),
+        tasks=["transcribe", "translate"] if translates else ["transcribe"],
+        languages=Languages(spoken=languages, written=languages),
+        decoders=list(info.get("decoders", ())),
+        word_timestamps=can.get("word_timestamps", True),
+        punctuation="never" if not can.get("punctuation") else "optional" if takes_prompts(info) else "always",
+        vocabulary=None if vocabulary is None else ModelVocabulary(**vocabulary),
+        sample_rate=served.ready.sample_rate,
+        longest_recording_seconds=settings.max_audio_seconds,
+        longest_utterance_seconds=settings.edges[-1],
+        dtype=info["dtype"],
+        device=info["device"],
+    )

@@ -1,0 +1,44 @@
+"""What `/v1/models` says of a model, by its family."""
+
+from tests.service.serving import serving
+
+
+def cards(service) -> dict:
+    return {one["id"]: one for one in service.client.get("/v1/models").json()["data"]}
+
+
+def test_a_model_says_what_it_can_do():
+    with serving(model=None, models="first.nemo,second=polyglot-ctc.nemo", max_audio_seconds=600.0) as service:
+        listed = cards(service)
+        one = service.client.get("/v1/models/second").json()
+
+    assert one == listed["second"]
+    assert one["steno"] == {
+        "state": "ready",
+        "abilities": {
+            "family": "stub",
+            "parameters": None,
+            "tasks": ["transcribe"],
+            "languages": {"spoken": ["de", "en", "fr"], "written": ["de", "en", "fr"]},
+            "decoders": ["tdt", "ctc"],
+            "word_timestamps": True,
+            "punctuation": "never",
+            "vocabulary": None,
+            "sample_rate": 16_000,
+            "longest_recording_seconds": 600.0,
+            "longest_utterance_seconds": 40.0,
+            "dtype": "float32",
+            "device": "none",
+        },
+    }
+    assert listed["first"]["steno"]["abilities"]["languages"] == {"spoken": [], "written": []}
+
+
+def test_what_the_operator_says_of_languages_is_told():
+    with serving(languages="en,de") as service:
+        assert cards(service)["stub"]["steno"]["abilities"]["languages"]["spoken"] == ["en", "de"]
+
+
+def test_a_model_that_is_loading_says_so_and_no_more():
+    with serving(model="endless", wait_ready=False) as service:
+        assert cards(service)["endless"]["steno"] == {"state": "loading", "abilities": None}
