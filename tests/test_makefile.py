@@ -1,4 +1,4 @@
-"""The recipe of the bundled model is made of commands that exist."""
+"""make says what is missing, and the recipe of the bundled model is made of commands that exist."""
 
 import re
 import shlex
@@ -57,3 +57,33 @@ def test_the_voice_of_the_sample_is_not_trained_on(steps):
     assert speaker == "flite/rms"
     assert "flite/slt" in heard
     assert speaker not in heard
+
+
+@pytest.mark.program("make")
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "There is no {python}: install Python 3.11 or newer"),
+        ('case "$*" in *version_info*) exit 1;; -V) echo Python 3.9.2;; esac', "is Python 3.9.2, and Steno needs 3.11"),
+        ('case "$*" in *ensurepip*) exit 1;; esac', "install its venv module"),
+    ],
+    ids=["absent", "old", "without venv"],
+)
+def test_a_python_that_will_not_do_is_one_line_with_the_remedy(tmp_path, script, said):
+    python = tmp_path / "python"
+    if script:
+        python.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        python.chmod(0o755)
+
+    done = subprocess.run(
+        ["make", "--silent", "setup", f"PYTHON={python}", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    first, *rest = done.stderr.splitlines()
+    assert done.returncode != 0
+    assert said.format(python=python) in first
+    assert all(line.startswith("make: ***") for line in rest)
+    assert not (tmp_path / "venv").exists()

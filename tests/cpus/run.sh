@@ -22,7 +22,8 @@ build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 mask=$build/masked_cpuid.so
 can_mask=no
-if cc -O2 -shared -fPIC -o "$mask" tests/cpus/masked_cpuid.c -ldl && LD_PRELOAD=$mask true 2>/dev/null; then
+# `true` alone would be the shell's own, which loads nothing.
+if cc -O2 -shared -fPIC -o "$mask" tests/cpus/masked_cpuid.c -ldl && env LD_PRELOAD="$mask" true 2>/dev/null; then
   can_mask=yes
 fi
 
