@@ -15,7 +15,6 @@ from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
 from service.http.head import HeadAsGet
 from service.http.pages import page_router
-from service.http.reference import reference_page
 from service.http.routes import administration, api, operations
 from service.http.telemetry import Telemetry, note_error
 
@@ -39,7 +38,7 @@ def create_app(front: Front) -> FastAPI:
     app.include_router(api)
     app.include_router(administration)
     app.include_router(operations)
-    app.include_router(page_router(reference_page(app.openapi())))
+    app.include_router(page_router())
     app.add_middleware(HeadAsGet)
     app.add_middleware(Telemetry, metrics=front.metrics)
     if front.settings.cors_origins:  # around everything, so that such a page can read every error

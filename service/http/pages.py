@@ -1,4 +1,8 @@
-"""The pages at / and /docs and their parts. They are made once, at start-up, and need no key: they hold no secret."""
+"""The pages at / and /docs and their parts. They are read once, at start-up, and need no key: they hold no secret.
+
+The page at /docs is Swagger UI over /openapi.json. Its script and style come with the package `fastapi-swagger`;
+FastAPI's own page would load them from another host.
+"""
 
 import hashlib
 from importlib.resources import files
@@ -12,11 +16,15 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# Nothing is loaded from elsewhere and nothing inline runs; the recording itself is played from memory (blob:).
+# Nothing is loaded from elsewhere and nothing inline runs; the recording itself is played from memory (blob:), and
+# Swagger UI's style sheet has its icons in itself (data:).
 _POLICY = (
-    "default-src 'self'; media-src blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'self'; media-src blob:; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
 )
+_SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
+# Pages have paths of their own; every other file is /web/NAME.
+_PAGES = {"index.html": "/", "docs.html": "/docs"}
 
 
 class _Page:
@@ -42,15 +50,15 @@ class _Page:
         return Response(self._body, headers=self._headers, media_type=self._media_type)
 
 
-def page_router(reference: str) -> APIRouter:
-    """Return the routes `/`, `/web/NAME` for each part of a page, and `/docs` for the reference, an HTML page."""
+def page_router() -> APIRouter:
+    """Return the routes of the pages, `/` and `/docs`, and `/web/NAME` for each of their parts."""
     router = APIRouter(include_in_schema=False)
-    pages = {"/docs": _Page(reference.encode(), _MEDIA_TYPES["html"])}
-    for file in (files("service") / "web").iterdir():
+    ours = (files("service") / "web").iterdir()
+    theirs = (files("fastapi_swagger") / "resources" / name for name in _SWAGGER_UI)
+    for file in (*ours, *theirs):
         media_type = _MEDIA_TYPES.get(file.name.rpartition(".")[2])
-        if media_type is not None:  # an editor's leftovers are no part of the page
-            path = "/" if file.name == "index.html" else f"/web/{file.name}"
-            pages[path] = _Page(file.read_bytes(), media_type)
-    for path, page in pages.items():
-        router.add_api_route(path, page, methods=["GET"], response_model=None)
+        if media_type is not None:  # an editor's leftovers are no part of a page
+            page = _Page(file.read_bytes(), media_type)
+            path = _PAGES.get(file.name, f"/web/{file.name}")
+            router.add_api_route(path, page, methods=["GET"], response_model=None)
     return router

@@ -387,14 +387,20 @@ def test_a_page_of_another_origin_reads_what_it_is_allowed_to(browser, service):
     assert refused == "TypeError"
 
 
-def test_the_reference_asks_nobody_else_and_fits_a_phone(browser, service):
+def test_the_documentation_sends_a_request_asks_nobody_else_and_fits_a_phone(browser, service, clip):
     browser.requested_hosts()
     browser.complaints()
     browser.screen(360, 740)
 
     browser.open(f"http://127.0.0.1:{service.server.port}/docs")
+    wait_for(lambda: browser.shows("#operations-default-transcribe_v1_audio_transcriptions_post"))
+    browser.click("#operations-default-transcribe_v1_audio_transcriptions_post .opblock-summary-control")
+    wait_for(lambda: browser.shows(".opblock input[type=file]"))
+    browser.type(".opblock input[type=file]", str(clip))
+    browser.click(".opblock .execute")
+    wait_for(lambda: browser.shows(".live-responses-table"))
+    browser.wait_text(".live-responses-table", f"32000 {SAMPLES.sum():.3f}")
 
-    assert "POST /v1/audio/transcriptions" in browser.text("main")
     assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
     assert browser.complaints() == []
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]

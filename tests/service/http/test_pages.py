@@ -20,7 +20,7 @@ def client():
 
 @pytest.mark.parametrize("name", sorted(file.name for file in WEB.iterdir()))
 def test_every_file_is_sent_as_it_is_without_a_key(client, name):
-    answer = client.get("/" if name == "index.html" else f"/web/{name}")
+    answer = client.get({"index.html": "/", "docs.html": "/docs"}.get(name, f"/web/{name}"))
 
     assert answer.status_code == 200
     assert answer.content == (WEB / name).read_bytes()
@@ -42,6 +42,18 @@ def test_the_page_forbids_the_browser_what_it_does_not_need(client):
     assert directives["frame-ancestors"] == "'none'"
     assert "unsafe" not in policy
     assert not re.search(r"[*]|https?:", policy)
+
+
+def test_swagger_ui_comes_from_this_service(client):
+    page = client.get("/docs").text
+
+    parts = re.findall(r'(?:href|src)="([^"]+)"', page)
+    assert {"/web/swagger-ui-bundle.js", "/web/swagger-ui.css", "/web/docs.js"} <= set(parts)
+    assert {client.get(part).status_code for part in parts} == {200}
+
+
+def test_the_frameworks_own_pages_are_gone(client):
+    assert client.get("/redoc").status_code == client.get("/docs/oauth2-redirect").status_code == 404
 
 
 def test_what_a_browser_has_is_not_sent_again(client):
