@@ -2,7 +2,7 @@
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.source import checkpoint_path, model_id
-from models.hypothesis import Hypothesis, Word
+from models.hypothesis import Hypothesis, TimedText, Word
 from models.model import Model, load_model
 from models.precision import default_dtype
 from models.prompts import Prompt, PromptError
@@ -15,6 +15,7 @@ __all__ = [
     "Prompt",
     "PromptError",
     "Recognition",
+    "TimedText",
     "Word",
     "checkpoint_path",
     "default_dtype",

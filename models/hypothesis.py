@@ -1,6 +1,10 @@
 """What a model makes of an utterance."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from models.search.result import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,49 @@ class Hypothesis:
     durations: list[int] | None
     token_confidence: list[float]
     words: list[Word]
+
+
+class TimedText(NamedTuple):
+    """A hypothesis whose words are columns: a batch has thousands, and an object for each takes longer than all else.
+
+    Attributes:
+        text, tokens, frames, durations, token_confidence: see ``Hypothesis``.
+        words: texts of the words.
+        starts: of each word, and so on; see ``Word``.
+        ends: see ``starts``.
+        confidence: see ``starts``.
+        token_spans: see ``starts``.
+    """
+
+    text: str
+    tokens: list[int]
+    frames: list[int] | None
+    durations: list[int] | None
+    token_confidence: list[float]
+    words: list[str]
+    starts: Sequence[float | None]
+    ends: Sequence[float | None]
+    confidence: list[float]
+    token_spans: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, text: str, row: Row, words: Sequence[Word]) -> "TimedText":
+        """Take the text and the words of a row apart."""
+        return cls(
+            text,
+            row.tokens,
+            row.frames,
+            row.durations,
+            row.confidence,
+            [word.text for word in words],
+            [word.start for word in words],
+            [word.end for word in words],
+            [word.confidence for word in words],
+            [word.token_span for word in words],
+        )
+
+    def hypothesis(self) -> Hypothesis:
+        """Return it as a hypothesis."""
+        columns = self.words, self.starts, self.ends, self.confidence, self.token_spans
+        words = [Word(*word) for word in zip(*columns, strict=True)]
+        return Hypothesis(self.text, self.tokens, self.frames, self.durations, self.token_confidence, words)

@@ -32,8 +32,8 @@ from models.search.ctc_beam import ctc_beam
 from models.search.flat import flat
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.graphed_look_ahead import GraphedLookAhead
-from models.search.result import FetchedResult, Row, SearchResult
-from models.timestamps import words
+from models.search.result import FetchedResult, SearchResult
+from models.spelling import Speller
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
 
@@ -178,6 +178,7 @@ class Model:
         self.sample_rate = self._config.features.sample_rate
         self.seconds_per_frame = self._config.seconds(1)
         self.decoders: tuple[Decoder, ...] = self._config.decoders
+        self._speller = Speller(self._vocabulary, self._config.seconds)
         passes = dict.fromkeys(map(self._first_pass, self.decoders))
         self._passes = GraphedPasses(list(passes), device, int(MOST_SECONDS * self.sample_rate))
 
@@ -392,7 +393,7 @@ class Model:
             if self._writer:
                 return self._writer.write(frames, encoder_lengths, features, lengths, prompts)
             fetched = self._search(frames, encoder_lengths, decoder)
-        return Recognition(fetched, lambda rows: list(map(self._hypothesis, rows)))
+        return Recognition(fetched, self._speller)
 
     def _first_pass(self, decoder: Decoder) -> Pass:
         """Return what the device does in one pass: greedy CTC needs no other, every other search begins behind it."""
@@ -448,16 +449,6 @@ class Model:
     @property
     def _punctuates(self) -> bool:
         return not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
-
-    def _hypothesis(self, row: Row) -> Hypothesis:
-        return Hypothesis(
-            text=self._vocabulary.text(row.tokens),
-            tokens=row.tokens,
-            frames=row.frames,
-            durations=row.durations,
-            token_confidence=row.confidence,
-            words=words(row, self._vocabulary, self._config.seconds),
-        )
 
 
 def _check_samples(pcm: Sequence[Samples]) -> None:

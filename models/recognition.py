@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Sequence
 
-from models.hypothesis import Hypothesis
-from models.search.result import FetchedResult, Row
+from models.hypothesis import Hypothesis, TimedText
+from models.search.result import FetchedResult, FlatRows
 
-Spell = Callable[[Sequence[Row]], list[Hypothesis]]
+Spell = Callable[[FlatRows], Sequence[TimedText]]
 
 
 class Recognition:
     """What becomes the hypotheses of a batch. Any thread may use it, while the device has the next batch."""
 
     def __init__(self, fetched: FetchedResult, spell: Spell) -> None:
-        """Take what was found, or will be; ``spell`` makes hypotheses of it on the host."""
+        """Take what was found, or will be; ``spell`` makes texts of it on the host."""
         self._fetched = fetched
         self._spell = spell
 
@@ -24,6 +24,10 @@ class Recognition:
         """
         self._fetched.wait()
 
+    def timed_texts(self) -> Sequence[TimedText]:
+        """Wait, and return what each utterance says, in columns."""
+        return self._spell(self._fetched.flat_rows())
+
     def hypotheses(self) -> list[Hypothesis]:
         """Wait, and return the hypothesis of each utterance."""
-        return self._spell(self._fetched.rows())
+        return [text.hypothesis() for text in self.timed_texts()]

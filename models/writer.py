@@ -7,7 +7,7 @@ from torch import Tensor
 
 from models.config import ModelConfig
 from models.heads.attention_decoder import AttentionDecoder
-from models.hypothesis import Hypothesis
+from models.hypothesis import TimedText
 from models.prompts import Prompt, PromptWriter
 from models.recognition import Recognition
 from models.search.attention import length_bound
@@ -68,9 +68,9 @@ class Writer:
             self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
         silence = silence_before(lengths, self._least).tolist()
-        return Recognition(found, lambda rows: list(map(self._hypothesis, rows, silence)))
+        return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])
 
-    def _hypothesis(self, row: Row, silence: int) -> Hypothesis:
+    def _text(self, row: Row, silence: int) -> TimedText:
         """Return what was written of an utterance that had so many samples of silence put before it."""
 
         def seconds(frame: int) -> float:
@@ -81,11 +81,4 @@ class Writer:
             samples = round(start * self._config.features.sample_rate) - silence
             return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
 
-        return Hypothesis(
-            text=self._vocabulary.text(row.tokens),
-            tokens=row.tokens,
-            frames=None,
-            durations=None,
-            token_confidence=row.confidence,
-            words=written_words(row, self._vocabulary, seconds),
-        )
+        return TimedText.of(self._vocabulary.text(row.tokens), row, written_words(row, self._vocabulary, seconds))

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,6 +20,44 @@ class Row:
     ends: list[int] | None
     durations: list[int] | None
     confidence: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatRows:
+    """The tokens of a batch, those of one utterance after those of the other; on the host.
+
+    Attributes:
+        counts: tokens of each utterance, int64 [utterances].
+        bounds: where those of each begin, and where the last end, int64 [utterances + 1].
+        tokens: int32 [tokens of all]; see ``SearchResult``, as for the next four.
+        frames: int32 [tokens of all], or None.
+        ends: int32 [tokens of all], or None.
+        durations: int32 [tokens of all], or None.
+        confidence: float32 [tokens of all].
+    """
+
+    counts: npt.NDArray[np.int64]
+    bounds: npt.NDArray[np.int64]
+    tokens: npt.NDArray[np.int32]
+    frames: npt.NDArray[np.int32] | None
+    ends: npt.NDArray[np.int32] | None
+    durations: npt.NDArray[np.int32] | None
+    confidence: npt.NDArray[np.float32]
+
+    def row(self, index: int) -> Row:
+        """Return one utterance."""
+        its = slice(self.bounds[index], self.bounds[index + 1])
+
+        def listed(field: npt.NDArray[np.int32] | None) -> list[int] | None:
+            return None if field is None else field[its].tolist()
+
+        return Row(
+            tokens=self.tokens[its].tolist(),
+            frames=listed(self.frames),
+            ends=listed(self.ends),
+            durations=listed(self.durations),
+            confidence=self.confidence[its].tolist(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +157,27 @@ class FetchedResult:
         if self._copied is not None:
             self._copied.synchronize()
 
-    def rows(self) -> list[Row]:
-        """Wait, and return the utterances as plain lists."""
+    def flat_rows(self) -> FlatRows:
+        """Wait, and return the utterances one after the other."""
         self.wait()
         kinds = len(self._fields) + 1
-        host = torch.unflatten(self._packed[:, 1:], 1, (kinds, self._packed.size(1) // kinds)).numpy()
-        rows = []
-        for count, row in zip(self._packed[:, 0].tolist(), host, strict=True):
-            values = {name: column[:count].tolist() for name, column in zip(self._fields, row, strict=False)}
-            rows.append(
-                Row(
-                    tokens=values["tokens"],
-                    frames=values.get("frames"),
-                    ends=values.get("ends"),
-                    durations=values.get("durations"),
-                    confidence=row[-1, :count].view("float32").tolist(),
-                )
-            )
-        return rows
+        packed = self._packed.numpy()
+        counts = packed[:, 0].astype(np.int64)
+        columns = packed[:, 1:].reshape(len(packed), kinds, (packed.shape[1] - 1) // kinds)
+        is_token = np.arange(columns.shape[2]) < counts[:, None]
+        *whole, confidence = (np.ascontiguousarray(columns[:, kind][is_token]) for kind in range(kinds))
+        values = dict(zip(self._fields, whole, strict=True))
+        return FlatRows(
+            counts=counts,
+            bounds=np.concatenate(([0], np.cumsum(counts))),
+            tokens=values["tokens"],
+            frames=values.get("frames"),
+            ends=values.get("ends"),
+            durations=values.get("durations"),
+            confidence=confidence.view(np.float32),
+        )
+
+    def rows(self) -> list[Row]:
+        """Wait, and return the utterances as plain lists."""
+        flat = self.flat_rows()
+        return [flat.row(index) for index in range(len(flat.counts))]

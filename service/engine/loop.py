@@ -10,6 +10,7 @@ What recognises speech is behind `Recognizer`, so this loop runs without torch, 
 the real process with another recogniser in it.
 """
 
+import gc
 import logging
 import os
 import queue
@@ -46,6 +47,11 @@ from service.engine.staging import Samples, StagingView
 from service.priorities import give_way
 
 HEARTBEAT_SECONDS = 1.0
+# For how long a thread that wants the interpreter waits while another computes, in seconds. The one that gives the
+# device its work wants it again after every launch, which takes microseconds (docs/performance.md).
+SWITCH_INTERVAL = 0.0005
+# New objects after which Python looks for unused cycles: the texts of a batch are thousands, and none is in a cycle.
+_OBJECTS_UNTIL_COLLECTION = 100_000
 
 log = logging.getLogger("steno.engine")
 
@@ -114,6 +120,7 @@ def main(load: Loader) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     give_way()
+    keep_interpreter_free()
     channel = EngineChannel(socket.socket(fileno=arguments.socket))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
@@ -123,6 +130,12 @@ def main(load: Loader) -> None:
     sys.stderr.flush()
     # Without the interpreter's clean-up: a device that hangs while it is released must not keep the process.
     os._exit(status)
+
+
+def keep_interpreter_free() -> None:
+    """Let the thread that gives the device its work have the interpreter soon, whatever other threads do."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
 
 
 def _beat(channel: EngineChannel) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import models
-from models import Hypothesis, Model, Recognition, default_dtype, load_model
+from models import Model, Recognition, TimedText, default_dtype, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
 from service.engine.loop import LaidOut
@@ -136,7 +136,7 @@ class SpeechRecognized:
 
     def transcripts(self) -> list[Transcript]:
         """Spell it."""
-        return [_transcript(hypothesis) for hypothesis in self._recognition.hypotheses()]
+        return [_transcript(text) for text in self._recognition.timed_texts()]
 
 
 def _device(name: str) -> torch.device:
@@ -168,13 +168,9 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}[name]
 
 
-def _transcript(hypothesis: Hypothesis) -> Transcript:
-    return Transcript(
-        text=hypothesis.text,
-        tokens=hypothesis.tokens,
-        token_confidence=hypothesis.token_confidence,
-        words=[Word(word.text, word.start, word.end, word.confidence, word.token_span) for word in hypothesis.words],
-    )
+def _transcript(text: TimedText) -> Transcript:
+    words = map(Word, text.words, text.starts, text.ends, text.confidence, text.token_spans)
+    return Transcript(text.text, text.tokens, text.token_confidence, list(words))
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """Finish what runs and exit with status 0."""
 
 
-class Word(msgspec.Struct, frozen=True, array_like=True):
+class Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A word and where it was said, in seconds from the start of its utterance; null where that is not known."""
 
     text: str

@@ -1,0 +1,153 @@
+"""What writing the texts of a batch takes of the interpreter, and what is left of it for who launches the next batch.
+
+An engine's thread spells a batch while another gives the device the next: what one does in Python, the other waits for.
+Launches are stood in for by operations on tensors of a few numbers, which take a CPU as long as a GPU's launches do.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+import torch
+
+from benchmarks.environment import describe
+from benchmarks.timing import WARM_UPS
+from models import Recognition, load_model
+from models.search.result import SearchResult
+from models.spelling import Speller
+from models.tokenizers import Vocabulary
+from service.engine.loop import SWITCH_INTERVAL, keep_interpreter_free
+from service.engine.process import SpeechRecognized
+
+_MEASURED_SECONDS = 1.0
+_OPERATIONS = 100
+
+
+def main() -> None:
+    """Parse, measure in turns, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--clips", type=int, default=192, help="of a batch")
+    parser.add_argument("--tokens", type=int, default=40, help="of a clip")
+    parser.add_argument("--period", type=float, default=0.04, help="seconds from one batch to the next")
+    parser.add_argument("--intervals", type=float, nargs="+", default=[0.005, SWITCH_INTERVAL])
+    parser.add_argument("--rounds", type=int, default=9, help="measured turns; medians count")
+    args = parser.parse_args()
+
+    keep_interpreter_free()
+    torch.set_num_threads(1)
+    model = load_model(args.model)
+    vocabulary, seconds = model._vocabulary, model._config.seconds  # noqa: SLF001
+    fetched, speller = found(vocabulary, args.clips, args.tokens).fetched(), Speller(vocabulary, seconds)
+    batch, encoder = SpeechRecognized(Recognition(fetched, speller)), msgspec.msgpack.Encoder()
+    one_by_one = SpeechRecognized(Recognition(fetched, speller.one_by_one))
+
+    def spell() -> None:
+        encoder.encode(batch.transcripts())
+
+    taken = seconds_of(spell, args.rounds)
+    taken_one_by_one = seconds_of(lambda: encoder.encode(one_by_one.transcripts()), args.rounds)
+    rates: dict[str, list[float]] = {name: [] for name in ("alone", *map("{:g}".format, args.intervals))}
+    for _ in range(args.rounds):
+        rates["alone"].append(launches_a_second())
+        for interval in args.intervals:
+            with switching(interval):
+                rates[f"{interval:g}"].append(launches_a_second(spell, args.period))
+    kept: dict[str, float] = {
+        name: statistics.median(beside / alone for beside, alone in zip(rate, rates["alone"], strict=True))
+        for name, rate in rates.items()
+    }
+    print(f"{args.clips} clips of {args.tokens} tokens take {1000 * taken:.2f} ms of the interpreter")
+    print(f"one utterance after the other: {1000 * taken_one_by_one:.2f} ms")
+    print(f"launches alone: {statistics.median(rates['alone']):.0f} a second")
+    for name, share in list(kept.items())[1:]:
+        print(
+            f"a batch every {1000 * args.period:.0f} ms, threads switched after {name} s: {100 * share:.1f} % of them"
+        )
+    about = {"model": args.model, "clips": args.clips, "tokens": args.tokens, "period": args.period}
+    row = {
+        "spelling_seconds": taken,
+        "one_by_one": taken_one_by_one,
+        "launches": statistics.median(rates["alone"]),
+        "kept": kept,
+    }
+    print(json.dumps({"benchmark": "spelling", **about, **row, **describe(torch.device("cpu"))}))
+
+
+def found(vocabulary: Vocabulary, clips: int, tokens: int) -> SearchResult:
+    """Return what a search may find: words of a piece or two, without what is seldom."""
+    usual = [token for token, text in enumerate(vocabulary.texts) if text.isalpha() and text.isascii()]
+    starts = [token for token in usual if vocabulary.begin_words[token]]
+    others = [token for token in usual if not vocabulary.begin_words[token]]
+    drawn = torch.Generator().manual_seed(0)
+    of_starts, of_others = (
+        torch.tensor(some)[torch.randint(len(some), (clips, tokens), generator=drawn)] for some in (starts, others)
+    )
+    is_start = torch.rand(clips, tokens, generator=drawn) < 0.6  # English: 1.6 pieces a word
+    frames = 3 * torch.arange(tokens).expand(clips, tokens)
+    return SearchResult(
+        tokens=of_starts.where(is_start, of_others),
+        frames=frames,
+        ends=frames + 1,
+        durations=None,
+        confidence=torch.rand(clips, tokens, generator=drawn),
+        counts=torch.full((clips,), tokens),
+    )
+
+
+def seconds_of(spell: Callable[[], object], rounds: int) -> float:
+    """Return the least seconds that this thread computes for a call: other programs of the machine do not count."""
+    times = []
+    for _ in range(WARM_UPS + rounds):
+        began = time.thread_time()
+        spell()
+        times.append(time.thread_time() - began)
+    return min(times[WARM_UPS:])
+
+
+def launches_a_second(spell: Callable[[], None] | None = None, period: float = 1.0) -> float:
+    """Return how many small operations there are in a second, if another thread spells a batch in every period.
+
+    Seconds are those that this process computes: of two threads that want the interpreter one does, and what other
+    programs do to the machine counts for nothing.
+    """
+    numbers, wanted, ended = torch.ones(16), threading.Semaphore(0), threading.Event()
+
+    def spelling() -> None:
+        while wanted.acquire() and not ended.is_set():
+            assert spell is not None
+            spell()
+
+    thread = threading.Thread(target=spelling)
+    thread.start()
+    done, began, batches = 0, time.process_time(), 0
+    while (passed := time.process_time() - began) < _MEASURED_SECONDS:
+        if spell is not None and passed >= batches * period:
+            batches += 1
+            wanted.release()
+        for _ in range(_OPERATIONS):
+            numbers.mul_(1.0)
+        done += _OPERATIONS
+    ended.set()
+    wanted.release()
+    thread.join()
+    return done / passed
+
+
+@contextmanager
+def switching(interval: float) -> Iterator[None]:
+    """Let threads wait so long for the interpreter."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(interval)
+    yield
+    sys.setswitchinterval(before)
+
+
+if __name__ == "__main__":
+    main()

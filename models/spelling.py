@@ -1,0 +1,207 @@
+"""Tokens become texts and words, those of a whole batch together: looked up in arrays, divided by operations on arrays.
+
+A GPU is given its next batch meanwhile, by another thread of the same interpreter: what this one spends in Python that
+one waits for. A call for every word would let the device stand still (docs/performance.md).
+
+Utterances without anything unusual are spelled so, which is nearly all of them. The others, with bytes of characters
+that have no piece, unknown pieces or a space before a punctuation mark, take the way of ``timestamps.words``, which
+says what is right for all.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from models.hypothesis import TimedText
+from models.search.result import FlatRows
+from models.timestamps import words
+from models.tokenizers import Vocabulary
+
+Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+_SPACE = " "
+_WHITESPACE = re.compile(r"\s")
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+# Whether a tokenizer drops the spaces that a text begins with. Kinds that are not here have texts of another making.
+_DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": False, "characters": False}
+
+
+class Speller:
+    """Spells what searches found."""
+
+    def __init__(self, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> None:
+        """Prepare to spell.
+
+        Args:
+            vocabulary: what the tokens stand for.
+            seconds: turns a number of encoder frames into seconds.
+        """
+        self._vocabulary = vocabulary
+        self._seconds = seconds
+        self._seconds_of_frame = np.empty(0)
+
+    def __call__(self, rows: FlatRows) -> list[TimedText]:
+        """Spell the utterances of a batch, whose rows have frames and ends."""
+        if not len(rows.tokens):
+            return self.one_by_one(rows)
+        tokens, bounds = rows.tokens.astype(np.int64), rows.bounds
+        row = np.repeat(np.arange(len(rows.counts)), rows.counts)
+        is_first = np.diff(row, prepend=-1) > 0
+        unusual = set(row[self._is_unusual(tokens, is_first)].tolist())
+        ids, confidence = rows.tokens.tolist(), rows.confidence.tolist()
+        whole = "".join(map(self._pieces.texts.__getitem__, ids))
+        begins = np.concatenate(([0], np.cumsum(self._pieces.characters[tokens])))  # in the text of all, of each token
+        columns, words_of = self._words(rows, tokens, row, is_first, begins)
+        frames = None if rows.frames is None else rows.frames.tolist()
+        durations = None if rows.durations is None else rows.durations.tolist()
+        starts, ends, confidence_of_words, spans = columns
+        tokens_of, text_of = bounds.tolist(), begins[bounds].tolist()
+        drops_spaces = _DROPS_FIRST_SPACES.get(self._vocabulary.kind)
+        spelled = []
+        for index in range(len(rows.counts)):
+            if index in unusual:
+                spelled.append(self._alone(rows, index))
+                continue
+            text = whole[text_of[index] : text_of[index + 1]]
+            its = slice(tokens_of[index], tokens_of[index + 1])
+            its_words = slice(words_of[index], words_of[index + 1])
+            spelled.append(
+                TimedText(
+                    text.lstrip(_SPACE) if drops_spaces else text,
+                    ids[its],
+                    frames and frames[its],
+                    durations and durations[its],
+                    confidence[its],
+                    text.split(),
+                    starts[its_words],
+                    ends[its_words],
+                    confidence_of_words[its_words],
+                    spans[its_words],
+                )
+            )
+        return spelled
+
+    def one_by_one(self, rows: FlatRows) -> list[TimedText]:
+        """Spell each utterance by itself, which says the same and takes ten times as long."""
+        return [self._alone(rows, index) for index in range(len(rows.counts))]
+
+    def _is_unusual(self, tokens: Numbers, is_first: Bools) -> Bools:
+        """Return of each token whether its utterance cannot be spelled beside others."""
+        pieces = self._pieces
+        unusual = ~pieces.is_plain[tokens]
+        unusual[1:] |= pieces.is_blank[tokens[:-1]] & pieces.begins_with_mark[tokens[1:]] & ~is_first[1:]
+        return unusual
+
+    def _words(
+        self, rows: FlatRows, tokens: Numbers, row: Numbers, is_first: Bools, begins: Numbers
+    ) -> tuple[tuple[list[float], list[float], list[float], list[tuple[int, int]]], list[int]]:
+        """Return starts, ends, confidences and spans of all words, and of each utterance which is its first."""
+        assert rows.frames is not None
+        assert rows.ends is not None
+        pieces, bounds, is_space = self._pieces, rows.bounds, self._pieces.is_space[tokens]
+        # A word ends at a space, which belongs to no word, and where another begins.
+        breaks = np.flatnonzero(is_first | is_space | pieces.begins_word[tokens])
+        first, last = breaks + is_space[breaks], np.append(breaks[1:], len(tokens))
+        first, last = first[first < last], last[first < last]
+        # The first word of an utterance also has the spaces before it.
+        start = np.where(np.diff(row[first], prepend=-1) > 0, bounds[row[first]], first)
+        is_more_than_a_space = begins[first] + pieces.leading_spaces[tokens[first]] < begins[last]
+        first, last, start = first[is_more_than_a_space], last[is_more_than_a_space], start[is_more_than_a_space]
+        ends = rows.ends
+        if rows.durations is not None:
+            # A mark ends where what is before it does: a TDT gives it a duration, but nobody says it.
+            is_mark = pieces.is_mark[tokens] & ~is_first
+            ends = ends[np.maximum.accumulate(np.where(is_mark, 0, np.arange(len(tokens))))]
+        slices = np.stack([first, last], axis=1)
+        confidence = np.minimum.reduceat(np.append(rows.confidence, np.float32(1)), slices.ravel())[::2]
+        seconds = self._seconds_up_to(int(rows.ends.max()))
+        spans = slices - bounds[row[first], None]
+        columns = (
+            seconds[rows.frames[start]].tolist(),
+            seconds[ends[last - 1]].tolist(),
+            confidence.tolist(),
+            list(zip(*spans.T.tolist(), strict=True)),
+        )
+        return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
+
+    def _alone(self, rows: FlatRows, index: int) -> TimedText:
+        """Spell one utterance, whatever it holds."""
+        row = rows.row(index)
+        return TimedText.of(self._vocabulary.text(row.tokens), row, words(row, self._vocabulary, self._seconds))
+
+    def _seconds_up_to(self, frame: int) -> npt.NDArray[np.float64]:
+        """Return where each encoder frame begins, up to ``frame`` and beyond."""
+        known = len(self._seconds_of_frame)
+        if known <= frame:
+            more = [self._seconds(each) for each in range(known, 2 * frame + 1)]
+            self._seconds_of_frame = np.append(self._seconds_of_frame, more)
+        return self._seconds_of_frame
+
+    @cached_property
+    def _pieces(self) -> "_Pieces":
+        return _Pieces.of(self._vocabulary)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """What the pieces of a vocabulary are; all but the texts are arrays with an entry a piece.
+
+    Attributes:
+        texts: what each adds to a text.
+        characters: how many characters that has.
+        leading_spaces: how many of them are spaces before a word.
+        begins_word: whether a word begins with it.
+        is_plain: whether it adds the same wherever it stands, and has no space but one before a word.
+        is_space: whether it is a space between words, and part of none.
+        is_blank: whether it adds a space alone.
+        is_mark: whether it is a punctuation mark.
+        begins_with_mark: whether a mark comes first in it.
+    """
+
+    texts: tuple[str, ...]
+    characters: Numbers
+    leading_spaces: Numbers
+    begins_word: Bools
+    is_plain: Bools
+    is_space: Bools
+    is_blank: Bools
+    is_mark: Bools
+    begins_with_mark: Bools
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary) -> "_Pieces":
+        """Look at each piece once."""
+        texts = tuple(spelling.decode(errors="replace") for spelling in vocabulary.spellings)
+        shown, marks = vocabulary.texts, vocabulary.punctuation
+        drops_spaces = _DROPS_FIRST_SPACES.get(vocabulary.kind)
+
+        def is_plain(token: int) -> bool:
+            text = texts[token]
+            return (
+                drops_spaces is not None
+                and text != ""
+                and vocabulary.tokenizer.spell(token) == text.encode()  # no byte, and no mark behind a space
+                and not _BYTE.fullmatch(vocabulary.pieces[token])
+                and not _WHITESPACE.search(text.removeprefix(_SPACE))
+                and shown[token] == (text.lstrip(_SPACE) if drops_spaces else text)
+            )
+
+        def each(of: Callable[[int], bool]) -> Bools:
+            return np.array([of(token) for token in range(len(texts))], np.bool_)
+
+        return cls(
+            texts=texts,
+            characters=np.array([len(text) for text in texts], np.int64),
+            leading_spaces=np.array([text.startswith(_SPACE) for text in texts], np.int64),
+            begins_word=np.array(vocabulary.begin_words, np.bool_),
+            is_plain=each(is_plain),
+            is_space=each(lambda token: shown[token] == _SPACE),
+            is_blank=each(lambda token: texts[token] == _SPACE),
+            is_mark=each(lambda token: shown[token] in marks),
+            begins_with_mark=each(lambda token: texts[token][:1] in marks),
+        )

@@ -1,0 +1,96 @@
+"""Spelling a batch at once gives what spelling each utterance by itself gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.search.result import FlatRows
+from models.spelling import Speller
+from models.tokenizers import (
+    AggregateTokenizer,
+    ByteFallbackTokenizer,
+    CharacterTokenizer,
+    SentencePieceTokenizer,
+    Vocabulary,
+    WordPieceTokenizer,
+)
+from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
+
+GOLDEN = SentencePieceTokenizer(golden_members()[TOKENIZER])
+PIECES = ("<unk>", "▁the", "▁a", "s", "fer", "ry", ".", ",", "▁", "'", "▁.", "-", "<0xC3>", "<0xA9>", "<0x41>", "<s>")
+VOCABULARIES = {
+    "sentencepiece": Vocabulary(GOLDEN),
+    "bpe": Vocabulary(ByteFallbackTokenizer(PIECES, special=(0, 15))),
+    "aggregate": Vocabulary(AggregateTokenizer([GOLDEN, GOLDEN])),
+    "characters": Vocabulary(CharacterTokenizer([" ", *"abcde", "'", ".", "?", "é"])),
+    "wordpiece": Vocabulary(WordPieceTokenizer(b"th\n##ere\nis\n.\n")),
+}
+
+
+def seconds(frame):
+    return frame * 0.01 * 8
+
+
+def flat(rows, durations, confidence):
+    """Some rows of (token, frame, duration) as a search returns them."""
+    tokens, frames, lengths = (np.array([one[at] for row in rows for one in row], np.int32) for at in range(3))
+    counts = np.array([len(row) for row in rows], np.int64)
+    return FlatRows(
+        counts=counts,
+        bounds=np.concatenate(([0], np.cumsum(counts))),
+        tokens=tokens,
+        frames=frames,
+        ends=frames + lengths,
+        durations=lengths if durations else None,
+        confidence=np.array(confidence[: len(tokens)], np.float32),
+    )
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), durations=st.booleans())
+def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, durations):
+    vocabulary = VOCABULARIES[kind]
+    token = st.tuples(st.integers(0, len(vocabulary.pieces) - 1), st.integers(0, 2000), st.integers(1, 4))
+    rows = data.draw(st.lists(st.lists(token, max_size=12), max_size=6))
+    confidence = data.draw(st.lists(st.floats(0, 1, width=32), min_size=72, max_size=72))
+    batch = flat(rows, durations, confidence)
+    speller = Speller(vocabulary, seconds)
+
+    assert speller(batch) == speller.one_by_one(batch)
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate"])
+def test_what_is_usual_is_spelled_without_a_look_at_single_utterances(kind, monkeypatch):
+    vocabulary = VOCABULARIES[kind]
+    usual = [token for token, piece in enumerate(vocabulary.pieces) if piece[-1:].isalpha() and piece[-1:].isascii()]
+    assert len(usual) >= 5
+    batch = flat([[(token, 5, 1) for token in usual], [(usual[0], 7, 2)]], durations=False, confidence=[0.5] * 2000)
+    speller = Speller(vocabulary, seconds)
+    wanted = speller.one_by_one(batch)
+
+    def unusual(*_):
+        raise AssertionError("an utterance was spelled alone")
+
+    monkeypatch.setattr(Speller, "_alone", unusual)
+    assert speller(batch) == wanted
+
+
+def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
+    vocabulary = VOCABULARIES["bpe"]
+    ids = [vocabulary.pieces.index(piece) for piece in ("▁the", "▁a", "ry", ".")]
+    batch = flat([[(ids[0], 1, 2), (ids[1], 4, 1), (ids[2], 6, 2), (ids[3], 9, 3)]], True, [0.5, 0.75, 0.25, 0.125])
+
+    (text,) = Speller(vocabulary, float)(batch)
+
+    assert (text.text, text.words) == ("the ary.", ["the", "ary."])
+    assert (text.starts, text.ends, text.confidence) == ([1.0, 4.0], [3.0, 8.0], [0.5, 0.125])
+    assert text.token_spans == [(0, 1), (1, 4)]
+
+
+def test_no_utterance_and_utterances_of_nothing():
+    speller = Speller(VOCABULARIES["bpe"], seconds)
+
+    assert speller(flat([], False, [])) == []
+    assert [text.text for text in speller(flat([[], [], []], True, []))] == ["", "", ""]
