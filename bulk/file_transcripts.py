@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
-from bulk.joining import joined
+from bulk.joining import Heard, joined
 from bulk.storage import fetched
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Options:
         prompt: what is asked of the model, as ``Model.transcribe`` takes it.
         batch_seconds: audio and padding in one batch.
         limits: what audio is accepted.
-        utterance_seconds: the longest that the model is given; a longer file is cut where nobody speaks.
+        utterance_seconds: the longest that the model is given, and the longest piece of a file that is longer; None:
+            files of 40 s are taken whole, and longer ones in pieces that the model hears well.
         threads: that decode, each a file.
     """
 
@@ -44,8 +45,17 @@ class Options:
     prompt: Mapping[str, Any] = field(default_factory=dict)
     batch_seconds: float = 240.0
     limits: AudioLimits = field(default_factory=AudioLimits)
-    utterance_seconds: float = DEFAULT_UTTERANCE_SECONDS
+    utterance_seconds: float | None = None
     threads: int = 4
+
+    @property
+    def whole_seconds(self) -> float:
+        """The longest file that is taken whole."""
+        return DEFAULT_UTTERANCE_SECONDS if self.utterance_seconds is None else self.utterance_seconds
+
+    def piece_seconds(self, model: Model) -> float:
+        """Return the longest piece of a longer one."""
+        return min(self.whole_seconds, (self.utterance_seconds or model.piece_seconds) or self.whole_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +75,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of a file, from a second on; the last one knows how long the file is."""
+    """A piece of a file, where it is, and what the next one hears too; the last one knows how long the file is."""
 
     start: float
+    stop: float
+    shared: float
     samples: Samples
     file_seconds: float | None
 
@@ -81,8 +93,9 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
             batches take.
         options: how.
     """
-    heard: list[tuple[float, Hypothesis]] = []  # in the parts of the file that is under way
-    parts = _parts(_decoded(locations, model.sample_rate, options), options.utterance_seconds)
+    heard: list[Heard] = []  # in the parts of the file that is under way
+    decoded = _decoded(locations, model.sample_rate, options)
+    parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model))
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
         samples = [part.samples for part in chunk if isinstance(part, _Part)]
         hypotheses = iter(
@@ -92,36 +105,42 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
             if isinstance(part, Failed):
                 yield part
                 continue
-            heard.append((part.start, next(hypotheses)))
+            heard.append(Heard(next(hypotheses), part.start, part.stop, part.shared))
             if part.file_seconds is not None:
                 yield Transcribed(part.file_seconds, joined(heard, model.seconds_per_frame))
                 heard = []
 
 
-def _parts(decoded: Iterable[Recording | Failed], utterance_seconds: float) -> Iterator[_Part | Failed]:
-    """Yield the parts of each file; one without speech has one that is empty."""
+def _parts(decoded: Iterable[Recording | Failed], whole: float, longest: float) -> Iterator[_Part | Failed]:
+    """Yield the parts of each file: one of ``whole`` seconds has one, and one without speech an empty one."""
     for recording in decoded:
         if isinstance(recording, Failed):
             yield recording
             continue
         with recording:
-            if recording.seconds <= utterance_seconds:
-                yield _Part(0.0, recording.read(0, len(recording)), recording.seconds)
+            if recording.seconds <= whole:
+                yield _part(recording, Segment(0, len(recording)), is_last=True)
             else:
-                yield from _parts_of_long(recording, utterance_seconds)
+                yield from _parts_of_long(recording, longest)
 
 
-def _parts_of_long(recording: Recording, utterance_seconds: float) -> Iterator[_Part]:
+def _parts_of_long(recording: Recording, longest: float) -> Iterator[_Part]:
     from audio.segment.cuts import cuts
     from audio.segment.voice_activity import SpeechDetector
 
     last = Segment(0, 0)
-    for found in cuts(recording, SpeechDetector(), SegmentRule(utterance_seconds)):
+    for found in cuts(recording, SpeechDetector(), SegmentRule(longest)):
         for cut in found:
             if last.stop:
-                yield _Part(last.start / recording.rate, recording.read(*last), None)
+                yield _part(recording, last)
             last = cut
-    yield _Part(last.start / recording.rate, recording.read(*last), recording.seconds)
+    yield _part(recording, last, is_last=True)
+
+
+def _part(recording: Recording, cut: Segment, *, is_last: bool = False) -> _Part:
+    rate, samples = recording.rate, recording.read(cut.start, cut.stop)
+    file_seconds = recording.seconds if is_last else None
+    return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds)
 
 
 def _decoded(locations: Iterable[str], rate: int, options: Options) -> Iterator[Recording | Failed]:
@@ -150,7 +169,7 @@ def _decode(decoders: DecodePool, location: str, rate: int, options: Options) ->
     from audio.recording import Recording, StorageFullError
 
     with ExitStack() as unless_decoded:
-        recording = unless_decoded.enter_context(Recording(rate, options.utterance_seconds))
+        recording = unless_decoded.enter_context(Recording(rate, options.whole_seconds))
         try:
             with fetched(location) as file:
                 decoders.decode_into(lambda block, _: recording.append(block), file, rate=rate, limits=options.limits)

@@ -2,41 +2,94 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from audio.segment.seam import not_before, seam, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from models import Hypothesis
 
+T = TypeVar("T")
 
-def joined(parts: Sequence[tuple[float, Hypothesis]], seconds_per_frame: float) -> Hypothesis:
-    """Return what was heard in a recording.
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What was heard in a part of a recording.
+
+    Attributes:
+        hypothesis: what it is, with times of the part.
+        start: the second at which the part begins.
+        stop: the second at which it ends.
+        shared: seconds at its end that the next part hears too.
+    """
+
+    hypothesis: Hypothesis
+    start: float
+    stop: float
+    shared: float = 0.0
+
+
+def joined(parts: Sequence[Heard], seconds_per_frame: float) -> Hypothesis:
+    """Return what was heard in a recording; what two parts share is in the first or in the second.
 
     Args:
-        parts: the second at which each part begins, and what was heard in it; at least one.
+        parts: at least one, in order.
         seconds_per_frame: length of an encoder frame; frames are counted from the start of the recording, to the
             nearest.
     """
-    (start, first), *others = parts
-    if not others and start == 0:
+    first = parts[0].hypothesis
+    if len(parts) == 1 and parts[0].start == 0:
         return first
-    moved = [_moved(hypothesis, start, round(start / seconds_per_frame)) for start, hypothesis in parts]
+    moved = [_moved(part.hypothesis, part.start, round(part.start / seconds_per_frame)) for part in parts]
+    for index, part in enumerate(parts[:-1]):
+        if part.shared:
+            before, after = moved[index : index + 2]
+            kept, begin = seam(before.words, after.words, part.stop - part.shared, part.stop)
+            before, after = _part_of(before, 0, kept), _part_of(after, begin, len(after.words))
+            times = not_before(after.words, before.words[-1].end if before.words else None)
+            words = [replace(word, start=start, end=end) for word, (start, end) in zip(after.words, times, strict=True)]
+            moved[index : index + 2] = before, replace(after, words=words)
     words, tokens = [], 0
-    for part in moved:
+    for heard in moved:
         words += [
-            replace(word, token_span=(word.token_span[0] + tokens, word.token_span[1] + tokens)) for word in part.words
+            replace(word, token_span=(word.token_span[0] + tokens, word.token_span[1] + tokens)) for word in heard.words
         ]
-        tokens += len(part.tokens)
+        tokens += len(heard.tokens)
     return replace(
         first,
-        text=" ".join(part.text for part in moved if part.text),
-        tokens=[token for part in moved for token in part.tokens],
-        frames=None if first.frames is None else [frame for part in moved for frame in part.frames or ()],
-        durations=None if first.durations is None else [count for part in moved for count in part.durations or ()],
-        token_confidence=[confidence for part in moved for confidence in part.token_confidence],
+        text=" ".join(heard.text for heard in moved if heard.text),
+        tokens=[token for heard in moved for token in heard.tokens],
+        frames=None if first.frames is None else [frame for heard in moved for frame in heard.frames or ()],
+        durations=None if first.durations is None else [count for heard in moved for count in heard.durations or ()],
+        token_confidence=[confidence for heard in moved for confidence in heard.token_confidence],
         words=words,
+    )
+
+
+def _part_of(whole: Hypothesis, first: int, last: int) -> Hypothesis:
+    """Return the part of a hypothesis that a slice of its words is."""
+    begin = whole.words[first].token_span[0] if 0 < first < len(whole.words) else 0
+    end = whole.words[last].token_span[0] if last < len(whole.words) else len(whole.tokens)
+    if first >= len(whole.words) > 0:
+        begin = end
+
+    def cut(values: list[T] | None) -> list[T] | None:
+        return None if values is None else values[begin:end]
+
+    return replace(
+        whole,
+        text=text_of(whole.text, [word.text for word in whole.words], first, last) if whole.words else whole.text,
+        tokens=whole.tokens[begin:end],
+        frames=cut(whole.frames),
+        durations=cut(whole.durations),
+        token_confidence=whole.token_confidence[begin:end],
+        words=[
+            replace(word, token_span=(word.token_span[0] - begin, word.token_span[1] - begin))
+            for word in whole.words[first:last]
+        ],
     )
 
 

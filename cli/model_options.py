@@ -72,9 +72,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--utterance-seconds",
         type=_utterance_seconds,
-        default=DEFAULT_UTTERANCE_SECONDS,
         metavar="N",
-        help="longest piece that the model is given; longer audio is cut where nobody speaks (default: %(default)g)",
+        help="longest piece that the model is given; longer audio is cut where nobody speaks (default: files of "
+        f"{DEFAULT_UTTERANCE_SECONDS:g} s whole, longer ones in the pieces that `steno info` names)",
     )
 
 

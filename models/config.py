@@ -19,6 +19,12 @@ ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 DecoderActivation = Literal["relu", "gelu"]
 PromptFormat = Literal["canary", "canary2"]
 
+# Longest pieces of models whose checkpoints do not say what they were trained on: what NVIDIA's recipes train on.
+_PIECE, _ATTENTION_PIECE = 16.0, 30.0
+_PIECE_OF_FAMILY = {"fastconformer": 20.0}
+# Shorter pieces lack context whatever a model was trained on, and longer ones take memory.
+_PIECES = (8.0, 40.0)
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureConfig:
@@ -243,6 +249,7 @@ class ModelConfig:
         transducer: the transducer, if there is one.
         attention: the attention decoder, if there is one.
         prompts: what it can be asked for.
+        trained_seconds: the longest clips that it was trained on, as its checkpoint says; None where it does not.
     """
 
     name: str
@@ -253,6 +260,16 @@ class ModelConfig:
     transducer: TransducerConfig | None
     attention: AttentionDecoderConfig | None = None
     prompts: PromptConfig | None = None
+    trained_seconds: float | None = None
+
+    @property
+    def piece_seconds(self) -> float | None:
+        """The longest piece of a recording that it hears well; None where its attention is local, and any is."""
+        if isinstance(self.encoder, ConformerConfig) and self.encoder.attention_context:
+            return None
+        if self.trained_seconds is not None:
+            return min(max(self.trained_seconds, _PIECES[0]), _PIECES[1])
+        return _ATTENTION_PIECE if self.attention else _PIECE_OF_FAMILY.get(self.encoder.family, _PIECE)
 
     @property
     def decoders(self) -> tuple[Decoder, ...]:

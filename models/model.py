@@ -129,6 +129,7 @@ class Model:
         sample_rate: of the audio it takes, in Hz.
         weight_bytes: what its weights, and those of its language model, take of the device's memory.
         seconds_per_frame: from one encoder frame to the next.
+        piece_seconds: the longest piece of a recording that it hears well; None for any.
         decoders: the ways to decode, the default first.
     """
 
@@ -177,6 +178,7 @@ class Model:
         self.dtype = dtype
         self.sample_rate = self._config.features.sample_rate
         self.seconds_per_frame = self._config.seconds(1)
+        self.piece_seconds = self._config.piece_seconds
         self.decoders: tuple[Decoder, ...] = self._config.decoders
         self._speller = Speller(self._vocabulary, self._config.seconds)
         passes = dict.fromkeys(map(self._first_pass, self.decoders))
@@ -353,6 +355,7 @@ class Model:
             "window_stride": config.features.window_stride,
             "subsampling_factor": config.encoder.subsampling_factor,
             "seconds_per_frame": self.seconds_per_frame,
+            "piece_seconds": self.piece_seconds,
             "decoders": list(self.decoders),
             "durations": list(transducer.durations) if transducer and transducer.durations else None,
             "max_symbols": transducer.max_symbols if transducer else None,

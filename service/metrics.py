@@ -116,6 +116,12 @@ class Metrics:
             "decoder_crashes_total", "Decoder processes that a file ended, or that took too long for one."
         )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
+        self.audio_skipped_seconds = counter(
+            "audio_skipped_seconds_total", "Audio left out of recordings, because nobody was found to speak.", "model"
+        )
+        self.speech_without_text_seconds = counter(
+            "speech_without_text_seconds_total", "Speech, to the detector, in pieces without a word of text.", "model"
+        )
         self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.", "model")
 
         # Queue
@@ -164,6 +170,7 @@ class Metrics:
         self.build_info = gauge("build_info", "This build.", "version", "python")
 
         self._of_models = (
+            *(self.audio_skipped_seconds, self.speech_without_text_seconds),
             *(self.words, self.empty_transcripts, self.queue_depth, self.queue_audio_seconds, self.batch_items),
             *(self.batch_padded_seconds, self.batch_audio_seconds, self.batch_padding_seconds, self.batch_duration),
         )

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from audio.recording import Recording
 from audio.resample import Samples, resampled
+from audio.segment.level import Level
 from audio.segment.segmenter import Segment, Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 
@@ -24,8 +25,9 @@ def cuts(
 ) -> Iterator[list[Segment]]:
     """Yield the utterances of a recording, in samples of its own rate: after each block those that ended in it.
 
-    They are in order and do not overlap, none is longer than the rule allows, and no speech lies outside of them; a
-    recording without speech has none. ``note`` is told how likely each frame of ``FRAME_SECONDS`` is speech.
+    They are in order, none is longer than the rule allows, each shares with the next as much as it says, and no speech
+    lies outside of them; a recording without speech has none. ``note`` is told how likely each frame of
+    ``FRAME_SECONDS`` is speech.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
     for probabilities, energies in _judged(recording, detector):
@@ -40,16 +42,20 @@ def speech(recording: Recording, detector: SpeechDetector) -> Probabilities:
 
 
 def _judged(recording: Recording, detector: SpeechDetector) -> Iterator[tuple[Probabilities, NDArray[np.float32]]]:
-    stream = detector.stream()
-    for block in resampled(_blocks(recording), recording.rate, RATE):
+    stream, level = detector.stream(), Level()
+    for block in resampled(map(level.raised, _blocks(recording)), recording.rate, RATE):
         yield stream.push(block)
     yield stream.finish()
 
 
 def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segment]:
-    size = FRAME_SECONDS * recording.rate
-    ends = [(round(start * size), min(round(stop * size), len(recording))) for start, stop in segments]
-    return [Segment(start, stop) for start, stop in ends if start < stop]
+    size, found = FRAME_SECONDS * recording.rate, []
+    for start, stop, shared in segments:
+        first, last = round(start * size), min(round(stop * size), len(recording))
+        if first < last:
+            # From the next one's start: both are rounded.
+            found.append(Segment(first, last, last - round((stop - shared) * size) if shared else 0))
+    return found
 
 
 def _blocks(recording: Recording) -> Iterator[Samples]:

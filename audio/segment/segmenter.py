@@ -1,7 +1,10 @@
 """Where to cut: from the probability of speech and the energy of each frame to segments.
 
-A segment begins with speech and ends with a pause; shorter pauses stay inside. Where speech goes on for longer than a
-segment may last, the cut is in its longest pause, and without one in its quietest frame. All is counted in frames.
+A segment begins with speech and ends with a pause, a long one while it is short itself; so the pieces are about as long
+as the model likes, and long silences are left out. Where speech goes on for longer than a segment may last, the cut is
+in its longest pause. Where that pause is too short for a cut to be safe, or there is none, the two segments share some
+audio around the cut, and what was heard twice is put together afterwards (``audio.segment.seam``). All is counted in
+frames.
 """
 
 from collections import deque
@@ -19,10 +22,11 @@ _HYSTERESIS = 0.15
 
 
 class Segment(NamedTuple):
-    """A stretch of a recording: from ``start`` up to, not including, ``stop``."""
+    """A stretch of a recording, from ``start`` up to, not including, ``stop``; the next begins ``shared`` before it."""
 
     start: int
     stop: int
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,21 @@ class SegmentRule:
         before: audio that a segment has before its speech.
         after: audio that it has after it, as far as the pause goes.
         threshold: probability from which a frame is speech.
+        settled: a segment that is this long has enough context, and ends with a shorter pause already.
+        settled_pause: that pause.
+        safe_pause: a segment that would be too long is cut in a pause of this length without sharing anything.
+        shared: audio that two segments share around a cut in a shorter pause, or in none.
     """
 
     longest: float
-    pause: float = 0.3
-    before: float = 0.15
-    after: float = 0.15
-    threshold: float = 0.5
+    pause: float = 2.0
+    before: float = 0.4
+    after: float = 0.4
+    threshold: float = 0.2
+    settled: float = 4.0
+    settled_pause: float = 0.8
+    safe_pause: float = 0.5
+    shared: float = 2.0
 
 
 class Segmenter:
@@ -61,15 +73,21 @@ class Segmenter:
             raise ValueError(f"segments of at most {rule.longest:g} s are too short for frames of {frame_seconds:g} s")
         # A pause and what surrounds speech must leave room for speech.
         self._pause = min(max(round(rule.pause / frame_seconds), 1), self._longest // 2)
+        self._settled = round(rule.settled / frame_seconds)
+        self._settled_pause = min(max(round(rule.settled_pause / frame_seconds), 1), self._pause)
         self._before = min(round(rule.before / frame_seconds), self._longest // 4)
         self._after = min(round(rule.after / frame_seconds), self._pause)
+        self._safe_pause = round(rule.safe_pause / frame_seconds)
+        # On each side of a cut; most of a segment is its own.
+        self._share = min(round(rule.shared / frame_seconds / 2), self._longest // 8)
         self._threshold = rule.threshold
+        self._hysteresis = min(_HYSTERESIS, rule.threshold / 2)
         self._frame = 0  # that comes next
         self._is_speech = False
         self._speech_stop = 0  # after the last frame of speech
         self._free_from = 0  # after the last segment
         self._start: int | None = None  # of the segment that is open
-        self._pauses: list[Segment] = []  # within it
+        self._pauses: list[tuple[int, int]] = []  # within it
         # Of the frames since its start, or of those that it would have before speech that begins now.
         self._energies: deque[float] = deque()
 
@@ -77,13 +95,13 @@ class Segmenter:
         """Take the next frames, and yield the segments that end with them."""
         for probability, energy in zip(probabilities, energies, strict=True):
             self._energies.append(energy)
-            self._is_speech = probability >= self._threshold - (_HYSTERESIS if self._is_speech else 0.0)
+            self._is_speech = probability >= self._threshold - (self._hysteresis if self._is_speech else 0.0)
             if self._is_speech:
                 yield from self._speak()
             elif self._start is None:
                 if len(self._energies) > self._before:
                     self._energies.popleft()
-            elif self._frame + 1 - self._speech_stop >= self._pause:
+            elif self._frame + 1 - self._speech_stop >= self._ending_pause(self._start):
                 yield self._close(self._start, self._frame + 1)
             self._frame += 1
 
@@ -92,13 +110,16 @@ class Segmenter:
         if self._start is not None:
             yield self._close(self._start, self._frame)
 
+    def _ending_pause(self, start: int) -> int:
+        return self._settled_pause if self._speech_stop - start >= self._settled else self._pause
+
     def _speak(self) -> Iterator[Segment]:
         if self._start is None:
             self._start = max(self._free_from, self._frame - self._before)
             while len(self._energies) > self._frame + 1 - self._start:
                 self._energies.popleft()
         elif self._frame > self._speech_stop:
-            self._pauses.append(Segment(self._speech_stop, self._frame))
+            self._pauses.append((self._speech_stop, self._frame))
         if self._frame + 1 - self._start > self._longest:
             yield self._cut(self._start)
         self._speech_stop = self._frame + 1
@@ -113,18 +134,30 @@ class Segmenter:
 
     def _cut(self, start: int) -> Segment:
         """End the open segment where it hurts least, and open the next one there."""
-        stop = min(self._cut_point(start), start + self._longest)
-        self._start = stop
-        self._pauses = [pause for pause in self._pauses if pause.start > stop]
-        for _ in range(stop - start):
+        cut, share = self._cut_point(start)
+        self._start = cut - share
+        self._pauses = [pause for pause in self._pauses if pause[0] > cut]
+        for _ in range(self._start - start):
             self._energies.popleft()
-        return Segment(start, stop)
+        return Segment(start, cut + share, 2 * share)
 
-    def _cut_point(self, start: int) -> int:
-        """The middle of the longest pause, in the second half if there is one, for short segments lack context."""
-        half = start + self._longest // 2
-        if self._pauses:
-            best = max(self._pauses, key=lambda pause: (pause.stop > half, pause.stop - pause.start, pause.stop))
-            return (best.start + best.stop + 1) // 2
+    def _cut_point(self, start: int) -> tuple[int, int]:
+        """Where to cut, in the second half because short segments lack context, and what is shared on each side of it.
+
+        That is the middle of the longest pause, or else the quietest frame.
+        """
+        half, last = start + self._longest // 2, start + self._longest
+        begin, end = self._longest_pause(half, last)
+        if end - begin >= self._safe_pause:
+            return (begin + end + 1) // 2, 0
+        last -= self._share
+        begin, end = self._longest_pause(half, last)
+        if end > begin:
+            return (begin + end + 1) // 2, self._share
         energies = list(self._energies)
-        return min(range(half, start + self._longest), key=lambda frame: energies[frame - start])
+        return min(range(half, last), key=lambda frame: energies[frame - start]), self._share
+
+    def _longest_pause(self, first: int, last: int) -> tuple[int, int]:
+        """Return the longest pause within some frames, the last of equals, as far as it is within them."""
+        within = [(max(begin, first), min(end, last)) for begin, end in self._pauses if begin < last and end > first]
+        return max(within, key=lambda pause: (pause[1] - pause[0], pause[1]), default=(first, first))

@@ -93,11 +93,21 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
         transducer=parse_transducer(root, encoder.width) if kind.transducer else None,
         attention=parse_attention_decoder(root, encoder.width) if kind.attention else None,
         prompts=parse_prompts(root, has_aligner=has_aligner) if kind.attention else None,
+        trained_seconds=_trained_seconds(root),
     )
     if kind.ctc:
         check_ctc(root.section("aux_ctc") if kind.transducer else root, encoder.width)
     files, word_pieces = _tokenizer_files(root.section("tokenizer"), kind)
     return NemoModel(config, files, word_pieces, labels)
+
+
+def _trained_seconds(root: Section) -> float | None:
+    """Return the longest clips of the training data; what is no such number says nothing, and harms nothing."""
+    data = root.get("train_ds")
+    longest = data.get("max_duration") if isinstance(data, dict) else None
+    if not isinstance(longest, int | float) or isinstance(longest, bool) or not 0 < longest < float("inf"):
+        return None
+    return float(longest)
 
 
 def _labels(root: Section) -> tuple[str, ...]:

@@ -4,7 +4,75 @@ from collections.abc import Iterable
 
 import msgspec
 
+from audio.segment.seam import not_before, seam, sure_words, text_of
 from service.engine.protocol import Transcript, Word
+
+_NOTHING = Transcript("", [], [], [])
+
+
+class Joiner:
+    """Puts the parts of one recording together as they come: what two of them share is in the first or in the second.
+
+    The words that the next part hears too are held back until it comes.
+    """
+
+    def __init__(self) -> None:
+        self._held: tuple[Transcript, float, float] | None = None
+
+    def push(self, part: Transcript, stop: float, shared: float) -> Transcript:
+        """Take the next part, and return what is certain by now; with times of the recording.
+
+        Args:
+            part: What was heard in it.
+            stop: When it ends.
+            shared: Seconds at its end that the next part hears too.
+        """
+        kept = [] if self._held is None else [self._held[0]]
+        if self._held is not None:
+            before, begin, end = self._held
+            last, first = seam(before.words, part.words, begin, end)
+            kept = [_divided(before, last)[0]]
+            part = _not_before(_divided(part, first)[1], kept[0].words[-1].end if kept[0].words else None)
+        if not shared:
+            self._held = None
+            return joined([*kept, part])
+        sure, doubted = _divided(part, sure_words(part.words, stop - shared, stop))
+        self._held = doubted, stop - shared, stop
+        return joined([*kept, sure])
+
+
+def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript]:
+    """Return the first words of a transcript, and the others."""
+    if words <= 0:
+        return _NOTHING, transcript
+    if words >= len(transcript.words):
+        return transcript, _NOTHING
+    texts, token = [word.text for word in transcript.words], transcript.words[words].token_span[0]
+    others = [
+        msgspec.structs.replace(word, token_span=_moved(word.token_span, -token)) for word in transcript.words[words:]
+    ]
+    return (
+        Transcript(
+            text_of(transcript.text, texts, 0, words),
+            transcript.tokens[:token],
+            transcript.token_confidence[:token],
+            transcript.words[:words],
+        ),
+        Transcript(
+            text_of(transcript.text, texts, words, len(texts)),
+            transcript.tokens[token:],
+            transcript.token_confidence[token:],
+            others,
+        ),
+    )
+
+
+def _not_before(part: Transcript, time: float | None) -> Transcript:
+    words = [
+        msgspec.structs.replace(word, start=start, end=end)
+        for word, (start, end) in zip(part.words, not_before(part.words, time), strict=True)
+    ]
+    return msgspec.structs.replace(part, words=words)
 
 
 def shifted(transcript: Transcript, seconds: float) -> Transcript:

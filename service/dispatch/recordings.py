@@ -14,7 +14,7 @@ from audio.segment.segmenter import Segment
 from service.dispatch.backlog import Accepted
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
-from service.dispatch.joining import shifted
+from service.dispatch.joining import Joiner, shifted
 from service.dispatch.source import Source
 from service.dispatch.utterance import Lane
 from service.engine.protocol import NOTHING_ASKED, Prompt
@@ -70,22 +70,23 @@ class Recordings:
         """
         seconds = source.recording.seconds
         deadline = None if is_background else asyncio.get_running_loop().time() + self._timeout + seconds
-        under_way: deque[asyncio.Task[Answer]] = deque()
+        under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
+        joiner = Joiner()
         admission = self._dispatcher.admission
         with admission.accept(lane.model, seconds, is_background=is_background) as accepted, self._counted(accepted):
             request = _Request(source, caller, lane, prompt, deadline, accepted)
             try:
                 async with aclosing(source.cuts()) as cuts:
                     async for cut in cuts:
-                        under_way.append(await self._stage(request, cut))
-                        while under_way and under_way[0].done():
-                            yield under_way.popleft().result()
+                        under_way.append((await self._stage(request, cut), cut))
+                        while under_way and under_way[0][0].done():
+                            yield await _joined(joiner, source, *under_way.popleft())
                 while under_way:
-                    yield await under_way.popleft()
+                    yield await _joined(joiner, source, *under_way.popleft())
             finally:
-                for task in under_way:
+                for task, _ in under_way:
                     task.cancel()
-                await asyncio.gather(*under_way, return_exceptions=True)
+                await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
 
     async def _stage(self, request: _Request, cut: Segment) -> "asyncio.Task[Answer]":
         """Wait for a place for a part, and set it going."""
@@ -135,3 +136,13 @@ class Recordings:
             raise
         finally:
             self._metrics.audio_seconds.labels(outcome, accepted.model).inc(max(0.0, accepted.unanswered_seconds))
+
+
+async def _joined(joiner: Joiner, source: Source, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
+    """Wait for the answer of a part, and return what is certain of it and of the one before."""
+    answer, rate = await task, source.recording.rate
+    source.note_answer(cut, has_text=bool(answer.transcript.text))
+    transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)
+    # What was held back of the part before was said before this part begins.
+    held = [word.start for word in transcript.words[:1] if word.start is not None]
+    return Answer(transcript, answer.queue_seconds, min([answer.start, *held]))

@@ -24,24 +24,28 @@ class ServerVad(BaseModel):
             longest=longest_seconds,
             pause=self.silence_duration_ms / 1000,
             before=self.prefix_padding_ms / 1000,
+            after=0.15,
             threshold=self.threshold,
         )
 
 
 def _parsed(value: object) -> object:
-    """Read what a form has: `auto`, which is what happens anyway, or an object as JSON or from parts of its own."""
-    if value == "auto":
-        return None
-    if isinstance(value, str):
+    """Read what a form has: a name, bare or as JSON, or an object as JSON or from parts of its own."""
+    if isinstance(value, str) and value not in _NAMED:
         try:
-            return orjson.loads(value)
+            value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise ValueError("neither 'auto' nor an object as JSON") from None
-    return value
+            raise ValueError("neither 'auto', 'none' nor an object as JSON") from None
+    if isinstance(value, dict) and value.keys() == {"type"} and isinstance(value["type"], str):
+        value = value["type"] if value["type"] in _NAMED else value
+    return _NAMED.get(value, value) if isinstance(value, str) else value
 
+
+# `auto` is what happens anyway. `none`, an extension, takes everything for speech: nothing is left out.
+_NAMED: dict[str, object] = {"auto": None, "none": {"type": "server_vad", "threshold": 0}}
 
 ChunkingStrategy = Annotated[
     ServerVad | None,
     BeforeValidator(_parsed),
-    WithJsonSchema({"anyOf": [{"type": "string", "enum": ["auto"]}, ServerVad.model_json_schema()]}),
+    WithJsonSchema({"anyOf": [{"type": "string", "enum": list(_NAMED)}, ServerVad.model_json_schema()]}),
 ]

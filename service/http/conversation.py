@@ -1,7 +1,9 @@
 """A recording whose channels are heard apart, such as the two sides of a call: one answer, in the order of time."""
 
 import asyncio
+import functools
 import itertools
+import operator
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
@@ -17,12 +19,12 @@ from audio.segment.cuts import Probabilities
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
-from service.dispatch.source import Source
+from service.dispatch.source import Coverage, Source
 from service.engine.protocol import Transcript, Word
 from service.http.errors import error_response
 from service.http.events import Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
 from service.http.formats import described_segments, described_word, json_response, verbose_head
-from service.http.hearing import Asked, count
+from service.http.hearing import Asked, count, count_coverage
 from service.http.logprobs import token_logprobs
 from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
@@ -161,7 +163,7 @@ class Conversation:
         turns = [turn async for turn in self._turns()]
         response_format = self.asked.fields.response_format
         speech = {channel.number: await self._speech(channel) for channel in self.channels}
-        self._finish()
+        coverage = await self._finish()
         if response_format == "text":
             return PlainTextResponse("".join(f"{line}\n" for line in _lines(turns)))
         if response_format == "srt":
@@ -170,7 +172,8 @@ class Conversation:
             return PlainTextResponse(vtt(self._cues()))
         body = self._whole(turns)
         if response_format == "verbose_json":
-            body = verbose_head(self.asked.written, self.origin.seconds, body["text"]) | self._timed(speech) | body
+            head = verbose_head(self.asked.written, self.origin.seconds, body["text"], coverage)
+            body = head | self._timed(speech) | body
         return json_response(body)
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
@@ -202,7 +205,7 @@ class Conversation:
             note_error(self.record, response)
             yield frame(bytes(response.body))
             return
-        self._finish()
+        await self._finish()
         yield frame({"type": "transcript.text.done"} | self._whole(said))
 
     def _timed_words(self, turn: Turn) -> list[Word]:
@@ -252,10 +255,15 @@ class Conversation:
         ]
         return sorted(shown, key=lambda cue: cue.start)
 
-    def _finish(self) -> None:
+    async def _finish(self) -> Coverage:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
         words = sum(len(part.words) for channel in self.channels for part in channel.heard)
         count(self.metrics, self.asked, self.origin, words)
+        coverages = [await channel.source.coverage() for channel in self.channels]
+        coverage = functools.reduce(operator.add, coverages)
+        self.record.coverage = coverage
+        count_coverage(self.metrics, self.asked, coverage)
+        return coverage
 
 
 def _lines(turns: Sequence[Turn]) -> Iterator[str]:

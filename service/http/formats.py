@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.segment.cuts import Probabilities
 from audio.segment.voice_activity import FRAME_SECONDS
+from service.dispatch.source import Coverage
 from service.engine.protocol import Transcript, Word
 from service.http.logprobs import logprob, token_logprobs
 from service.http.schemas import Granularity, ResponseFormat
@@ -53,6 +54,7 @@ def render(
     written: Written,
     spellings: Sequence[bytes] | None,
     speech: Probabilities,
+    coverage: Coverage,
 ) -> Response:
     """Answer in the format asked for.
 
@@ -64,6 +66,7 @@ def render(
         written: What the text is, for verbose_json.
         spellings: What each token writes, for json with log-probabilities; None leaves them out.
         speech: How likely each frame is speech, for the segments of verbose_json.
+        coverage: What of the recording was heard, for verbose_json.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
@@ -75,7 +78,7 @@ def render(
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
         return json_response({"text": transcript.text, **logprobs, "usage": usage})
-    body = verbose_head(written, seconds, transcript.text) | {"usage": usage}
+    body = verbose_head(written, seconds, transcript.text, coverage) | {"usage": usage}
     if "word" in granularities:
         body["words"] = [described_word(word) for word in spread_words(transcript, seconds)]
     if has_segments(granularities, written):
@@ -83,13 +86,16 @@ def render(
     return json_response(body)
 
 
-def verbose_head(written: Written, seconds: float, text: str) -> dict[str, Any]:
-    """Return what verbose_json says of a text as a whole."""
+def verbose_head(written: Written, seconds: float, text: str, coverage: Coverage) -> dict[str, Any]:
+    """Return what verbose_json says of a text as a whole, and of what was heard."""
     return {
         "task": written.task,
         "language": NAMES[written.language] if written.language else UNKNOWN_LANGUAGE,
         "duration": seconds,
         "text": text,
+        "heard_seconds": coverage.heard,
+        "skipped_seconds": coverage.skipped,
+        "speech_without_text_seconds": coverage.speech_without_text,
     }
 
 

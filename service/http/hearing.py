@@ -13,7 +13,7 @@ from audio.decode import Origin
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
-from service.dispatch.source import Source
+from service.dispatch.source import Coverage, Source
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
@@ -131,9 +131,10 @@ class Hearing:
         speech = np.empty(0, np.float32)
         if self.asked.has_segments and transcript.words:
             speech = await self.source.speech()
-        self._finish(transcript)
+        coverage = await self._finish(transcript)
         return render(
             transcript,
+            coverage=coverage,
             seconds=self.origin.seconds,
             response_format=fields.response_format,
             granularities=fields.timestamp_granularities,
@@ -167,12 +168,15 @@ class Hearing:
             yield frame(bytes(response.body))
             return
         transcript = joined(heard)
-        self._finish(transcript)
+        await self._finish(transcript)
         yield done_frame(transcript, self.origin.seconds, self.asked.spellings)
 
-    def _finish(self, transcript: Transcript) -> None:
+    async def _finish(self, transcript: Transcript) -> Coverage:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
         count(self.metrics, self.asked, self.origin, len(transcript.words))
+        self.record.coverage = coverage = await self.source.coverage()
+        count_coverage(self.metrics, self.asked, coverage)
+        return coverage
 
 
 def count(metrics: Metrics, asked: Asked, origin: Origin, words: int) -> None:
@@ -183,6 +187,12 @@ def count(metrics: Metrics, asked: Asked, origin: Origin, words: int) -> None:
     metrics.words.labels(asked.served.id).inc(words)
     if not words:
         metrics.empty_transcripts.labels(asked.served.id).inc()
+
+
+def count_coverage(metrics: Metrics, asked: Asked, coverage: Coverage) -> None:
+    """Count what of a recording was not heard, or was and gave no text."""
+    metrics.audio_skipped_seconds.labels(asked.served.id).inc(coverage.skipped)
+    metrics.speech_without_text_seconds.labels(asked.served.id).inc(coverage.speech_without_text)
 
 
 async def _first(answers: AsyncIterator[Answer], record: Record) -> Answer | None:

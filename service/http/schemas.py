@@ -74,7 +74,7 @@ class TranscriptionForm(BaseModel):
     ] = False
     chunking_strategy: Annotated[
         ChunkingStrategy,
-        Field(description="`auto`, or which pauses to cut at, as an object; unset: as `auto`."),
+        Field(description="`auto`, `none`, or which pauses to cut at, as an object; unset: as `auto`."),
     ] = None
     stream: Annotated[
         bool, Field(description="Answer as server-sent events: a delta for each segment, then the whole.")
@@ -202,6 +202,11 @@ class VerboseTranscription(BaseModel):
     words: list[TimedWord] | SkipJsonSchema[None] = None
     segments: list[Segment] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
+    heard_seconds: Annotated[float, Field(description="Audio that the model was given. An extension, as the next two.")]
+    skipped_seconds: Annotated[float, Field(description="Audio in which nobody was found to speak, and was left out.")]
+    speech_without_text_seconds: Annotated[
+        float, Field(description="Speech, to the detector, in pieces of which the model wrote nothing.")
+    ]
     usage: Usage
 
 

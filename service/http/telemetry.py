@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.dispatch.source import Coverage
 from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
 from service.metrics import Metrics, length_class
@@ -46,6 +47,7 @@ class Record:
         caller: Name of the API key.
         model: Id of the model that was asked for.
         allowance: What is left to the caller.
+        coverage: What of the recording was heard, once all of it is answered.
     """
 
     request_id: str
@@ -57,6 +59,7 @@ class Record:
     caller: str | None = None
     model: str | None = None
     allowance: Allowance | None = None
+    coverage: Coverage | None = None
 
     def server_timing(self) -> str:
         """Return the stages as a `Server-Timing` header, in milliseconds."""
@@ -187,4 +190,7 @@ def _fields(scope: Scope, endpoint: str, status: int, record: Record, seconds: f
     if record.audio_seconds is not None:
         fields["audio_seconds"] = round(record.audio_seconds, 3)
         fields |= {f"{stage}_seconds": round(stage_seconds, 4) for stage, stage_seconds in record.stages.items()}
+    if (coverage := record.coverage) is not None and coverage.skipped + coverage.speech_without_text > 0:
+        fields["skipped_seconds"] = coverage.skipped
+        fields["speech_without_text_seconds"] = coverage.speech_without_text
     return fields

@@ -152,7 +152,7 @@ async def _answer(
     record.audio_seconds = origin.seconds
 
     def source_of(one: Recording) -> Source:
-        return Source(one, _rule(one, fields, longest), front.detector, front.cutters)
+        return Source(one, _rule(one, asked, longest), front.detector, front.cutters)
 
     def answers_of(source: Source) -> AsyncGenerator[Answer, None]:
         return front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
@@ -179,11 +179,13 @@ async def _answer(
         return hearing.stream(heartbeat) if fields.stream else await hearing.response()
 
 
-def _rule(recording: Recording, fields: schemas.TranscriptionForm, longest: float) -> SegmentRule | None:
+def _rule(recording: Recording, asked: Asked, longest: float) -> SegmentRule | None:
     """Where to cut a recording; None where it is one utterance."""
-    if fields.chunking_strategy is not None:
-        return fields.chunking_strategy.rule(longest)
-    return SegmentRule(longest) if recording.seconds > longest else None
+    # A recording that fits is taken whole; of a longer one, the model hears pieces as it was trained on best.
+    piece = min(longest, asked.served.info.get("piece_seconds") or longest)
+    if asked.fields.chunking_strategy is not None:
+        return asked.fields.chunking_strategy.rule(piece)
+    return SegmentRule(piece) if recording.seconds > longest else None
 
 
 class _ClientLeftError(Exception):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulk.joining import joined
+from bulk.joining import Heard, joined
 from models import Hypothesis
 from models.hypothesis import Word
 
@@ -19,7 +19,7 @@ def heard(*texts: str) -> Hypothesis:
 
 @given(st.lists(st.lists(st.text("abc", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5))
 def test_everything_is_there_once_and_each_word_has_its_own_tokens_and_times(texts):
-    parts = [(10.0 * number + 1, heard(*words)) for number, words in enumerate(texts)]
+    parts = [Heard(heard(*words), 10.0 * number + 1, 10.0 * number + 11) for number, words in enumerate(texts)]
 
     whole = joined(parts, FRAME)
 
@@ -36,16 +36,32 @@ def test_everything_is_there_once_and_each_word_has_its_own_tokens_and_times(tex
 def test_a_recording_of_one_part_is_as_the_model_heard_it():
     whole = heard("a", "b")
 
-    assert joined([(0.0, whole)], FRAME) is whole
+    assert joined([Heard(whole, 0.0, 5.0)], FRAME) is whole
 
 
 def test_times_and_frames_that_are_not_known_stay_unknown():
     part = Hypothesis("a", [97], None, None, [0.5], [Word("a", None, None, 0.5, (0, 1))])
 
-    whole = joined([(0.0, part), (5.0, part)], FRAME)
+    whole = joined([Heard(part, 0.0, 5.0), Heard(part, 5.0, 10.0)], FRAME)
 
     assert (whole.text, whole.tokens, whole.frames) == ("a a", [97, 97], None)
     assert [(word.start, word.end, word.token_span) for word in whole.words] == [
         (None, None, (0, 1)),
         (None, None, (1, 2)),
     ]
+
+
+@given(st.integers(0, 20), st.integers(2, 20), st.integers(0, 20))
+def test_what_two_parts_share_is_there_once(before, shared, after):
+    # Word k is said from 0.08 k seconds on; the second part begins with the first word that both hear.
+    texts = [f"w{number}" for number in range(before + shared + after)]
+    first, second = heard(*texts[: before + shared]), heard(*texts[before:])
+    begin, middle = 2 * before * FRAME, 2 * (before + shared) * FRAME
+
+    whole = joined([Heard(first, 0.0, middle, middle - begin), Heard(second, begin, 100.0)], FRAME)
+
+    assert whole.text.split() == texts
+    assert whole.frames == list(range(2 * len(texts)))
+    assert [word.token_span for word in whole.words] == [(2 * n, 2 * n + 2) for n in range(len(texts))]
+    times = [time for word in whole.words for time in (word.start, word.end)]
+    assert times == sorted(times)

@@ -1,5 +1,7 @@
 """Segments of a recording, from what was judged of its frames."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,10 @@ RULES = st.builds(
     before=st.floats(0.0, 1.0),
     after=st.floats(0.0, 1.0),
     threshold=st.sampled_from([0.0, 0.3, 0.5, 0.9]),
+    settled=st.floats(0.0, 5.0),
+    settled_pause=st.floats(0.0, 3.0),
+    safe_pause=st.floats(0.0, 2.0),
+    shared=st.floats(0.0, 3.0),
 )
 
 
@@ -34,7 +40,7 @@ def speech(probabilities: list[float], threshold: float) -> list[int]:
     """Frames that are speech: over the threshold, or a little under it right after speech."""
     found, is_speech = [], False
     for frame, probability in enumerate(probabilities):
-        is_speech = probability >= (threshold - 0.15 if is_speech else threshold)
+        is_speech = probability >= (threshold - min(0.15, threshold / 2) if is_speech else threshold)
         if is_speech:
             found.append(frame)
     return found
@@ -47,9 +53,17 @@ def test_segments_are_in_order_apart_within_bounds_and_none_is_too_long(runs, ru
 
     segments = segments_of(probabilities, rule)
 
-    ends = [end for segment in segments for end in segment]
-    assert ends == sorted(ends)
+    ends = [end for segment in segments for end in (segment.start, segment.stop)]
     assert all(segment.start < segment.stop for segment in segments)
+    for before, after in pairwise(segments):
+        assert before.start < after.start
+        assert before.stop < after.stop
+        if before.shared:
+            assert after.start == before.stop - before.shared
+            assert before.shared <= rule.longest / FRAME / 4
+        else:
+            assert before.stop <= after.start
+    assert not segments or segments[-1].shared == 0
     assert all((segment.stop - segment.start) * FRAME <= rule.longest + 1e-6 for segment in segments)
     assert not ends or (ends[0] >= 0 and ends[-1] <= len(probabilities))
 
@@ -62,9 +76,9 @@ def test_every_frame_of_speech_is_in_a_segment_and_every_segment_has_speech(runs
     segments = segments_of(probabilities, rule)
 
     spoken = speech(probabilities, rule.threshold)
-    inside = {frame for segment in segments for frame in range(*segment)}
+    inside = {frame for segment in segments for frame in range(segment.start, segment.stop)}
     assert inside.issuperset(spoken)
-    assert all(any(frame in range(*segment) for frame in spoken) for segment in segments)
+    assert all(any(segment.start <= frame < segment.stop for frame in spoken) for segment in segments)
 
 
 @settings(max_examples=100, deadline=None)
@@ -103,20 +117,39 @@ def test_short_pauses_stay_inside_and_long_ones_end_a_segment():
     assert segments == [Segment(3, 19), Segment(20, 28)]
 
 
-def test_speech_that_goes_on_is_cut_in_its_longest_pause():
-    rule = SegmentRule(longest=5.0, pause=1.0, before=0.0, after=0.0)
+def test_a_segment_with_enough_context_ends_with_a_shorter_pause():
+    rule = SegmentRule(longest=10.0, pause=1.0, settled=2.0, settled_pause=0.5, before=0.0, after=0.0)
 
-    segments = segments_of(frames_of([(1, 28), (0, 4), (1, 6), (0, 2), (1, 30)]), rule)
+    segments = segments_of(frames_of([(1, 10), (0, 6), (1, 10), (0, 5), (1, 5), (0, 9)]), rule)
+
+    assert segments == [Segment(0, 26), Segment(31, 36)]
+
+
+CUT = SegmentRule(longest=5.0, pause=1.0, settled_pause=1.0, before=0.0, after=0.0, safe_pause=0.4, shared=1.0)
+
+
+def test_speech_that_goes_on_is_cut_in_a_long_pause_and_shares_nothing():
+    segments = segments_of(frames_of([(1, 28), (0, 4), (1, 6), (0, 2), (1, 30)]), CUT)
 
     assert segments == [Segment(0, 30), Segment(30, 70)]
 
 
+def test_a_cut_in_a_short_pause_is_in_its_middle_and_both_segments_hear_what_is_around_it():
+    segments = segments_of(frames_of([(1, 28), (0, 2), (1, 6), (0, 1), (1, 30)]), CUT)
+
+    assert segments == [Segment(0, 34, 10), Segment(24, 67)]
+
+
 def test_a_pause_in_the_second_half_is_better_than_a_longer_one_that_leaves_a_scrap():
-    rule = SegmentRule(longest=5.0, pause=1.0, before=0.0, after=0.0)
+    segments = segments_of(frames_of([(1, 3), (0, 6), (1, 26), (0, 4), (1, 31)]), CUT)
 
-    segments = segments_of(frames_of([(1, 3), (0, 6), (1, 26), (0, 2), (1, 33)]), rule)
+    assert segments == [Segment(0, 37), Segment(37, 70)]
 
-    assert segments == [Segment(0, 36), Segment(36, 70)]
+
+def test_a_pause_that_is_longer_than_a_segment_may_be_is_cut_within_the_segment():
+    segments = segments_of(frames_of([(1, 45), (0, 8), (1, 20)]), CUT)
+
+    assert segments == [Segment(0, 48), Segment(48, 73)]
 
 
 def test_speech_without_a_pause_is_cut_in_its_quietest_frame():
@@ -124,9 +157,9 @@ def test_speech_without_a_pause_is_cut_in_its_quietest_frame():
     energies[10] = 0.0  # in the first half
     energies[41] = 0.2
 
-    segments = segments_of([1.0] * 80, SegmentRule(longest=5.0), energies)
+    segments = segments_of([1.0] * 80, CUT, energies)
 
-    assert segments == [Segment(0, 41), Segment(41, 80)]
+    assert segments == [Segment(0, 46, 10), Segment(36, 80)]
 
 
 @pytest.mark.parametrize("probabilities", [[], [0.0] * 1000])

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.dispatch.joining import joined, shifted
+from service.dispatch.joining import Joiner, joined, shifted
 from service.engine.protocol import Transcript, Word
 
 
@@ -40,3 +40,38 @@ def test_a_time_that_is_not_known_stays_unknown():
     part = Transcript("a", [97], [0.5], [Word("a", None, None, 0.5, (0, 1))])
 
     assert shifted(part, 12.5).words == part.words
+
+
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 5)), min_size=1, max_size=6))
+def test_parts_that_share_audio_are_put_together_as_they_come(parts):
+    # Word k is said in the k-th tenth of a second; each part has some words of its own, and some that the next has too.
+    joiner, certain, begin, said = Joiner(), [], 0, 0
+    for number, (own, shared) in enumerate(parts):
+        shared = 0 if number + 1 == len(parts) else shared
+        said = begin + own + shared + (parts[number - 1][1] if number else 0)
+        part = shifted(heard(*(f"w{word}" for word in range(begin, said))), begin / 10)
+        certain.append(joiner.push(part, said / 10, shared / 10))
+        begin = said - shared
+
+    whole = joined(certain)
+
+    assert whole.text.split() == [f"w{word}" for word in range(said)]
+    assert [word.token_span for word in whole.words] == [(2 * n, 2 * n + 2) for n in range(said)]
+    assert len(whole.tokens) == len(whole.token_confidence) == 2 * said
+
+
+def test_what_the_next_part_hears_too_is_held_back_until_it_comes():
+    joiner = Joiner()
+
+    first = joiner.push(heard("a", "b", "c", "d"), 0.4, 0.2)
+    second = joiner.push(shifted(heard("c", "d", "e"), 0.2), 0.5, 0.0)
+
+    assert (first.text, second.text) == ("a b", "c d e")
+
+
+def test_a_part_without_words_takes_nothing_from_its_neighbours():
+    joiner = Joiner()
+
+    parts = [joiner.push(heard("a", "b"), 0.2, 0.1), joiner.push(heard(), 0.3, 0.1), joiner.push(heard(), 0.5, 0.0)]
+
+    assert joined(parts).text == "a b"

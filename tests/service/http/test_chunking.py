@@ -19,7 +19,14 @@ def strategy(*parts: tuple[str, str]):
     ).chunking_strategy
 
 
-@pytest.mark.parametrize("parts", [[], [("chunking_strategy", "auto")], [("chunking_strategy", "")]])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        *([("chunking_strategy", spelled)] for spelled in ("auto", "", '"auto"', '{"type": "auto"}', "null")),
+        [("chunking_strategy[type]", "auto")],
+    ],
+)
 def test_unset_and_auto_leave_it_to_the_service(parts):
     assert strategy(*parts) is None
 
@@ -37,6 +44,11 @@ def test_unset_and_auto_leave_it_to_the_service(parts):
 )
 def test_an_object_comes_as_json_or_in_parts_and_the_rest_is_openais(parts):
     assert strategy(*parts).rule(30.0) == SegmentRule(longest=30.0, pause=0.6, before=0.3, after=0.15, threshold=0.3)
+
+
+@pytest.mark.parametrize("spelled", ["none", '"none"', '{"type": "none"}'])
+def test_none_takes_everything_for_speech(spelled):
+    assert strategy(("chunking_strategy", spelled)).rule(30.0).threshold == 0
 
 
 @pytest.mark.parametrize(

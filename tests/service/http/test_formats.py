@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from openai.types.audio import Transcription, TranscriptionVerbose
 from pydantic import TypeAdapter
 
+from service.dispatch.source import Coverage
 from service.engine.protocol import Transcript, Word
 from service.http.events import deltas
 from service.http.formats import Written, render
@@ -25,6 +26,7 @@ def transcript(*spoken: tuple[str, float, float]) -> Transcript:
 
 # Half of the second 0.5 to 1 is speech; frames last 32 ms.
 SPEECH = np.array([0.9] * 24 + [0.1] * 60, np.float32)
+COVERAGE = Coverage(heard=2.0, skipped=0.5, speech_without_text=0.0)
 PLAIN = Written("transcribe", None, has_times=True)
 TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
@@ -40,6 +42,7 @@ def answer(
         written=written,
         spellings=None,
         speech=SPEECH,
+        coverage=COVERAGE,
     )
 
 
@@ -183,6 +186,7 @@ def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, proba
         written=written,
         spellings=None,
         speech=SPEECH,
+        coverage=COVERAGE,
     ).body
 
     # The client itself takes anything; those in other languages do not.
@@ -205,6 +209,7 @@ def test_json_is_what_openai_publishes():
         written=PLAIN,
         spellings=[b"hi.", b" there"],
         speech=SPEECH,
+        coverage=COVERAGE,
     ).body
 
     assert TypeAdapter(Transcription).validate_json(body, strict=True).logprobs[0].logprob == pytest.approx(-0.693147)

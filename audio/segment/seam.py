@@ -1,0 +1,170 @@
+"""Where the transcripts of two pieces that share some audio are joined: what both heard must be there once.
+
+The words that both heard at the same time are found, and the join is behind the one nearest to the middle of what is
+shared, because a piece hears worst at its ends. Where they agree on no word, the join is at a time near the middle at
+which neither hears one. Words without times, of an attention decoder, are joined where both have the same in a row.
+"""
+
+import math
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Protocol
+
+# Times of the same word in two pieces differ by a frame or two of the encoder, seldom by more.
+_TOLERANCE = 0.3
+# More are seldom said in a second, so that of words without times no others can be in what is shared.
+_WORDS_A_SECOND = 6
+# What two pieces share ends in the middle of words, which each hears as it likes.
+_FRAGMENTS = 2
+
+
+class SpokenWord(Protocol):
+    """A word and when it was said, in seconds of the recording; None where that is not known."""
+
+    @property
+    def text(self) -> str:
+        """The word."""
+
+    @property
+    def start(self) -> float | None:
+        """When it begins."""
+
+    @property
+    def end(self) -> float | None:
+        """When it ends."""
+
+
+def sure_words(words: Sequence[SpokenWord], begin: float, end: float) -> int:
+    """Return how many words of a piece are before what it shares with the next one, from ``begin`` to ``end``."""
+    if _timed(words):
+        return sum(_end(word) <= begin for word in words)
+    return max(0, len(words) - _most_words(begin, end))
+
+
+def seam(before: Sequence[SpokenWord], after: Sequence[SpokenWord], begin: float, end: float) -> tuple[int, int]:
+    """Return how many words of a piece are kept, and the first that is kept of the next.
+
+    Args:
+        before: words of the piece, in order.
+        after: words of the next one.
+        begin: from when on they share audio, which is when the next one begins.
+        end: until when.
+    """
+    if not _timed(before) or not _timed(after):
+        return _seam_of_texts([word.text for word in before], [word.text for word in after], _most_words(begin, end))
+    middle = (begin + end) / 2
+    sure = sum(_end(word) <= begin for word in before)
+    doubted = before[sure:]
+    repeated = after[: sum(_start(word) < end for word in after)]
+    both = [
+        (abs((_middle(doubted[left]) + _middle(repeated[right])) / 2 - middle), left, right)
+        for left, right in _common(doubted, repeated)
+    ]
+    if both:
+        _, left, right = min(both)
+        return sure + left + 1, right + 1
+    time = _quiet_time([*doubted, *repeated], begin, end)
+    return sure + sum(_middle(word) < time for word in doubted), sum(_middle(word) < time for word in repeated)
+
+
+def not_before(words: Sequence[SpokenWord], time: float | None) -> list[tuple[float | None, float | None]]:
+    """Return the times of words, moved so that none begins before a time: two pieces do not tell times to the frame."""
+    if time is None:
+        return [(word.start, word.end) for word in words]
+    return [
+        (word.start, word.end)
+        if word.start is None or word.end is None
+        else (max(word.start, time), max(word.end, time))
+        for word in words
+    ]
+
+
+def text_of(text: str, words: Sequence[str], first: int, last: int) -> str:
+    """Return the part of a text that a slice of its words, given as the text has them, stands in."""
+    begin = end = place = 0
+    for index, word in enumerate(words[:last]):
+        found = text.find(word, place)
+        place = place if found < 0 else found + len(word)
+        if index == first:
+            begin = place if found < 0 else found
+        end = place
+    return text[begin:end] if first < last else ""
+
+
+def _seam_of_texts(before: Sequence[str], after: Sequence[str], most: int) -> tuple[int, int]:
+    """Join words without times in the middle of the longest run that both have; without one, all are kept."""
+    tail, head = [_letters(word) for word in before[-most:]], [_letters(word) for word in after[:most]]
+    match = SequenceMatcher(None, tail, head, autojunk=False).find_longest_match()
+    if not match.size:
+        return len(before), 0
+    half = (match.size + 1) // 2
+    return len(before) - len(tail) + match.a + half, match.b + half
+
+
+def _most_words(begin: float, end: float) -> int:
+    return math.ceil(_WORDS_A_SECOND * (end - begin)) + _FRAGMENTS
+
+
+def _timed(words: Sequence[SpokenWord]) -> bool:
+    return all(word.start is not None and word.end is not None for word in words)
+
+
+def _start(word: SpokenWord) -> float:
+    return word.start or 0.0
+
+
+def _end(word: SpokenWord) -> float:
+    return word.end or 0.0
+
+
+def _middle(word: SpokenWord) -> float:
+    return (_start(word) + _end(word)) / 2
+
+
+def _common(before: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> list[tuple[int, int]]:
+    """Return the pairs of words, in order, that agree best: equal words count by how near in time they are."""
+    best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]
+    for left in reversed(range(len(before))):
+        for right in reversed(range(len(after))):
+            agreement = _agreement(before[left], after[right])
+            together = best[left + 1][right + 1] + agreement if agreement else 0.0
+            best[left][right] = max(together, best[left + 1][right], best[left][right + 1])
+    pairs, left, right = [], 0, 0
+    while left < len(before) and right < len(after):
+        if best[left][right] == best[left + 1][right]:
+            left += 1
+        elif best[left][right] == best[left][right + 1]:
+            right += 1
+        else:
+            pairs.append((left, right))
+            left, right = left + 1, right + 1
+    return pairs
+
+
+def _agreement(left: SpokenWord, right: SpokenWord) -> float:
+    """Return 1 for the same word at the same time, down to 0 for another one or another time."""
+    distance = abs(_middle(left) - _middle(right))
+    if distance >= _TOLERANCE or _letters(left.text) != _letters(right.text):
+        return 0.0
+    # Squared, so that of a word that is said again and again each is paired with itself, not with its neighbour.
+    return float((1 - distance / _TOLERANCE) ** 2)
+
+
+def _letters(text: str) -> str:
+    """Return a word without its case and the punctuation around it, which depend on what follows."""
+    return text.casefold().strip(".,;:?!\"'()[]…。，？！、") or text
+
+
+def _quiet_time(words: Sequence[SpokenWord], begin: float, end: float) -> float:
+    """Return a time between two others that is inside of no word if there is one, and near to their middle."""
+    middle = (begin + end) / 2
+
+    def badness(time: float) -> tuple[int, float]:
+        return sum(_start(word) < time < _end(word) for word in words), abs(time - middle)
+
+    edges = [time for word in words for time in (_start(word), _end(word)) if begin <= time <= end]
+    # Halfway between neighbours rather than at an edge: the two do not tell times to the frame.
+    ordered = sorted({begin, end, *edges})
+    between = [(left + right) / 2 for left, right in pairwise(ordered)]
+    return min([middle, *edges, *between], key=badness)
