@@ -24,7 +24,7 @@ ConnectionRefusal = Literal[
     "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"
 ]
 ENDPOINTS = ("transcriptions", "translations", "models", "other")
-STAGES = ("receive", "decode", "queue", "infer", "respond")
+STAGES = ("receive", "load", "decode", "queue", "infer", "respond")
 LENGTH_CLASSES = ("lt5s", "lt30s", "lt5m", "lt1h", "ge1h")
 _LENGTH_BOUNDS = (5.0, 30.0, 300.0, 3600.0)
 
@@ -163,6 +163,10 @@ class Metrics:
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
         self.warmup_seconds = gauge("warmup_seconds", "Time of the runs before the first batch.", "model")
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
+        self.model_loads = counter("model_loads_total", "Models brought in while the service ran, by result.", "result")
+        self.model_evictions = counter(
+            "model_evictions_total", "Models that came on demand and went, idle or for the memory of others.", "reason"
+        )
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
@@ -195,6 +199,9 @@ class Metrics:
             self.worker_restarts.labels(reason)
         for result in ("ok", "error"):
             self.key_reloads.labels(result)
+            self.model_loads.labels(result)
+        for reason in ("idle", "memory"):
+            self.model_evictions.labels(reason)
         for kind in ("overloaded", "worker_lost", "internal_error", "invalid_audio", "unsupported_format"):
             self.errors.labels(kind)
 

@@ -1,6 +1,9 @@
 """Which models are in memory: further ones come in while the service runs, and go when nobody uses them."""
 
+import asyncio
 import logging
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -28,34 +31,43 @@ class Residency:
         self._fleet = fleet
         self._template = template
         self._max_weight_bytes = max_weight_bytes
+        self._loading = asyncio.Lock()  # one at a time: what the next takes must find what is left
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._known_bytes: dict[str, int] = {}
 
-    async def bring_in(self, model: str, checkpoint: str) -> ServedModel:
+    async def bring_in(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
         """Load a model; it is in the catalog from now on, and ready when this returns.
+
+        Where its weights need room, models go for it that came on demand: those that have been idle for longest first.
 
         Raises:
             KeyError: If there is one of this id.
-            ModelLoadError: If it cannot be loaded, or takes more memory than is left.
+            ModelLoadError: If it cannot be loaded, or takes more memory than can be had.
         """
-        catalog = self._dispatcher.catalog
-        served = catalog.add(model, checkpoint)
-        self._dispatcher.metrics.expect_models([model])
+        catalog, metrics = self._dispatcher.catalog, self._dispatcher.metrics
+        served = catalog.add(model, checkpoint, is_on_demand=is_on_demand)
         try:
-            await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
-        except ModelLoadError as error:
-            self._dispatcher.give_up_model(model, str(error))  # one engine may have had it, and begun
+            async with self._loading:
+                await self._make_room(served, self._known_bytes.get(model) or await _size(checkpoint))
+                await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
+                assert served.ready is not None
+                self._known_bytes[model] = ours = served.ready.weight_bytes
+                if not await self._make_room(served, 0):
+                    await self._refuse(served, ours)
+        except BaseException as error:
+            metrics.model_loads.labels("error").inc()
+            if model in catalog:
+                self._dispatcher.give_up_model(model, str(error))  # one engine may have had it, and begun
             raise
-        if self._max_weight_bytes is not None and catalog.weight_bytes > self._max_weight_bytes:
-            taken, ours = catalog.weight_bytes, served.ready.weight_bytes if served.ready else 0
-            await self.let_go(model)
-            raise ModelLoadError(
-                f"its weights take {ours} bytes, and {self._max_weight_bytes - taken + ours} "
-                f"of {self._max_weight_bytes} are left"
-            )
+        metrics.expect_models([model])
+        metrics.model_loads.labels("ok").inc()
         log.info("model brought in", extra={"model": model, "checkpoint": checkpoint})
         return served
 
     async def let_go(self, model: str) -> None:
         """Take no more requests for a model, wait for those under way, and give its memory back.
+
+        Cancelling the call lets it go all the same.
 
         Raises:
             KeyError: If there is none of this id, or it is on its way in or out.
@@ -63,8 +75,55 @@ class Residency:
         served = self._dispatcher.catalog[model]
         if served.ready is None or served.is_leaving:
             raise KeyError(model)
+        await asyncio.shield(self._begin_leaving(served))
+
+    async def until_gone(self, model: str) -> None:
+        """Wait until a model is there no more that is on its way out."""
+        if leaving := self._leaving.get(model):
+            await asyncio.shield(leaving)
+
+    def evict(self, model: ServedModel, reason: Literal["idle", "memory"]) -> "asyncio.Task[None]":
+        """Let a model go that came on demand; it takes no more requests from now on."""
+        self._dispatcher.metrics.model_evictions.labels(reason).inc()
+        log.info("model not needed", extra={"model": model.id, "reason": reason})
+        return self._begin_leaving(model)
+
+    def _begin_leaving(self, served: ServedModel) -> "asyncio.Task[None]":
         served.is_leaving = True
+        leaving = self._leaving[served.id] = asyncio.create_task(self._leave(served))
+        leaving.add_done_callback(lambda _: self._leaving.pop(served.id))
+        return leaving
+
+    async def _leave(self, served: ServedModel) -> None:
         await served.until_unused()
-        self._fleet.unload(model)
-        self._dispatcher.forget(model)
-        log.info("model let go", extra={"model": model})
+        if served.id in self._dispatcher.catalog:  # unless it was lost with its engine
+            self._fleet.unload(served.id)
+            self._dispatcher.forget(served.id)
+        log.info("model let go", extra={"model": served.id})
+
+    async def _refuse(self, served: ServedModel, taken: int) -> None:
+        left = (self._max_weight_bytes or 0) - self._dispatcher.catalog.weight_bytes + taken
+        await self.let_go(served.id)
+        raise ModelLoadError(f"its weights take {taken} bytes, and {left} of {self._max_weight_bytes} are left")
+
+    async def _make_room(self, served: ServedModel, more: int) -> bool:
+        """Let others go until there is room for so many bytes more; return whether there is."""
+        catalog, limit = self._dispatcher.catalog, self._max_weight_bytes
+        while limit is not None and catalog.weight_bytes + more > limit:
+            if self._leaving:
+                await asyncio.wait(self._leaving.values(), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            others = [one for one in catalog if one.is_on_demand and one.ready and one is not served]
+            if not others:
+                return False
+            # Idle ones first. Where none is, the one that waits for no more goes when its requests are answered.
+            await self.evict(min(others, key=lambda one: (bool(one.users), one.last_used)), "memory")
+        return True
+
+
+async def _size(checkpoint: str) -> int:
+    """Return the size of a checkpoint that is a file, near to what its weights take; 0 where nothing is known."""
+    try:
+        return (await asyncio.to_thread(Path(checkpoint).stat)).st_size if checkpoint.endswith(".nemo") else 0
+    except OSError:
+        return 0

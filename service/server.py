@@ -22,6 +22,7 @@ import uvloop
 from audio.child_process import Confinement
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
+from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
@@ -121,6 +122,7 @@ class Server:
             ),
         )
         self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
+        self._demand = Demand(self._residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._listener = socket.create_server(
@@ -161,6 +163,7 @@ class Server:
                 access=self._access,
                 admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
                 residency=self._residency,
+                demand=self._demand,
             )
             web = _Web(
                 uvicorn.Config(
@@ -178,6 +181,7 @@ class Server:
             supervising = asyncio.create_task(self.fleet.run())
             measuring = asyncio.create_task(self._measure_lag())
             watching = asyncio.create_task(self._watch_keys())
+            sweeping = asyncio.create_task(self._demand.sweep())
             stopping = asyncio.create_task(self._stop.wait())
             try:
                 await asyncio.wait({serving, supervising, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -188,6 +192,7 @@ class Server:
             finally:
                 measuring.cancel()
                 watching.cancel()
+                sweeping.cancel()
                 stopping.cancel()
                 web.should_exit = True
                 await self.fleet.stop()

@@ -32,6 +32,7 @@ from service.http.access import Key
 from service.http.allowance import KeyLimits
 from service.http.connections import ConnectionLimits
 from service.languages import language_code
+from service.loadable import Loadable, is_folder_of_models, is_pattern
 
 PREFIX = "STENO_"
 # Where container engines mount secrets; a file is called as the variable is, in small letters: steno_api_keys.
@@ -84,6 +85,14 @@ class Settings(BaseSettings):
     models: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Several such checkpoints instead, by commas; the first is the default of aliases."
     )
+    models_on_demand: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Further models that a request may bring in, by commas: checkpoints as above, folders of them, "
+        "and patterns of names on the hub (nvidia/parakeet-*); unset: none.",
+    )
+    model_ttl: Seconds = Field(
+        default=600.0, description="Seconds without a request after which a model goes that came on demand."
+    )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("whisper-1",), description="Further names under which clients may ask for the first model, by commas."
     )
@@ -93,7 +102,9 @@ class Settings(BaseSettings):
         "Unset: what the checkpoint says, and any where it says nothing.",
     )
     max_weight_bytes: Count | None = Field(
-        default=None, description="Memory of all models' weights together; unset: what the device has."
+        default=None,
+        description="Memory of all models' weights together, for which idle models on demand go; unset: "
+        "what the device has.",
     )
     device: str = Field(
         default="auto",
@@ -261,7 +272,16 @@ class Settings(BaseSettings):
             raise SettingsError(f"a file in {secrets} cannot be read: {error}") from None
 
     @field_validator(
-        *("models", "model_aliases", "languages", "bucket_seconds", "api_keys", "admin_keys", "cors_origins"),
+        *(
+            "models",
+            "models_on_demand",
+            "model_aliases",
+            "languages",
+            "bucket_seconds",
+            "api_keys",
+            "admin_keys",
+            "cors_origins",
+        ),
         mode="before",
     )
     @classmethod
@@ -324,9 +344,33 @@ class Settings(BaseSettings):
         ids = [model for model, _ in entries]
         if twice := next((model for model in ids if ids.count(model) > 1), None):
             raise ValueError(f"two models are called {twice!r}; write one as ID=CHECKPOINT")
+        self._check_on_demand()
         if self.languages and len(ids) > 1:
             raise ValueError("languages is for a single model: several speak what their checkpoints say")
         return self
+
+    def _check_on_demand(self) -> None:
+        for entry in self.models_on_demand:
+            if is_pattern(entry):
+                continue
+            _, checkpoint = model_entry(entry)
+            is_elsewhere = checkpoint == "bundled" or (_HUB_NAME.fullmatch(checkpoint) and ".nemo" not in checkpoint)
+            if not is_elsewhere and not _exists(Path(checkpoint)):
+                raise ValueError(f"models_on_demand names {checkpoint!r}, which does not exist")
+
+    @property
+    def loadable(self) -> Loadable:
+        """What a request may bring in."""
+        checkpoints, folders, patterns = {}, [], []
+        for entry in self.models_on_demand:
+            if is_pattern(entry):
+                patterns.append(entry)
+            elif is_folder_of_models(entry):
+                folders.append(Path(entry))
+            else:
+                model, checkpoint = model_entry(entry)
+                checkpoints[model] = checkpoint
+        return Loadable(checkpoints, folders, patterns)
 
     @property
     def checkpoints(self) -> dict[str, str]:

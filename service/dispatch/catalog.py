@@ -1,7 +1,8 @@
 """The models of a service: which there are to be, which there are, and who uses them."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ class ServedModel:
         ready: What an engine last said of it; None before it has been loaded.
         users: Requests for it that are under way.
         is_leaving: No more of them are taken.
+        is_on_demand: A request brought it in, so that it may go when it is idle.
+        last_used: When it was loaded, or the last request was done, by the clock of the catalog.
     """
 
     id: str
@@ -25,6 +28,9 @@ class ServedModel:
     ready: Ready | None = None
     users: int = 0
     is_leaving: bool = False
+    is_on_demand: bool = False
+    last_used: float = 0.0
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     _unused: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @contextmanager
@@ -36,12 +42,13 @@ class ServedModel:
             yield
         finally:
             self.users -= 1
+            self.last_used = self.clock()
             if not self.users:
                 self._unused.set()
 
     async def until_unused(self) -> None:
         """Wait until no request holds it."""
-        if self.users:
+        while self.users:
             await self._unused.wait()
 
 
@@ -51,13 +58,21 @@ class Catalog:
     Args:
         checkpoints: Those that the service is to have from its start, by id; the first is the default.
         aliases: Further names of the default.
+        clock: Monotonic seconds.
 
     Attributes:
         default: Id of the default.
+        clock: As it was given.
     """
 
-    def __init__(self, checkpoints: Mapping[str, str], aliases: tuple[str, ...] = ()) -> None:
-        self._models = {model: ServedModel(model, checkpoint) for model, checkpoint in checkpoints.items()}
+    def __init__(
+        self,
+        checkpoints: Mapping[str, str],
+        aliases: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self._models = {model: ServedModel(model, checkpoint, clock=clock) for model, checkpoint in checkpoints.items()}
         self._expected = set(self._models)
         self.default = next(iter(checkpoints))
         self._aliases = aliases
@@ -76,7 +91,12 @@ class Catalog:
         model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
         return None if model is None or model.is_leaving else model
 
-    def add(self, model: str, checkpoint: str) -> ServedModel:
+    def find_ready(self, name: str) -> ServedModel | None:
+        """Return the model that a client calls so if it is loaded."""
+        model = self.find(name)
+        return model if model and model.ready else None
+
+    def add(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
         """Take in a further model, which nobody can use before it is ready.
 
         Raises:
@@ -84,7 +104,8 @@ class Catalog:
         """
         if model in self._models:
             raise KeyError(model)
-        self._models[model] = served = ServedModel(model, checkpoint)
+        served = ServedModel(model, checkpoint, is_on_demand=is_on_demand, clock=self.clock)
+        self._models[model] = served
         return served
 
     def remove(self, model: str) -> None:
@@ -95,6 +116,8 @@ class Catalog:
     def ready(self, ready: Ready) -> None:
         """Take note of what an engine says of a model that it has loaded."""
         if model := self._models.get(ready.model):
+            if model.ready is None:
+                model.last_used = self.clock()  # as idle from now on: those who waited for it come in a moment
             model.ready = ready
 
     @property

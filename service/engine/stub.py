@@ -7,9 +7,10 @@ tokens are bytes. Some lengths are orders:
     FAIL_SAMPLES    the batch raises an ordinary error
     DEVICE_SAMPLES  the batch raises an error that the device does not survive
 
-A checkpoint named "unreadable" cannot be loaded, one named "endless" loads for ever, one named "remote" is downloaded
-first, and one whose name ends in ".stub" is a file that must be there. One whose name has "ctc" in it has two decoders,
-and says which one it was asked for. One whose name has "polyglot" in it speaks German, English and French.
+A checkpoint named "unreadable", in whatever folder, cannot be loaded, one named "fatal" ends the process, one named
+"endless" loads for ever, one named "remote" is downloaded first, and one whose name ends in ".stub" is a file that must
+be there. One whose name has "ctc" in it has two decoders, and says which one it was asked for. One whose
+name has "polyglot" in it speaks German, English and French.
 """
 
 import os
@@ -65,13 +66,16 @@ class StubRecognizer:
     """Answers from the samples alone."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
-        if load.checkpoint == "unreadable":
+        name = Path(load.checkpoint).name
+        if name == "fatal":
+            os.abort()
+        if name == "unreadable":
             raise ValueError("unreadable: not a checkpoint")
         if load.checkpoint.endswith(".stub") and not Path(load.checkpoint).exists():
             raise ValueError(f"{load.checkpoint}: no such file")
-        if load.checkpoint == "endless":
+        if name == "endless":
             threading.Event().wait()
-        if load.checkpoint == "remote":
+        if name == "remote":
             on_download(1, 2)
             on_download(2, 2)
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}

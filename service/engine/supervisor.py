@@ -61,6 +61,10 @@ class ModelLoadError(RuntimeError):
     """A model cannot be had; the message says why in one line."""
 
 
+class EngineGoneError(ModelLoadError):
+    """There is no engine now that could load it."""
+
+
 class Loss(StrEnum):
     """Why an engine is gone; the label of `steno_worker_restarts_total`."""
 
@@ -284,7 +288,7 @@ class Supervisor:
             ModelLoadError: If it cannot be, or the engine was lost meanwhile.
         """
         if self._engine is None:
-            raise ModelLoadError("no engine is running; try again later")
+            raise EngineGoneError("no engine is running; try again later")
         answer = self._awaited[load.model] = asyncio.get_running_loop().create_future()
         self._loads[load.model] = load
         self._engine.load(load)

@@ -9,7 +9,7 @@ from service.http.front import Front
 from service.http.prompts import takes_prompts
 from service.http.served import Served
 
-State = Literal["loading", "ready", "leaving"]
+State = Literal["loading", "ready", "leaving", "absent"]
 
 
 class Languages(BaseModel):
@@ -51,7 +51,7 @@ class Abilities(BaseModel):
 class Details(BaseModel):
     """Steno's own description of a model."""
 
-    state: State
+    state: Annotated[State, Field(description="absent: not in memory; a request for it loads it.")]
     abilities: Annotated[Abilities | None, Field(description="null until it has been loaded.")]
 
 
@@ -78,6 +78,11 @@ def card(front: Front, model: ServedModel) -> ModelCard:
     state: State = "leaving" if model.is_leaving else "ready" if served else "loading"
     details = Details(state=state, abilities=None if served is None else _abilities(front, served))
     return ModelCard(id=model.id, created=front.started, owned_by="steno", steno=details)
+
+
+def absent_card(front: Front, model: str) -> ModelCard:
+    """Describe a model that a request may bring in."""
+    return ModelCard(id=model, created=front.started, owned_by="steno", steno=Details(state="absent", abilities=None))
 
 
 def _abilities(front: Front, served: Served) -> Abilities:

@@ -1,10 +1,13 @@
 """What the routes work with."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
+from service.demand import Demand, LoadFailedError
 from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
@@ -30,6 +33,7 @@ class Front:
         access: The API keys.
         admin_access: The keys that open the admin routes.
         residency: Loads models and lets them go.
+        demand: Brings in models that a request asks for.
     """
 
     settings: Settings
@@ -44,6 +48,7 @@ class Front:
     access: Access
     admin_access: Access
     residency: Residency
+    demand: Demand
 
     def served(self, name: str | None) -> Served:
         """Return the model that a client calls so, or that answers where it says nothing.
@@ -52,7 +57,38 @@ class Front:
             RequestError: If there is none.
             ModelLoadingError: If it has not been ready yet.
         """
-        served = self.as_served(self.found(name))
+        return self._ready(self.found(name))
+
+    async def bring(self, name: str, seconds: float, resources: AsyncExitStack) -> Served:
+        """Return the model that a client calls so; one that may come on demand is loaded, and waited for.
+
+        Args:
+            name: As the client says.
+            seconds: How long it may take.
+            resources: Of the request; the model stays until they are closed.
+
+        Raises:
+            RequestError: If there is none, or it cannot be loaded.
+            ModelLoadingError: If it is not ready by then.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                model = await self.demand.bring(name, resources)
+        except TimeoutError:
+            raise self.dispatcher.admission.still_loading() from None
+        except LoadFailedError as error:
+            raise RequestError(
+                f"The model {name!r} cannot be loaded: {error}.",
+                code="model_load_failed",
+                param="model",
+                status=503,
+                retry_after=error.retry_after,
+                should_retry=False,
+            ) from None
+        return self._ready(model or self.found(name))
+
+    def _ready(self, model: ServedModel) -> Served:
+        served = self.as_served(model)
         if served is None:
             raise self.dispatcher.admission.still_loading()
         return served

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
 from service.http import admin, schemas, transcriptions
-from service.http.cards import ModelCard, ModelList, card
+from service.http.cards import ModelCard, ModelList, absent_card, card
 
 if TYPE_CHECKING:
     from service.http.front import Front
@@ -34,15 +34,19 @@ administration.include_router(admin.router)
 
 @api.get("/models")
 async def list_models(request: Request) -> ModelList:
-    """List the models that can be asked for, and what each can do."""
+    """List the models that can be asked for, and what each can do; of one that is not in memory, only its name."""
     front: Front = request.app.state.front
-    return ModelList(data=[card(front, model) for model in front.dispatcher.catalog if not model.is_leaving])
+    cards = {model.id: card(front, model) for model in front.dispatcher.catalog if not model.is_leaving}
+    absent = [absent_card(front, model) for model in await front.demand.ids() if model not in cards]
+    return ModelList(data=[*cards.values(), *absent])
 
 
 @api.get("/models/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
 async def get_model(request: Request, name: str) -> ModelCard:
     """Describe one model."""
     front: Front = request.app.state.front
+    if front.dispatcher.catalog.find(name) is None and await front.demand.may_bring(name):
+        return absent_card(front, name)
     return card(front, front.found(name))
 
 

@@ -27,6 +27,7 @@ from service.http.events import EventStream
 from service.http.front import Front
 from service.http.hearing import Asked, Hearing
 from service.http.prompts import into_english, prompt_of
+from service.http.served import Served
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
 from service.threads import in_thread
@@ -110,9 +111,9 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
             record.body_bytes = permit.stored_bytes
         resources.push_async_callback(form.close)  # removes its spooled file
         fields = schemas.TranscriptionForm.parse(form)
-        served = front.served(fields.model)
+        record.stages["receive"] = time.monotonic() - record.began
+        served = await _served(request, front, record, fields.model, resources)
         record.model = served.id
-        resources.enter_context(served.model.use())
         served.check_language(fields.language)
         served.check_language(fields.target_language, "target_language")
         if is_translation:
@@ -121,7 +122,6 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         asked = Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info))
         for name in schemas.ignored_fields(form):
             front.metrics.ignored_fields.labels(name).inc()
-        record.stages["receive"] = time.monotonic() - record.began
 
         async def free_upload() -> None:
             await form.close()
@@ -133,6 +133,22 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         if isinstance(response, EventStream):
             response.resources = resources.pop_all()
         return response
+
+
+async def _served(
+    request: Request, front: Front, record: Record, name: str | None, resources: AsyncExitStack
+) -> Served:
+    """Return the model that is asked for, which stays; one that may come on demand is loaded and waited for."""
+    if name is None or front.demand.is_off or front.dispatcher.catalog.find_ready(name):
+        served = front.served(name)
+        resources.enter_context(served.model.use())
+        return served
+    began = time.monotonic()
+    seconds = front.settings.request_timeout_seconds - (began - record.began)
+    try:
+        return await unless_client_leaves(request.receive, front.bring(name, seconds, resources))
+    finally:
+        record.stages["load"] = time.monotonic() - began
 
 
 async def _answer(

@@ -62,3 +62,17 @@ def test_a_model_that_leaves_is_not_found_and_is_unused_when_the_last_request_is
     models["m"].is_leaving = True
     assert models.find("m") is models.find("whisper-1") is None
     asyncio.run(scenario())
+
+
+def test_what_has_just_been_loaded_is_not_idle_yet():
+    now = 1000.0
+    models = Catalog({"m": "m.nemo"}, clock=lambda: now)
+    models.ready(READY)
+    assert models["m"].last_used == 1000.0
+
+    now = 1010.0
+    models.ready(READY)  # by another engine
+    assert models["m"].last_used == 1000.0
+    with models["m"].use():
+        now = 1020.0
+    assert models["m"].last_used == 1020.0

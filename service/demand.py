@@ -1,0 +1,202 @@
+"""Models on demand: the first request for one brings it in, all others wait for it, and it goes when it is idle."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import dataclass
+
+from service.dispatch.catalog import Catalog, ServedModel
+from service.engine.supervisor import EngineGoneError, ModelLoadError
+from service.loadable import Loadable
+from service.residency import Residency
+
+log = logging.getLogger("steno")
+
+_SWEEP_SECONDS = 1.0
+_ENGINE_SECONDS = 10  # after which there may be an engine again
+# For so long a model that could not be loaded is not tried again, and for twice as long after each further time: it may
+# take its engine with it, and those who ask for others would pay for that.
+_FIRST_REST_SECONDS = 30.0
+_LONGEST_REST_SECONDS = 3600.0
+
+
+class LoadFailedError(Exception):
+    """A model cannot be had now; the message says why in one line.
+
+    Attributes:
+        retry_after: Whole seconds after which it is tried again.
+    """
+
+    def __init__(self, reason: str, retry_after: int) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    reason: str
+    times: int
+    until: float
+
+
+class _Load:
+    """A model on its way, and who waits for it.
+
+    Once it is there it is held until all of them have it: another one that needs its memory must not be faster.
+    """
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[ServedModel]
+        self.waiting = 0
+        self._held = ExitStack()
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                self._held.close()
+
+    def hold(self, model: ServedModel) -> None:
+        if self.waiting:
+            self._held.enter_context(model.use())
+
+
+class Demand:
+    """Brings in what is asked for.
+
+    Args:
+        residency: Loads models and lets them go.
+        catalog: The models that are there.
+        loadable: Those that may be brought in.
+        idle_seconds: After so long without a request a model goes that came on demand.
+        clock: Monotonic seconds, as the catalog has them.
+    """
+
+    def __init__(
+        self,
+        residency: Residency,
+        catalog: Catalog,
+        loadable: Loadable,
+        idle_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._residency = residency
+        self._catalog = catalog
+        self._loadable = loadable
+        self._idle_seconds = idle_seconds
+        self._clock = clock
+        self._loads: dict[str, _Load] = {}
+        self._failures: dict[str, _Failure] = {}
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing may be brought in."""
+        return self._loadable.is_empty
+
+    async def ids(self) -> list[str]:
+        """Return what may be brought in, as far as it can be listed."""
+        return [] if self.is_off else await asyncio.to_thread(self._loadable.ids)
+
+    async def may_bring(self, model: str) -> bool:
+        """Tell whether a model may be brought in."""
+        return not self.is_off and await asyncio.to_thread(self._loadable.checkpoint, model) is not None
+
+    async def bring(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
+        """Return the model that a client calls so, loaded now if need be; None where there is none.
+
+        A model that the operator is loading is returned as it is, ready or not. Cancelling the call lets the load go
+        on, for others who wait and those who come.
+
+        Args:
+            name: As the client says.
+            resources: Of the request; the model is held for it until they are closed.
+
+        Raises:
+            LoadFailedError: If it cannot be loaded.
+        """
+        checkpoint = None
+        if self._found(name) is None and name not in self._loads:
+            self._check_rest(name)
+            checkpoint = await asyncio.to_thread(self._loadable.checkpoint, name)
+        # It may have come meanwhile, or be on its way.
+        if (model := self._found(name)) is not None:
+            resources.enter_context(model.use())
+            return model
+        load = self._loads.get(name)
+        if load is None and checkpoint is not None:
+            load = self._begin(name, checkpoint)
+        if load is None:
+            return None
+        with load.wait():
+            model = await self._end_of(load, name)
+            resources.enter_context(model.use())
+        return model
+
+    def _found(self, name: str) -> ServedModel | None:
+        """Return a model that need not be waited for here."""
+        model = self._catalog.find(name)
+        return model if model and (model.ready or not model.is_on_demand) else None
+
+    async def _end_of(self, load: _Load, model: str) -> ServedModel:
+        try:
+            return await asyncio.shield(load.task)
+        except EngineGoneError as error:
+            raise LoadFailedError(str(error), _ENGINE_SECONDS) from None
+        except ModelLoadError as error:
+            self._check_rest(model)
+            raise LoadFailedError(str(error), 1) from None
+
+    async def sweep(self) -> None:
+        """Let idle models go, for ever."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self.let_idle_go()
+
+    def let_idle_go(self) -> None:
+        """Let those go that nobody has asked for in a while."""
+        now = self._clock()
+        kept = {model: one for model, one in self._failures.items() if now < one.until + _LONGEST_REST_SECONDS}
+        self._failures = kept
+        for model in list(self._catalog):
+            is_idle = model.is_on_demand and model.ready and not model.users and not model.is_leaving
+            if is_idle and now - model.last_used >= self._idle_seconds:
+                self._residency.evict(model, "idle")
+
+    def _begin(self, model: str, checkpoint: str) -> _Load:
+        load = self._loads[model] = _Load()
+        load.task = asyncio.create_task(self._load(load, model, checkpoint))
+        load.task.add_done_callback(lambda done: self._end(model, done))
+        return load
+
+    def _end(self, model: str, load: "asyncio.Task[ServedModel]") -> None:
+        del self._loads[model]
+        error = None if load.cancelled() else load.exception()  # whoever waited may have left
+        if error is None:
+            self._failures.pop(model, None)
+        elif isinstance(error, ModelLoadError) and not isinstance(error, EngineGoneError):
+            times = self._failures[model].times + 1 if model in self._failures else 1
+            rest = min(_FIRST_REST_SECONDS * 2 ** (times - 1), _LONGEST_REST_SECONDS)
+            self._failures[model] = _Failure(str(error), times, self._clock() + rest)
+            log.warning("model cannot be loaded", extra={"model": model, "reason": str(error), "rest_seconds": rest})
+
+    def _check_rest(self, model: str) -> None:
+        failure = self._failures.get(model)
+        if failure and (left := failure.until - self._clock()) > 0:
+            raise LoadFailedError(failure.reason, math.ceil(left))
+
+    async def _load(self, load: _Load, model: str, checkpoint: str) -> ServedModel:
+        await self._residency.until_gone(model)
+        log.info("model asked for", extra={"model": model})
+        try:
+            served = await self._residency.bring_in(model, checkpoint, is_on_demand=True)
+        except KeyError:  # an admin was faster
+            raise EngineGoneError("it is being loaded") from None
+        load.hold(served)
+        return served

@@ -1,0 +1,147 @@
+"""Requests bring in the models that they name, within what the operator allows."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES, transcript
+from service.http.access import digest
+from tests.service.serving import form, serving, tone, wait_for, wav
+
+SECOND = tone(SAMPLE_RATE)
+ON_DEMAND = "one=hub/one,two=hub/two,three=hub/three,hub/*"
+KEY = "sk-steno-admin"
+ADMIN = {"authorization": f"Bearer {KEY}"}
+
+
+def ask(service, model: str, **fields: str):
+    return service.post(**form(wav(SECOND), model=model, **fields))
+
+
+def error(answer) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+def loaded(service) -> set[str]:
+    return set(service.client.get("/readyz").json()["models"])
+
+
+def listed(service) -> list[str]:
+    return [card["id"] for card in service.client.get("/v1/models").json()["data"]]
+
+
+def test_it_is_off_unless_the_operator_says_what_may_come():
+    with serving() as service:
+        assert error(ask(service, "hub/one")) == (404, "model_not_found")
+        assert listed(service) == ["stub"]
+
+
+def test_a_model_comes_with_its_first_requests_which_are_one_load():
+    with serving(models_on_demand=ON_DEMAND) as service:
+        assert listed(service) == ["stub", "one", "two", "three"]
+        assert service.client.get("/v1/models/one").json()["id"] == "one"
+        assert service.client.get("/v1/models/hub/anything").json()["id"] == "hub/anything"
+        assert loaded(service) == {"stub"}
+
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(lambda _: ask(service, "one"), range(100)))
+
+        assert {answer.status_code for answer in answers} == {200}
+        assert {answer.json()["text"] for answer in answers} == {transcript(SECOND).text}
+        assert {answer.headers["x-steno-model"] for answer in answers} == {"one"}
+        assert "load;dur=" in answers[0].headers["server-timing"]
+        assert service.metric('steno_model_loads_total{result="ok"}') == 1
+        assert loaded(service) == {"stub", "one"}
+        assert "load;dur=" not in ask(service, "one").headers["server-timing"]
+        assert ask(service, "hub/anything").status_code == 200
+        assert listed(service) == ["stub", "one", "hub/anything", "two", "three"]
+
+
+def test_what_is_not_allowed_is_not_found():
+    with serving(models_on_demand="one=hub/one") as service:
+        for model in ("two", "hub/one", "../one", "one/", "ONE", "x" * 5000):
+            assert error(ask(service, model)) == (404, "model_not_found")
+        assert service.client.get("/v1/models/two").status_code == 404
+        assert service.metric("steno_model_loads_total") == 0
+
+
+def test_idle_models_go_and_come_again():
+    with serving(models_on_demand=ON_DEMAND, model_ttl=0.1) as service:
+        assert ask(service, "one").status_code == 200
+        wait_for(lambda: loaded(service) == {"stub"})
+        assert service.metric('steno_model_evictions_total{reason="idle"}') == 1
+        assert ask(service, "one").status_code == 200
+
+
+def test_the_least_recently_used_goes_when_the_memory_is_needed():
+    limit = 3 * WEIGHT_BYTES
+    with serving(models_on_demand=ON_DEMAND, max_weight_bytes=limit, admin_keys=f"root:{digest(KEY)}") as service:
+        for model in ("one", "two", "one", "three"):
+            assert ask(service, model).status_code == 200
+        assert loaded(service) == {"stub", "one", "three"}
+        assert service.metric('steno_model_evictions_total{reason="memory"}') == 1
+
+        came = service.client.post("/v1/admin/models", json={"checkpoint": "kept=hub/kept"}, headers=ADMIN)
+        assert came.status_code == 201
+        assert loaded(service) == {"stub", "three", "kept"}
+        assert ask(service, "two").status_code == 200
+        assert loaded(service) == {"stub", "two", "kept"}
+
+
+def test_a_model_for_which_there_can_be_no_room_is_refused():
+    with serving(models_on_demand=ON_DEMAND, max_weight_bytes=WEIGHT_BYTES) as service:
+        refused = ask(service, "one")
+
+        assert error(refused) == (503, "model_load_failed")
+        assert f"take {WEIGHT_BYTES} bytes, and 0 of {WEIGHT_BYTES} are left" in refused.json()["error"]["message"]
+        assert loaded(service) == {"stub"}
+
+
+def test_those_that_take_turns_in_memory_for_one_are_all_answered():
+    with serving(models_on_demand=ON_DEMAND, max_weight_bytes=2 * WEIGHT_BYTES) as service:
+        with ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(lambda model: ask(service, model), ["one", "two", "three"] * 8))
+
+        assert {answer.status_code for answer in answers} == {200}
+        assert [answer.headers["x-steno-model"] for answer in answers] == ["one", "two", "three"] * 8
+        assert len(loaded(service)) <= 2
+
+
+def test_one_that_takes_too_long_is_503_and_may_be_there_later():
+    with serving(models_on_demand=ON_DEMAND, request_timeout_seconds=1.0) as service:
+        service.hold_engine()
+        refused = ask(service, "one")
+        service.release_engine()
+
+        assert error(refused) == (503, "model_loading")
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        wait_for(lambda: service.client.get("/readyz").json()["models"].get("one") == "ready")
+        assert ask(service, "one").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["unreadable", "fatal"])
+def test_what_cannot_be_loaded_is_not_tried_for_everyone(name):
+    with serving(models_on_demand=ON_DEMAND) as service:
+        answers = [ask(service, f"hub/{name}") for _ in range(3)]
+
+        assert [error(answer) for answer in answers] == [(503, "model_load_failed")] * 3
+        assert answers[0].json()["error"]["param"] == "model"
+        assert answers[0].headers["x-should-retry"] == "false"
+        assert 1 <= int(answers[2].headers["retry-after"]) <= 30
+        assert service.metric('steno_model_loads_total{result="error"}') == 1
+        wait_for(lambda: service.client.get("/readyz").status_code == 200)
+        assert ask(service, "stub").status_code == 200
+        assert f"hub/{name}" not in service.client.get("/metrics").text
+
+
+def test_who_leaves_while_it_loads_holds_no_place():
+    with serving(models_on_demand=ON_DEMAND) as service:
+        service.hold_engine()
+        try:
+            with pytest.raises(Exception, match="timed out"):
+                service.post(**form(wav(SECOND), model="one"), timeout=0.5)
+            wait_for(lambda: service.server.dispatcher.admission.requests == 0)
+        finally:
+            service.release_engine()
+        assert ask(service, "one").status_code == 200
+        assert service.metric('steno_model_loads_total{result="ok"}') == 1

@@ -1,0 +1,178 @@
+"""Models come when they are asked for, and go when they are not."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from service.demand import Demand, LoadFailedError
+from service.dispatch.catalog import Catalog, ServedModel
+from service.engine.supervisor import EngineGoneError, ModelLoadError
+from service.loadable import Loadable
+from tests.service.dispatch.fake_engine import READY
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class FakeResidency:
+    """Loads when told to."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.loads: list[str] = []
+        self.evicted: list[tuple[str, str]] = []
+        self.may_load = asyncio.Event()
+        self.failure: Exception | None = None
+
+    async def until_gone(self, model: str) -> None:
+        pass
+
+    async def bring_in(self, model: str, checkpoint: str, *, is_on_demand: bool) -> ServedModel:
+        self.loads.append(checkpoint)
+        served = self.catalog.add(model, checkpoint, is_on_demand=is_on_demand)
+        await self.may_load.wait()
+        if self.failure:
+            self.catalog.remove(model)
+            raise self.failure
+        served.ready = READY
+        served.last_used = self.catalog.clock()
+        return served
+
+    def evict(self, model, reason: str) -> None:
+        self.evicted.append((model.id, reason))
+        self.catalog.remove(model.id)
+
+
+async def bring(demand: Demand, model: str) -> ServedModel | None:
+    async with AsyncExitStack() as resources:
+        return await demand.bring(model, resources)
+
+
+def parts(idle_seconds: float = 60.0):
+    clock = Clock()
+    catalog = Catalog({"m": "m.nemo"}, clock=clock)
+    catalog["m"].ready = READY
+    residency = FakeResidency(catalog)
+    loadable = Loadable({"late": "late.nemo", "other": "other.nemo"}, [], [])
+    return clock, catalog, residency, Demand(residency, catalog, loadable, idle_seconds, clock)
+
+
+def test_a_hundred_that_ask_at_once_are_one_load():
+    async def scenario():
+        _, _, residency, demand = parts()
+        asking = [asyncio.create_task(bring(demand, "late")) for _ in range(100)]
+        while not residency.loads:
+            await asyncio.sleep(0)
+        residency.may_load.set()
+        models = await asyncio.gather(*asking)
+
+        assert residency.loads == ["late.nemo"]
+        assert {model.id for model in models} == {"late"}
+        assert await bring(demand, "unknown") is None
+        assert (await bring(demand, "m")).id == "m"
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_does_not_end_the_load_of_others():
+    async def scenario():
+        _, _, residency, demand = parts()
+        first, second = (asyncio.create_task(bring(demand, "late")) for _ in range(2))
+        while not residency.loads:
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        residency.may_load.set()
+
+        assert (await second).id == "late"
+        assert residency.loads == ["late.nemo"]
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_loaded_rests_for_longer_each_time():
+    async def scenario():
+        clock, _, residency, demand = parts()
+        residency.may_load.set()
+        residency.failure = ModelLoadError("late.nemo: not a checkpoint")
+        for rest in (30, 60, 120):
+            for _ in range(3):
+                with pytest.raises(LoadFailedError, match="not a checkpoint") as refusal:
+                    await bring(demand, "late")
+                assert refusal.value.retry_after == rest
+            clock.now += rest
+            demand.let_idle_go()
+        assert len(residency.loads) == 3
+        residency.failure = None
+        assert (await bring(demand, "late")).id == "late"
+
+        residency.catalog.remove("late")
+        residency.failure = ModelLoadError("again")
+        with pytest.raises(LoadFailedError) as refusal:
+            await bring(demand, "late")
+        assert refusal.value.retry_after == 30
+
+    asyncio.run(scenario())
+
+
+def test_an_engine_that_is_missing_is_not_the_models_fault():
+    async def scenario():
+        _, _, residency, demand = parts()
+        residency.may_load.set()
+        residency.failure = EngineGoneError("no engine is running")
+        with pytest.raises(LoadFailedError, match="no engine is running"):
+            await bring(demand, "late")
+        residency.failure = None
+
+        assert (await bring(demand, "late")).id == "late"
+
+    asyncio.run(scenario())
+
+
+def test_it_goes_when_nobody_has_asked_for_it_in_a_while():
+    async def scenario():
+        clock, catalog, residency, demand = parts(idle_seconds=60)
+        residency.may_load.set()
+        model = await bring(demand, "late")
+        clock.now += 59
+        demand.let_idle_go()
+        assert residency.evicted == []
+        with model.use():
+            clock.now += 100
+            demand.let_idle_go()
+            assert residency.evicted == []
+        clock.now += 59
+        demand.let_idle_go()
+        assert residency.evicted == []
+        clock.now += 1
+        demand.let_idle_go()
+
+        assert residency.evicted == [("late", "idle")]
+        assert "m" in catalog
+
+    asyncio.run(scenario())
+
+
+def test_it_is_held_for_those_who_waited_until_each_of_them_holds_it():
+    async def scenario():
+        _, catalog, residency, demand = parts()
+        async with AsyncExitStack() as first, AsyncExitStack() as second:
+            asking = [asyncio.create_task(demand.bring("late", stack)) for stack in (first, second)]
+            while not residency.loads:
+                await asyncio.sleep(0)
+            residency.may_load.set()
+            held = []
+            while not all(task.done() for task in asking):
+                await asyncio.sleep(0)
+                held.append(catalog["late"].users if catalog["late"].ready else 1)
+
+            assert min(held) >= 1
+            assert catalog["late"].users == 2
+        assert catalog["late"].users == 0
+
+    asyncio.run(scenario())

@@ -1,0 +1,79 @@
+"""What a setting allows to be loaded, and nothing beside it."""
+
+import pytest
+
+from service.loadable import Loadable
+from service.settings import Settings, SettingsError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of models, and what else lies about."""
+    models = tmp_path / "models"
+    (models / "english").mkdir(parents=True)
+    (models / "english" / "model.nemo").touch()
+    (models / "canary").mkdir()
+    (models / "canary" / "config.json").touch()
+    (models / "recordings").mkdir()
+    (models / "german.nemo").touch()
+    (models / ".hidden.nemo").touch()
+    (models / "notes.txt").touch()
+    (tmp_path / "secret.nemo").touch()
+    return models
+
+
+def of(*entries: object) -> Loadable:
+    return Settings.read({"models_on_demand": ",".join(map(str, entries))}).loadable
+
+
+def test_a_folder_is_its_checkpoints(folder):
+    loadable = of(folder)
+
+    assert sorted(loadable.ids()) == ["canary", "english", "german"]
+    assert loadable.checkpoint("german") == str(folder / "german.nemo")
+    assert loadable.checkpoint("english") == str(folder / "english")
+    (folder / "late.nemo").touch()
+    assert loadable.checkpoint("late") == str(folder / "late.nemo")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("../secret", "../secret.nemo", "german.nemo", ".hidden", "", ".", "..", "/", "recordings", "notes", "a\0b"),
+        *(
+            "english/model",
+            "english/../german",
+            "nvidia/other",
+            "nvidia/parakeet@main",
+            "nvidia/parakeet/x",
+            "x" * 9999,
+        ),
+    ],
+)
+def test_nothing_else_can_be_had(folder, model):
+    assert of(folder, "nvidia/parakeet-*").checkpoint(model) is None
+    assert of(folder, "*/parakeet*").checkpoint(model) is None
+
+
+def test_single_ones_come_first_and_patterns_allow_without_listing(folder):
+    loadable = of(f"german={folder / 'english'}", "bundled", "acme/words@v1", "nvidia/parakeet-*", folder)
+
+    assert loadable.checkpoint("german") == str(folder / "english")
+    assert loadable.checkpoint("steno-bundled") == "bundled"
+    assert loadable.checkpoint("acme/words") == "acme/words@v1"
+    assert loadable.checkpoint("nvidia/parakeet-tdt-0.6b-v2") == "nvidia/parakeet-tdt-0.6b-v2"
+    assert loadable.checkpoint("nvidia/canary-1b") is None
+    assert loadable.ids()[:3] == ["german", "steno-bundled", "acme/words"]
+
+
+def test_what_is_a_path_here_is_no_name_on_the_hub(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+
+    assert of("*/*").checkpoint("models/german.nemo") is None
+    assert of("*/*").checkpoint("acme/words") == "acme/words"
+
+
+@pytest.mark.parametrize("entry", ["/nowhere/x.nemo", "x=/nowhere", "nowhere.nemo", "/"])
+def test_what_does_not_exist_stops_the_start(entry):
+    with pytest.raises(SettingsError, match=r"models_on_demand names|names no checkpoint"):
+        of(entry)
