@@ -145,3 +145,12 @@ def test_who_leaves_while_it_loads_holds_no_place():
             service.release_engine()
         assert ask(service, "one").status_code == 200
         assert service.metric('steno_model_loads_total{result="ok"}') == 1
+
+
+def test_what_is_not_in_memory_is_said_to_be_absent():
+    with serving(models_on_demand="one=hub/one,hub/*") as service:
+        cards = service.client.get("/v1/models").json()["data"]
+        assert [(card["id"], card["steno"]["state"]) for card in cards] == [("stub", "ready"), ("one", "absent")]
+        assert service.client.get("/v1/models/hub/other").json()["steno"] == {"state": "absent", "abilities": None}
+        ask(service, "one")
+        assert service.client.get("/v1/models/one").json()["steno"]["state"] == "ready"
