@@ -18,6 +18,7 @@ from models.features import LogMelFeatures
 from training.batch import Batch
 from training.ema import WeightAverage
 from training.loop import batch_losses
+from training.mode import TrainingMode
 from training.optimizer import new_optimizer
 from training.recipe import Objective, Recipe, Transducer
 from training.recipe_file import read_recipe
@@ -70,6 +71,8 @@ def _noise(rows: int, seconds: float) -> Batch:
         stretches=None,
         tokens=torch.randint(_LABELS, (rows, labels), generator=random),
         token_lengths=torch.full((rows,), labels),
+        sequences=torch.zeros(rows, 0, dtype=torch.int64),
+        sequence_lengths=torch.zeros(rows, dtype=torch.int64),
         targets=None,
         audio_seconds=rows * seconds,
     )
@@ -86,6 +89,7 @@ def _measure(recipe: Recipe, precision: str, batch: Batch, device: torch.device,
         front_end=LogMelFeatures(FRONT_END).to(device),
         device=device,
         config=config,
+        mode=TrainingMode(recipe),
         recipe=SimpleNamespace(precision=precision, objective=Objective()),
     )
     times = []

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from training.errors import TrainingError
     from training.language_model import write_language_model
     from training.synthesis.sentences import read_sentences
-    from training.vocabulary import read_vocabulary
+    from training.vocabulary_file import read_vocabulary
 
     try:
         vocabulary = read_vocabulary(Path(args.vocabulary))

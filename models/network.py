@@ -22,7 +22,7 @@ class Network(nn.Module):
     """An encoder and the heads that read its frames; a head that the model does not have is None."""
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
-        """Build a network with random weights; ``dropout`` is the encoder's in training."""
+        """Build a network with random weights; ``dropout`` is that of encoder and attention decoder in training."""
         super().__init__()
         width, labels, transducer = config.encoder.width, config.vocabulary_size, config.transducer
         self.encoder = _encoder(config.encoder, dropout)
@@ -39,7 +39,9 @@ class Network(nn.Module):
                 transducer.durations,
                 transducer.activation,
             )
-        self.attention_decoder = AttentionDecoder(config.attention, width, labels) if config.attention else None
+        self.attention_decoder: AttentionDecoder | None = None
+        if config.attention:
+            self.attention_decoder = AttentionDecoder(config.attention, width, labels, dropout)
 
     @classmethod
     def without_weights(cls, config: ModelConfig) -> "Network":

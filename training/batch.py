@@ -54,6 +54,8 @@ class Batch:
         stretches: factors of the clips' frequencies, [batch], or None if they stay.
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
+        sequences: what an attention decoder reads and writes, [batch, longest]; of no length without one.
+        sequence_lengths: labels of each of them, [batch].
         targets: what the teacher thinks of the student's frames, or None if it heard none of the clips.
         audio_seconds: audio in it, without padding.
         skipped: of each clip that could not be read, and is not in it, why.
@@ -67,6 +69,8 @@ class Batch:
     stretches: Tensor | None
     tokens: Tensor
     token_lengths: Tensor
+    sequences: Tensor
+    sequence_lengths: Tensor
     targets: BatchTargets | None
     audio_seconds: float
     skipped: tuple[str, ...] = ()
@@ -92,6 +96,8 @@ class Batch:
             stretches=None if self.stretches is None else self.stretches.to(device),
             tokens=self.tokens.to(device),
             token_lengths=self.token_lengths.to(device),
+            sequences=self.sequences.to(device),
+            sequence_lengths=self.sequence_lengths.to(device),
             targets=self.targets and self.targets.to(device),
         )
 
@@ -119,6 +125,8 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         stretches=torch.tensor(stretches) if any(one != 1.0 for one in stretches) else None,
         tokens=_stacked([example.tokens for example in examples], max(len(one.tokens) for one in examples)),
         token_lengths=torch.tensor([len(example.tokens) for example in examples]),
+        sequences=_stacked([example.sequence for example in examples], max(len(one.sequence) for one in examples)),
+        sequence_lengths=torch.tensor([len(example.sequence) for example in examples]),
         targets=_stacked_targets(examples, -(-features // stride)),
         audio_seconds=sum(len(example.samples) for example in examples) / rate,
     )

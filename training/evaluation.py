@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from models import Model
+from audio.resample import Samples
+from models import Hypothesis, Model
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.features import LogMelFeatures
@@ -42,10 +43,27 @@ def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordError
     counts: dict[str, tuple[int, int]] = {}
     decoded = ahead(lambda group: [take.samples(model.sample_rate) for take in group], groups, held=1)
     for group, samples in zip(groups, decoded, strict=True):
-        for take, hypothesis in zip(group, model.transcribe(samples), strict=True):
+        for take, hypothesis in zip(group, _transcripts(model, group, samples), strict=True):
             wrong, spoken = word_errors(take.clip.text or "", hypothesis.text)
             before = counts.get(take.clip.source, (0, 0))
             counts[take.clip.source] = (before[0] + wrong, before[1] + spoken)
     total = (sum(errors for errors, _ in counts.values()), sum(words for _, words in counts.values()))
     rates = {**dict(sorted(counts.items())), "all": total}
     return {name: errors / words for name, (errors, words) in rates.items() if words}
+
+
+def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Hypothesis]:
+    """Return what a model writes of takes, each asked for what its manifest says where the model takes prompts."""
+    if "aed" not in model.decoders:
+        return model.transcribe(samples)
+    found: dict[int, Hypothesis] = {}
+    for prompt in dict.fromkeys(take.clip.prompt for take in takes):
+        rows = [row for row, take in enumerate(takes) if take.clip.prompt == prompt]
+        hypotheses = model.transcribe(
+            [samples[row] for row in rows],
+            language=prompt.language,
+            target_language=prompt.target_language,
+            punctuation=prompt.punctuation,
+        )
+        found.update(zip(rows, hypotheses, strict=True))
+    return [found[row] for row in range(len(takes))]

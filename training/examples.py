@@ -1,12 +1,13 @@
 """From a draw of the sampler to what is learned from it. The same draw gives the same, whenever and in any order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audio.resample import Samples
+from models.prompts import Prompt, PromptError
 from training.augment import augmented
 from training.decoded import DecodedTakes
 from training.distillation import FrameTargets, merged
@@ -14,6 +15,7 @@ from training.errors import ManifestError
 from training.labelling import TeacherLabels
 from training.manifest import Clip
 from training.posteriors import Frames
+from training.prompted_vocabulary import PromptedVocabulary
 from training.recipe import Augmentation
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
@@ -33,6 +35,8 @@ class Example:
         hidden_mels: which of their bands it hides, [mels].
         stretch: factor of its frequencies.
         tokens: labels of its transcript, int64.
+        sequence: what an attention decoder reads and writes: prompt, transcript and its end, int64; of no length
+            without one.
         targets: what the teacher thinks of its frames, at the student's rate, or None if it did not hear it.
     """
 
@@ -41,6 +45,7 @@ class Example:
     hidden_mels: Mask
     stretch: float
     tokens: NDArray[np.int64]
+    sequence: NDArray[np.int64]
     targets: FrameTargets | None
 
 
@@ -59,6 +64,7 @@ class Examples:
         seed: int,
         labels: TeacherLabels | None,
         mels: int,
+        positions: int | None = None,
     ) -> None:
         """Prepare to make examples.
 
@@ -69,6 +75,7 @@ class Examples:
             seed: of what is done to clips.
             labels: the teacher's, or None without a teacher.
             mels: bands of the features.
+            positions: the longest sequence of an attention decoder, or None without one.
 
         Raises:
             ManifestError: if a clip has no transcript and no teacher heard it who could write one.
@@ -79,6 +86,7 @@ class Examples:
         self._seed = seed
         self._labels = labels
         self._mels = mels
+        self._positions = positions
         self._decoded = DecodedTakes()
         self._splicer = None
         if augmentation.splice and labels:
@@ -104,11 +112,32 @@ class Examples:
         stretch = self._stretch(random)
         tokens = np.asarray(self.tokens(take.clip, spoken.text), dtype=np.int64)
         targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
-        return Example(samples, hidden_frames, hidden_mels, stretch, tokens, targets)
+        sequence = np.asarray(self.sequence(take.clip, tokens.tolist()), dtype=np.int64)
+        if self._positions and len(sequence) > self._positions:
+            raise ManifestError(f"{take.clip.audio}: a transcript of {len(sequence)} labels with its prompt")
+        return Example(samples, hidden_frames, hidden_mels, stretch, tokens, sequence, targets)
 
-    def tokens(self, clip: Clip, text: str) -> list[int]:  # noqa: ARG002  # TODO
-        """Return the labels of what is said in a clip."""
-        return self._vocabulary.encode(text)
+    def tokens(self, clip: Clip, text: str) -> list[int]:
+        """Return the labels of what is said in a clip.
+
+        Raises:
+            ManifestError: if it is in a language that the vocabulary does not have.
+        """
+        self.sequence(clip, [])
+        return self._vocabulary.encode(text, clip.prompt)
+
+    def sequence(self, clip: Clip, tokens: list[int]) -> list[int]:
+        """Return what an attention decoder reads and writes: prompt, transcript, end; nothing without one.
+
+        Raises:
+            ManifestError: if the vocabulary cannot ask for what the manifest says.
+        """
+        if not isinstance(self._vocabulary, PromptedVocabulary):
+            return []
+        try:
+            return [*self._vocabulary.question(clip.prompt), *tokens, self._vocabulary.end]
+        except PromptError as error:
+            raise ManifestError(f"{clip.audio}: {error}") from error
 
     def silence(self) -> Example:
         """Return a second in which nothing is to be heard, and nothing is said."""
@@ -119,6 +148,7 @@ class Examples:
             hidden_mels=np.zeros(self._mels, dtype=np.bool_),
             stretch=1.0,
             tokens=np.empty(0, dtype=np.int64),
+            sequence=np.asarray(self.sequence(replace(self.takes[0].clip, prompt=Prompt()), []), dtype=np.int64),
             targets=None,
         )
 

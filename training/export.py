@@ -10,21 +10,26 @@ import torch
 import yaml
 from torch import Tensor
 
+from models.checkpoint.errors import CheckpointError
 from models.checkpoint.nemo import CONFIG_FILE, WEIGHTS_FILE
-from models.checkpoint.nemo_names import MEL_BANK, WINDOW, nemo_names
-from models.config import ConformerConfig, ModelConfig, TransducerConfig
+from models.checkpoint.nemo_config import parse_nemo_config
+from models.checkpoint.nemo_names import MEL_BANK, TIED, WINDOW, nemo_names
+from models.config import ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
+from training.errors import RecipeError
+from training.export_attention import attention_sections
+from training.export_encoder import encoder_section
+from training.export_tokenizer import tokenizer_files, tokenizer_section
+from training.prompted_vocabulary import PromptedVocabulary
 from training.student import MODULES
 from training.vocabulary import TrainingVocabulary
 
-_TOKENIZER_FILE = "tokenizer.model"
-_PIECES_FILE = "vocab.txt"
-_SCORES_FILE = "tokenizer.vocab"
 _NEMO = "nemo.collections.asr"
 # Linear layers of ours that NeMo writes as convolutions over one point.
 _POINTWISE = ("convolution.gate.weight", "convolution.projection.weight", "ctc.projection.weight")
 # Half precision, which is enough for weights, ends at 65504 and begins to lose digits under 0.00006; variances may not.
-_STATISTICS = ("running_mean", "running_var")
+# Positions of an attention decoder are computed, and so they stay.
+_EXACT = ("running_mean", "running_var", "attention_decoder.positions")
 
 
 def export_nemo(
@@ -35,7 +40,7 @@ def export_nemo(
     front_end: LogMelFeatures,
     dropout: float,
 ) -> None:
-    """Write a model with CTC, a transducer or both, its weights in half precision.
+    """Write a model, its weights in half precision.
 
     Args:
         path: where to; what is there is replaced in one stroke.
@@ -51,15 +56,20 @@ def export_nemo(
     weights = io.BytesIO()
     torch.save(_tensors(config, state, front_end), weights)
     document = yaml.safe_dump(_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
-    pieces = "".join(piece + "\n" for piece in vocabulary.tokenizer.pieces)
-    files = {
-        CONFIG_FILE: document.encode(),
-        WEIGHTS_FILE: weights.getvalue(),
-        _TOKENIZER_FILE: vocabulary.model,
-        _PIECES_FILE: pieces.encode(),
-        _SCORES_FILE: vocabulary.scores.encode(),
-    }
+    files = {CONFIG_FILE: document.encode(), WEIGHTS_FILE: weights.getvalue(), **tokenizer_files(vocabulary)}
     _write_archive(path, files)
+
+
+def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
+    """Refuse, before it is trained, a model that could not be loaded again.
+
+    Raises:
+        RecipeError: naming what NeMo and we do not do.
+    """
+    try:
+        parse_nemo_config(_document(config, vocabulary, dropout=0.0))
+    except CheckpointError as error:
+        raise RecipeError(f"such a model cannot be exported: {error}") from error
 
 
 def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
@@ -84,8 +94,10 @@ def _tensors(config: ModelConfig, state: Mapping[str, Tensor], front_end: LogMel
     for name, value in state.items():
         tensor = value.detach().cpu().contiguous()
         if tensor.is_floating_point():
-            tensor = tensor.to(torch.float32 if name.endswith(_STATISTICS) else torch.float16)
+            tensor = tensor.to(torch.float32 if name.endswith(_EXACT) else torch.float16)
         tensors[_name(name, config)] = tensor[..., None] if name.endswith(_POINTWISE) else tensor
+        if name in TIED:
+            tensors[TIED[name]] = tensor
     return tensors
 
 
@@ -99,20 +111,20 @@ def _name(name: str, config: ModelConfig) -> str:
 def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
     """Return NeMo's configuration of the model."""
     pieces = list(vocabulary.tokenizer.pieces)
-    heads = _ctc(config, pieces) if config.transducer is None else _transducer(config, config.transducer, pieces)
+    if isinstance(vocabulary, PromptedVocabulary):
+        heads = attention_sections(config, vocabulary, dropout)
+    elif config.transducer is None:
+        heads = _ctc(config, pieces)
+    else:
+        heads = _transducer(config, config.transducer, pieces)
+    tokenizer = tokenizer_section(vocabulary)
     return {
         "target": f"{_NEMO}.models.{MODULES[config.name]}.{config.name}",
         "sample_rate": config.features.sample_rate,
         "log_prediction": False,
         "preprocessor": _preprocessor(config),
-        "encoder": _encoder(config, dropout),
-        "tokenizer": {
-            "dir": None,
-            "type": "bpe",
-            "model_path": f"nemo:{_TOKENIZER_FILE}",
-            "vocab_path": f"nemo:{_PIECES_FILE}",
-            "spe_tokenizer_vocab": f"nemo:{_SCORES_FILE}",
-        },
+        "encoder": encoder_section(config.encoder, dropout),
+        **({"tokenizer": tokenizer} if tokenizer else {}),
         **heads,
         # NeMo's transcribe() looks for options here, and fails without; null is no manifest to validate with.
         "validation_ds": {"manifest_filepath": None, "defer_setup": True},
@@ -204,33 +216,4 @@ def _preprocessor(config: ModelConfig) -> dict[str, Any]:
         "frame_splicing": 1,
         "dither": 0.0,
         "pad_to": 0,
-    }
-
-
-def _encoder(config: ModelConfig, dropout: float) -> dict[str, Any]:
-    encoder = config.encoder
-    assert isinstance(encoder, ConformerConfig), "students are Conformers"
-    return {
-        "_target_": f"{_NEMO}.modules.ConformerEncoder",
-        "feat_in": encoder.mels,
-        "feat_out": -1,
-        "n_layers": encoder.layers,
-        "d_model": encoder.width,
-        "use_bias": encoder.bias,
-        "subsampling": encoder.subsampling,
-        "subsampling_factor": encoder.subsampling_factor,
-        "subsampling_conv_channels": encoder.subsampling_channels,
-        "causal_downsampling": False,
-        "ff_expansion_factor": encoder.feed_forward_width // encoder.width,
-        "self_attention_model": "rel_pos",
-        "n_heads": encoder.heads,
-        "att_context_size": [-1, -1],
-        "xscaling": encoder.scale_input,
-        "untie_biases": True,
-        "conv_kernel_size": encoder.kernel_size,
-        "conv_norm_type": "batch_norm",
-        "dropout": dropout,
-        "dropout_pre_encoder": dropout,
-        "dropout_emb": 0.0,
-        "dropout_att": dropout,
     }

@@ -15,7 +15,7 @@ from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
 from training.loader import load
-from training.objective import Guesses, Losses, losses, transducer_objective
+from training.objective import Guesses, Losses, attention_objective, labels_of, losses, transducer_objective
 from training.precision import autocast
 from training.progress import Progress
 from training.run import Run
@@ -38,6 +38,7 @@ class StepResult:
         distillation: its part from the teacher's posteriors, or None.
         hidden: its part from the frames of the teacher's encoder, or None.
         transducer: its part from transcripts by the transducer, or None.
+        attention: its part from transcripts by the attention decoder, or None.
         gradient_norm: before it was cut.
         learning_rate: of the step.
     """
@@ -47,6 +48,7 @@ class StepResult:
     distillation: float | None
     hidden: float | None
     transducer: float | None
+    attention: float | None
     gradient_norm: float
     learning_rate: float
 
@@ -139,6 +141,7 @@ def take_step(run: Run, batch: Batch) -> StepResult:
         distillation=_number(costs.distillation),
         hidden=_number(costs.hidden),
         transducer=_number(costs.transducer),
+        attention=_number(costs.attention),
         gradient_norm=norm.item(),
         learning_rate=rate,
     )
@@ -147,6 +150,7 @@ def take_step(run: Run, batch: Batch) -> StepResult:
 def batch_losses(run: Run, batch: Batch) -> Losses:
     """Return what a batch, which is on the run's device, costs."""
     network, objective = run.network, run.recipe.objective
+    labels = labels_of(batch, objective)
     with torch.no_grad():
         features, frames = run.front_end(batch.waveforms, batch.lengths)
         if batch.stretches is not None:
@@ -160,11 +164,14 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
             logits=network.ctc(encoded) if network.ctc else None,
             teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
             hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,
-            transducer=transducer_objective(network.predictor, network.joint, encoded, frames, batch, objective)
+            transducer=transducer_objective(network.predictor, network.joint, encoded, frames, batch, objective, labels)
             if network.predictor and network.joint
             else None,
+            attention=attention_objective(network.attention_decoder, encoded, frames, batch, objective, labels)
+            if network.attention_decoder
+            else None,
         )
-    return losses(guesses, frames, batch, objective)
+    return losses(guesses, frames, batch, objective, labels)
 
 
 def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
@@ -185,6 +192,7 @@ def _journal_step(journal: Journal, run: Run, batch: Batch, result: StepResult) 
         distillation=result.distillation,
         hidden=result.hidden,
         transducer=result.transducer,
+        attention=result.attention,
         gradient_norm=result.gradient_norm,
         learning_rate=result.learning_rate,
         audio_seconds=round(run.audio_seconds, 3),

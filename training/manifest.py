@@ -2,14 +2,23 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from models import Prompt
 from training.errors import ManifestError
 
 _LONGEST_LINE = 2**20
 # Keys of NeMo's manifests, and what they are called here.
-_OF_NEMO = {"audio_filepath": "audio"}
+_OF_NEMO = {
+    "audio_filepath": "audio",
+    "source_lang": "language",
+    "lang": "language",
+    "target_lang": "target_language",
+    "pnc": "punctuation",
+}
+# What NeMo's manifests write for true and false.
+_FLAGS = {"yes": True, "pnc": True, "true": True, "1": True, "no": False, "nopnc": False, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class Clip:
         text: its transcript, or None.
         source: the collection that it is from.
         speaker: whose voice it is; the source itself when that is not known.
+        prompt: what an attention decoder is asked for: which language is spoken, and how it is written.
     """
 
     audio: Path
@@ -31,6 +41,7 @@ class Clip:
     text: str | None
     source: str
     speaker: str
+    prompt: Prompt = field(default_factory=Prompt)
 
 
 def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
@@ -38,7 +49,8 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
 
     Args:
         path: a file with one JSON object a line: ``audio`` (relative to the manifest) and ``duration`` in seconds;
-            ``text``, ``source``, ``speaker`` and ``split`` where they are known. NeMo's ``audio_filepath`` will do.
+            ``text``, ``source``, ``speaker`` and ``split`` where they are known; for attention decoders ``language``,
+            ``target_language`` and ``punctuation`` (true or false). NeMo's keys for these will do.
         split: only clips of this split; None takes all.
 
     Raises:
@@ -79,10 +91,14 @@ def _fields(line: str) -> Mapping[str, object]:
     for name in ("audio", "duration"):
         if fields.get(name) is None:
             raise ValueError(f"{name!r} is missing")
-    for name in ("audio", "text", "source", "speaker", "split"):
+    for name in ("audio", "text", "source", "speaker", "split", "language", "target_language"):
         value = fields.get(name)
         if not isinstance(value, str) and value is not None:
             raise ValueError(f"{name!r} must be a string")
+    flag = str(fields.get("punctuation", True)).lower()
+    if flag not in _FLAGS:
+        raise ValueError("'punctuation' must be true or false")
+    fields["punctuation"] = _FLAGS[flag]
     seconds = fields["duration"]
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
         raise ValueError("'duration' must be a number of seconds above 0")
@@ -99,4 +115,11 @@ def _clip(manifest: Path, fields: Mapping[str, object]) -> Clip:
         text=None if text is None else str(text),
         source=source,
         speaker=str(fields.get("speaker") or source),
+        prompt=Prompt(_code(fields, "language"), _code(fields, "target_language"), bool(fields["punctuation"])),
     )
+
+
+def _code(fields: Mapping[str, object], name: str) -> str | None:
+    """Return the code of a language in two letters: en, for en-US as well."""
+    value = fields.get(name)
+    return None if value is None else str(value).split("-")[0].lower()

@@ -4,14 +4,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import ctc_loss, log_softmax
+from torch.nn.functional import cross_entropy, ctc_loss, log_softmax
 
+from models.heads.attention_decoder import AttentionDecoder
 from models.heads.transducer import Joint, Predictor
 from models.masking import valid_positions
 from training.batch import Batch
 from training.distillation import distillation_loss, hidden_loss
 from training.losses.transducer import transducer_loss
 from training.recipe import Objective
+
+# A label that nothing is asked about.
+_IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,14 @@ class Guesses:
         teacher_logits: the same for the teacher's labels, if the student's are others.
         hidden: frames of the teacher's encoder, [batch, frames, width], if it guesses them.
         transducer: what the transcripts cost its transducer, per label, if it has one.
+        attention: what the transcripts cost its attention decoder, per label, if it has one.
     """
 
     logits: Tensor | None
     teacher_logits: Tensor | None
     hidden: Tensor | None
     transducer: Tensor | None
+    attention: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Losses:
         distillation: cross-entropy against the teacher, per weighted frame, or None without one.
         hidden: distance to the frames of the teacher's encoder, as a share of their size, or None if they are not kept.
         transducer: negative log-probability of the transcripts by the transducer, per label, or None without one.
+        attention: smoothed cross-entropy of the transcripts, per label, or None without an attention decoder.
     """
 
     total: Tensor
@@ -48,9 +55,33 @@ class Losses:
     distillation: Tensor | None
     hidden: Tensor | None
     transducer: Tensor | None
+    attention: Tensor | None
 
 
-def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective) -> Losses:
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """How many labels costs are shared out to: those of a batch, or of all the batches that make a step.
+
+    Attributes:
+        transcripts: labels of the transcripts.
+        sequences: labels that an attention decoder predicts.
+    """
+
+    transcripts: float
+    sequences: float
+
+
+def labels_of(batch: Batch, objective: Objective) -> Labels:
+    """Count the labels of a batch."""
+    sequences = 0.0
+    if batch.sequences.size(1):
+        # All but the first, or the transcript and its end.
+        predicted = batch.sequence_lengths - 1 if objective.predict_prompts else batch.token_lengths + 1
+        sequences = float(predicted.sum())
+    return Labels(float(batch.token_lengths.sum()), sequences)
+
+
+def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective, labels: Labels) -> Losses:
     """Return what a batch costs.
 
     Args:
@@ -58,15 +89,18 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
         lengths: frames of each clip, [batch].
         batch: what was asked for.
         objective: the weights.
+        labels: what costs are shared out to.
     """
     total = torch.zeros((), device=lengths.device)
     ctc = distillation = hidden = None
     log_probabilities = None if guesses.logits is None else log_softmax(guesses.logits.float(), dim=-1)
     if log_probabilities is not None and objective.ctc:
-        ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths)
+        ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, labels.transcripts)
         total = total + objective.ctc * ctc
     if guesses.transducer is not None:
         total = total + objective.transducer * guesses.transducer
+    if guesses.attention is not None:
+        total = total + guesses.attention
     if batch.targets:
         assert log_probabilities is not None, "who learns from a teacher has a CTC head"
         valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.heard[:, None]
@@ -83,10 +117,12 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
         if guesses.hidden is not None:
             hidden = hidden_loss(guesses.hidden.float(), batch.targets.hidden, valid)
             total = total + objective.hidden * hidden
-    return Losses(total, ctc, distillation, hidden, guesses.transducer)
+    return Losses(total, ctc, distillation, hidden, guesses.transducer, guesses.attention)
 
 
-def ctc_objective(log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor) -> Tensor:
+def ctc_objective(
+    log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor, labels: float
+) -> Tensor:
     """Return the CTC loss (Graves et al., 2006) per label of the transcripts.
 
     Args:
@@ -94,6 +130,7 @@ def ctc_objective(log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, to
         lengths: frames of each clip, [batch].
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
+        labels: what the cost is shared out to.
 
     Returns:
         A number. A transcript that does not fit into its clip's frames, which has no alignment at all, counts nothing.
@@ -108,11 +145,17 @@ def ctc_objective(log_probabilities: Tensor, lengths: Tensor, tokens: Tensor, to
         reduction="none",
         zero_infinity=True,
     )
-    return of_clips.sum() / token_lengths.sum().clamp(min=1)
+    return of_clips.sum() / max(labels, 1.0)
 
 
 def transducer_objective(
-    predictor: Predictor, joint: Joint, encoded: Tensor, lengths: Tensor, batch: Batch, objective: Objective
+    predictor: Predictor,
+    joint: Joint,
+    encoded: Tensor,
+    lengths: Tensor,
+    batch: Batch,
+    objective: Objective,
+    labels: Labels,
 ) -> Tensor:
     """Return what the transcripts cost a transducer, per label of theirs.
 
@@ -124,6 +167,7 @@ def transducer_objective(
         batch: what was said.
         objective: how the loss departs from the log-probability; draws a number of torch's generator if the durations
             of a TDT are left out now and then.
+        labels: what the cost is shared out to.
     """
     with_durations = bool(joint.durations) and not (objective.omega and torch.rand(()).item() < objective.omega)
     loss = transducer_loss(
@@ -137,4 +181,39 @@ def transducer_objective(
         fast_emit=objective.fast_emit,
         sigma=objective.sigma,
     )
-    return loss / batch.token_lengths.sum().clamp(min=1)
+    return loss / max(labels.transcripts, 1.0)
+
+
+def attention_objective(
+    decoder: AttentionDecoder, encoded: Tensor, lengths: Tensor, batch: Batch, objective: Objective, labels: Labels
+) -> Tensor:
+    """Return what the transcripts cost an attention decoder, per label that it predicts: smoothed cross-entropy.
+
+    Every label but the first is predicted from those before it, in one pass (teacher forcing). With ``e`` of label
+    smoothing the right label should have 1 - e, and each other one an even share of e (Szegedy et al., 2016), as in
+    NeMo's loss.
+
+    Args:
+        decoder: reads the prompts and transcripts.
+        encoded: frames of the encoder, [batch, frames, width].
+        lengths: frames of each clip, [batch].
+        batch: what was said, and asked for.
+        objective: smoothing, and whether prompts are predicted.
+        labels: what the cost is shared out to.
+    """
+    logits = decoder.read(batch.sequences[:, :-1], decoder.memory(encoded, lengths)).float()
+    wanted = batch.sequences[:, 1:]
+    predicted = valid_positions(batch.sequence_lengths - 1, wanted.size(1))
+    if not objective.predict_prompts:
+        prompt = batch.sequence_lengths - batch.token_lengths - 1
+        predicted = predicted & ~valid_positions(prompt - 1, wanted.size(1))
+    outputs = logits.size(2)
+    smoothing = objective.label_smoothing * outputs / (outputs - 1)
+    cost = cross_entropy(
+        logits.flatten(0, 1),
+        wanted.masked_fill(~predicted, _IGNORED).flatten(),
+        ignore_index=_IGNORED,
+        reduction="sum",
+        label_smoothing=min(smoothing, 1.0),
+    )
+    return cost / max(labels.sequences, 1.0)

@@ -1,4 +1,4 @@
-"""What changes the weights: AdamW (Loshchilov and Hutter, 2019), or Muon for the encoder's matrices beside it."""
+"""What changes the weights: AdamW (Loshchilov and Hutter, 2019) or NovoGrad, Muon for the encoder's matrices beside."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from torch.optim import AdamW, Optimizer
 
 from training import recipe
 from training.muon import Muon
+from training.novograd import NovoGrad
 
 
 class Optimizers:
@@ -52,10 +53,15 @@ def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
         if parameter.requires_grad and name not in matrices:
             (kept if parameter.dim() == 1 or name.endswith("bias") else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": kept, "weight_decay": 0.0}]
-    adamw = AdamW(groups, lr=config.peak, betas=config.betas, fused=True)
+    betas = (config.betas[0], config.betas[1])
+    rest: Optimizer
+    if config.algorithm == "novograd":
+        rest = NovoGrad(groups, lr=config.peak, betas=betas)
+    else:
+        rest = AdamW(groups, lr=config.peak, betas=betas, fused=True)
     if not matrices:
-        return Optimizers(adamw)
-    return Optimizers(Muon(matrices.values(), lr=config.peak, weight_decay=config.weight_decay), adamw)
+        return Optimizers(rest)
+    return Optimizers(Muon(matrices.values(), lr=config.peak, weight_decay=config.weight_decay), rest)
 
 
 def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:

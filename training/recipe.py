@@ -111,6 +111,94 @@ class Transducer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Shape of an attention decoder, Canary's (Puvvada et al., 2024, arXiv 2406.19674).
+
+    Attributes:
+        width: of a token; encoder frames of another width are projected to it.
+        layers: of self-attention, cross-attention and feed-forward.
+        heads: attention heads; they divide ``width``.
+        feed_forward_factor: inner width of the feed-forward modules in widths.
+        positions: the longest sequence, prompt and text together; longer transcripts are left out.
+    """
+
+    width: int = _within(2, 4096)
+    layers: int = _within(1, 100)
+    heads: int = _within(1, 256)
+    feed_forward_factor: int = _within(1, 16, default=4)
+    positions: int = _within(32, 2**14, default=512)
+
+    def __post_init__(self) -> None:
+        if self.width % 2 or self.width % self.heads:
+            raise ValueError(f"width {self.width} must be an even multiple of heads, {self.heads}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A block of a convolutional encoder: convolutions over time, each with batch norm, and a way around them.
+
+    Attributes:
+        filters: width of its frames.
+        kernel_size: frames that a convolution sees, odd.
+        repeat: convolutions one after the other.
+        stride: frames per frame that the last of them gives.
+        dilation: distance of the frames that a convolution sees.
+        separable: whether each convolution is a depthwise and a pointwise one (QuartzNet), or one of all (Jasper).
+        residual: whether the block's input joins its output.
+        dense: whether the inputs of all the dense blocks right before it do so as well (Jasper's dense residual).
+        squeeze_ratio: of a squeeze-and-excitation (Citrinet), its width in parts of ``filters``; null for none.
+    """
+
+    filters: int = _within(1, 2**14)
+    kernel_size: int = _within(1, 1023)
+    repeat: int = _within(1, 32, default=1)
+    stride: int = _within(1, 64, default=1)
+    dilation: int = _within(1, 64, default=1)
+    separable: bool = True
+    residual: bool = True
+    dense: bool = False
+    squeeze_ratio: int | None = _within(1, 2**14, default=None)
+
+    def __post_init__(self) -> None:
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size {self.kernel_size} must be odd")
+        if self.squeeze_ratio and self.squeeze_ratio > self.filters:
+            raise ValueError(f"squeeze_ratio {self.squeeze_ratio} must be at most filters, {self.filters}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolutional:
+    """Shape of a Jasper (Li et al., 2019), a QuartzNet or a Citrinet with CTC.
+
+    Attributes:
+        blocks: its blocks in order.
+        activation: what follows each convolution.
+        mels: height of the features.
+    """
+
+    blocks: tuple[Block, ...]
+    activation: Literal["relu", "hardtanh", "selu", "swish"] = "relu"
+    mels: int = _within(1, 256, default=64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Language:
+    """A language of an attention decoder.
+
+    Attributes:
+        code: two letters of ISO 639-1.
+        vocabulary: a SentencePiece model of its text.
+    """
+
+    code: str
+    vocabulary: Path
+
+    def __post_init__(self) -> None:
+        if not (len(self.code) == 2 and self.code.isascii() and self.code.islower()):
+            raise ValueError(f"code {self.code!r} must be two letters, such as en")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Student:
     """Shape of the FastConformer that is trained (Rekesh et al., 2023).
 
@@ -123,6 +211,7 @@ class Student:
         subsampling_factor: features per encoder frame, a power of two.
         subsampling_channels: channels of the convolutions that shorten the features.
         transducer: what it has beside the CTC head, if anything; then it decodes with that unless told otherwise.
+        attention: an attention decoder that it has instead of a CTC head, if any.
     """
 
     layers: int = _within(1, 100)
@@ -133,8 +222,11 @@ class Student:
     subsampling_factor: int = _within(2, 16, default=8)
     subsampling_channels: int = _within(1, 4096, default=128)
     transducer: Transducer | None = None
+    attention: Attention | None = None
 
     def __post_init__(self) -> None:
+        if self.transducer and self.attention:
+            raise ValueError("transducer and attention exclude each other")
         if self.width % 2 or self.width % self.heads:
             raise ValueError(f"width {self.width} must be an even multiple of heads, {self.heads}")
         if self.kernel_size % 2 == 0:
@@ -154,6 +246,8 @@ class Objective:
         sigma: what is taken from the log-probability of every label and blank of a TDT, so that it jumps farther.
         omega: share of the steps in which a TDT learns as an RNN-T, without its durations.
         hidden: weight of the distance to the frames of the teacher's encoder, where they are kept.
+        label_smoothing: of an attention decoder's cross-entropy, the share of a token that the others get.
+        predict_prompts: whether an attention decoder learns to predict the tokens of its prompts, too, as NeMo's do.
         label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is no blank.
     """
 
@@ -163,15 +257,19 @@ class Objective:
     sigma: float = _within(0, 1, default=0.02)
     omega: float = _within(0, 1, default=0.1)
     hidden: float = _within(0, 100, default=1.0)
+    label_smoothing: float = _within(0, 0.9, default=0.0)
+    predict_prompts: bool = True
     label_emphasis: float = _within(0, 100, default=4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019) with warm-up, a plateau, and a cosine to the end of the run.
+    """What changes the weights, with warm-up, a plateau, and a cosine to the end of the run.
 
     Attributes:
-        matrices: what changes the encoder's matrices: AdamW too, or Muon (Jordan et al., 2024), which learns from fewer
+        algorithm: AdamW (Loshchilov and Hutter, 2019), or NovoGrad (Ginsburg et al., 2019), with which Jasper and
+            QuartzNet were published (peak 0.01, betas 0.95 and 0.5 or 0.8 and 0.5).
+        matrices: what changes the encoder's matrices: the same, or Muon (Jordan et al., 2024), which learns from fewer
             batches and takes longer for each.
         peak: highest learning rate.
         warmup: steps on the way there.
@@ -183,15 +281,20 @@ class Optimizer:
         ema: decay of the running mean of the weights, which is what is evaluated and exported.
     """
 
+    algorithm: Literal["adamw", "novograd"] = "adamw"
     matrices: Literal["adamw", "muon"] = "adamw"
     peak: float = _within(1e-8, 1)
     warmup: int = _within(0, 1_000_000)
     decay: float = _within(0, 1, default=1.0)
     final: float = _within(0, 1, default=0.01)
     weight_decay: float = _within(0, 1, default=1e-3)
-    betas: tuple[float, float] = _within(0, 0.99999, default=(0.9, 0.98))
+    betas: tuple[float, ...] = _within(0, 0.99999, default=(0.9, 0.98))
     max_norm: float = _within(1e-3, 1e6, default=1.0)
     ema: float = _within(0, 0.999999, default=0.999)
+
+    def __post_init__(self) -> None:
+        if len(self.betas) != 2:
+            raise ValueError("betas must be a list of 2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +412,8 @@ class Recipe:
         steps: updates of the weights until the run is done.
         data: what is trained on.
         batches: how clips are put together.
-        student: shape of the model, or None for that of ``initial``.
+        student: shape of the model, if it is a FastConformer; without it and ``convolutional``, that of ``initial``.
+        convolutional: shape of the model, if it is a Jasper, a QuartzNet or a Citrinet.
         optimizer: how its weights are changed.
         objective: what is minimised.
         augmentation: what is done to clips.
@@ -318,9 +422,13 @@ class Recipe:
             teacher's, or for those of ``initial`` where its shape is taken. Beside a teacher, a model with labels of
             its own has a second head for the teacher's, which helps the encoder to learn and is not part of what comes
             out.
+        characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; a text is spelled
+            in their case, and what it has beside them is left out.
+        languages: the vocabularies of an attention decoder; its special pieces are made here.
         initial: a ``.nemo`` checkpoint from whose weights the model starts, those of its heads too where they have the
-            same labels and shape; None starts from random ones. Without a student, whatever released FastConformer or
-            Conformer with CTC, a transducer or both it is, is trained on as it is.
+            same labels and shape; None starts from random ones. Without a shape, whatever released model it is, is
+            trained on as it is: a FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or
+            a Jasper, a QuartzNet or a Citrinet.
         dropout: share of each module's output in the encoder that is dropped.
         batch_norm: whose mean and variance batch norm takes in training: those of the ``batch``, or the ``running``
             ones, which stay as they are. None takes the running ones where a model starts from a checkpoint, whose
@@ -338,10 +446,13 @@ class Recipe:
     batches: Batches
     optimizer: Optimizer
     student: Student | None = None
+    convolutional: Convolutional | None = None
     objective: Objective = Objective()
     augmentation: Augmentation = Augmentation()
     teacher: Teacher | None = None
     vocabulary: Path | None = None
+    characters: str | None = None
+    languages: tuple[Language, ...] | None = None
     initial: Path | None = None
     dropout: float = _within(0, 0.9, default=0.1)
     batch_norm: Literal["batch", "running"] | None = None
@@ -352,15 +463,40 @@ class Recipe:
     save_every: int = _within(1, 1_000_000, default=200)
 
     def __post_init__(self) -> None:
-        if self.student is None and self.initial is None:
-            raise ValueError("student or initial must be there: they say what is trained")
-        if self.student is None and self.vocabulary:
-            raise ValueError("vocabulary is for a student: without one, the labels are those of initial")
+        if self.student and self.convolutional:
+            raise ValueError("student and convolutional exclude each other: one of them says what is trained")
+        if self.shape is None and self.initial is None:
+            raise ValueError("student, convolutional or initial must be there: they say what is trained")
+        self._check_labels()
         if self.freeze and self.initial is None:
             raise ValueError("freeze is for the weights of initial")
-        if self.student and self.teacher is None and self.vocabulary is None:
-            raise ValueError("teacher or vocabulary must be there: they say what the labels are")
         if self.augmentation.splice and self.teacher is None:
             raise ValueError("augmentation.splice needs a teacher")
-        if self.vocabulary and not self.objective.ctc:
+        attends = self.student and self.student.attention
+        if self.labels and not self.objective.ctc and not attends:
             raise ValueError("objective.ctc must be above 0 for a student with labels of its own")
+
+    def _check_labels(self) -> None:
+        """Refuse a recipe that says nothing, or several things, about the labels."""
+        named = [name for name in ("vocabulary", "characters", "languages") if getattr(self, name)]
+        if self.shape is None and named:
+            raise ValueError(f"{named[0]} is for a new model: without a shape, the labels are those of initial")
+        if len(named) > 1:
+            raise ValueError(f"{' and '.join(named)} exclude each other: one of them says what the labels are")
+        if self.shape and self.teacher is None and not named:
+            raise ValueError("teacher or vocabulary must be there: they say what the labels are")
+        attends = bool(self.student and self.student.attention)
+        if self.languages and not attends:
+            raise ValueError("languages are for a student with an attention decoder")
+        if self.characters and len(set(self.characters)) < len(self.characters):
+            raise ValueError("characters has one twice")
+
+    @property
+    def shape(self) -> Student | Convolutional | None:
+        """What is trained, or None for what ``initial`` is."""
+        return self.student or self.convolutional
+
+    @property
+    def labels(self) -> bool:
+        """Whether the recipe names labels, and does not take a teacher's or those of ``initial``."""
+        return bool(self.vocabulary or self.characters or self.languages)

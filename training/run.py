@@ -9,16 +9,18 @@ from typing import Any
 import torch
 
 from models.features import LogMelFeatures
+from models.prompts import Prompt
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.ema import WeightAverage
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.examples import Examples
-from training.export import export_nemo
+from training.export import check_export, export_nemo
 from training.labelling import labelled
 from training.manifest import read_manifest
 from training.mode import TrainingMode
 from training.optimizer import new_optimizer
+from training.prompted_vocabulary import PromptedVocabulary
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
@@ -33,7 +35,8 @@ from training.student import (
 )
 from training.survey import survey
 from training.takes import Take, read_clips, takes_of
-from training.vocabulary import read_vocabulary
+from training.vocabulary import CharacterVocabulary, TrainingVocabulary
+from training.vocabulary_file import read_languages, read_vocabulary
 
 # Parts of a recipe that watch a run and change nothing about it.
 _OBSERVING = ("dev", "report_every", "save_every")
@@ -75,26 +78,32 @@ class Run:
         takes = takes_of(clips, recipe.data)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         initial = read_initial(recipe.initial) if recipe.initial else None
-        tuned = None if recipe.student or not initial else tunable_config(initial.config)
-        self.vocabulary = read_vocabulary(_vocabulary_path(recipe))
-        if recipe.student:
-            self.config = student_config(recipe.student, self.vocabulary.size)
+        tuned = None if recipe.shape or not initial else tunable_config(initial.config)
+        self.vocabulary = _vocabulary(recipe)
+        if recipe.shape:
+            self.config = student_config(
+                recipe.shape,
+                self.vocabulary.size,
+                characters=isinstance(self.vocabulary, CharacterVocabulary),
+                prompts=self.vocabulary.prompts if isinstance(self.vocabulary, PromptedVocabulary) else None,
+            )
         else:
-            assert tuned, "a recipe has a student or an initial checkpoint"
+            assert tuned, "a recipe has a shape or an initial checkpoint"
             self.config = tuned
+        check_export(self.config, self.vocabulary)
         labels = None
         if recipe.teacher:
             if not self.config.ctc:
                 raise RecipeError("a teacher's labels are for a CTC head, which this model does not have")
             stride = self.config.encoder.subsampling_factor
             labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
-        has_own_labels = recipe.vocabulary or not recipe.student
+        has_own_labels = recipe.labels or not recipe.shape
         teacher_labels = len(labels.pieces) if labels and has_own_labels else None
         hidden = labels.width if labels else 0
         self.network = new_network(self.config, recipe.dropout, recipe.seed, teacher_labels, hidden).to(device)
         if initial:
             start_from(self.network, initial, self.config, self.vocabulary)
-        own = initial if initial and not recipe.student else None  # what a tuned model hears with
+        own = initial if initial and not recipe.shape else None  # what a tuned model hears with
         window, mel_bank = (own.window, own.mel_bank) if own else (None, None)
         self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
         self.mode = TrainingMode(recipe)
@@ -103,7 +112,10 @@ class Run:
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         self.sampler = _sampler(takes, recipe)
         mels = self.config.features.mels
-        self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels)
+        positions = self.config.attention.positions if self.config.attention else None
+        self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels, positions)
+        for take in self.dev:
+            self.examples.tokens(take.clip, "")  # in a language that the model has
         self.survey = survey(clips, takes, recipe.data, self.examples, self.vocabulary, self.config)
         self.step = 0
         self.position = Position()
@@ -179,11 +191,15 @@ def _dev_takes(dev: Dev) -> list[Take]:
     return [Take(clip) for clip in clips]
 
 
-def _vocabulary_path(recipe: Recipe) -> Path:
+def _vocabulary(recipe: Recipe) -> TrainingVocabulary:
+    if recipe.characters:
+        return CharacterVocabulary(recipe.characters)
+    if recipe.languages:
+        return read_languages(recipe.languages)
     of_teacher = recipe.teacher.checkpoint if recipe.teacher else None
-    path = recipe.vocabulary or (of_teacher if recipe.student else recipe.initial)
+    path = recipe.vocabulary or (of_teacher if recipe.shape else recipe.initial)
     assert path, "a recipe has one of them"
-    return path
+    return read_vocabulary(path)
 
 
 def _sampler(takes: Sequence[Take], recipe: Recipe) -> BucketSampler:
@@ -195,9 +211,15 @@ def _sampler(takes: Sequence[Take], recipe: Recipe) -> BucketSampler:
 
 def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
     """Return what decides how a run goes: its recipe, without where things lie, and what it trains on."""
-    digest = hashlib.sha256("\n".join(f"{take.name} {take.seconds} {take.clip.text}" for take in takes).encode())
+    digest = hashlib.sha256("\n".join(_line(take) for take in takes).encode())
     values = _without_folders(dataclasses.asdict(recipe))
     return {key: value for key, value in values.items() if key not in _OBSERVING} | {"clips": digest.hexdigest()}
+
+
+def _line(take: Take) -> str:
+    """Return what tells a take from others, and from what it was before its manifest changed."""
+    asked = f" {take.clip.prompt}" if take.clip.prompt != Prompt() else ""
+    return f"{take.name} {take.seconds} {take.clip.text}{asked}"
 
 
 def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds

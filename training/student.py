@@ -1,9 +1,10 @@
-"""The model that is trained: a FastConformer with a CTC head, and a transducer beside it if that is asked for.
+"""The model that is trained: a FastConformer with CTC, a transducer beside it or an attention decoder, or a Jasper.
 
 Its front end is that of NVIDIA's released models.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,12 +12,21 @@ from torch import Tensor, nn
 
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.errors import CheckpointError
-from models.config import ConformerConfig, FeatureConfig, ModelConfig, TransducerConfig
+from models.config import (
+    AttentionDecoderConfig,
+    BlockConfig,
+    ConformerConfig,
+    FeatureConfig,
+    JasperConfig,
+    ModelConfig,
+    PromptConfig,
+    TransducerConfig,
+)
 from models.encoders.subsampling import Subsampling
 from models.heads.ctc import CTCHead
 from models.network import Network
 from training.errors import RecipeError
-from training.recipe import Student, Transducer
+from training.recipe import Attention, Block, Convolutional, Student, Transducer
 from training.vocabulary import TrainingVocabulary
 
 FRONT_END = FeatureConfig(
@@ -31,18 +41,70 @@ FRONT_END = FeatureConfig(
     preemphasis=0.97,
     log_offset=2**-24,
 )
+# Of the window of Jasper and QuartzNet, 20 ms.
+_CONVOLUTIONAL_WINDOW = 320
+# Tokens that a text of an attention decoder may have beyond the frames, as in NVIDIA's released models.
+_LENGTH_MARGIN = 50
 # Labels of one frame after which search leaves it, as in NVIDIA's released models.
 _MAX_SYMBOLS = 10
 # NeMo's classes of models that are trained here, and the modules that they are in.
 MODULES = {
+    "EncDecCTCModel": "ctc_models",
+    "EncDecMultiTaskModel": "aed_multitask_models",
     "EncDecCTCModelBPE": "ctc_bpe_models",
     "EncDecRNNTBPEModel": "rnnt_bpe_models",
     "EncDecHybridRNNTCTCBPEModel": "hybrid_rnnt_ctc_bpe_models",
 }
 
 
-def student_config(student: Student, vocabulary_size: int) -> ModelConfig:
-    """Return what the student is, in the words of models/."""
+def student_config(
+    shape: Student | Convolutional, labels: int, *, characters: bool = False, prompts: PromptConfig | None = None
+) -> ModelConfig:
+    """Return what the student is, in the words of models/.
+
+    Args:
+        shape: what was asked for.
+        labels: how many there are.
+        characters: whether they are characters, and not pieces.
+        prompts: what can be asked for with them; None if they are of no attention decoder.
+
+    Raises:
+        RecipeError: if the labels are not those of such a model.
+    """
+    attends = isinstance(shape, Student) and shape.attention is not None
+    if attends != (prompts is not None):
+        raise RecipeError(
+            "an attention decoder has a vocabulary with prompts, from languages or a Canary, and no other"
+        )
+    if isinstance(shape, Convolutional):
+        features = replace(FRONT_END, mels=shape.mels, window=_CONVOLUTIONAL_WINDOW)
+        encoder = JasperConfig(shape.mels, tuple(map(_block_config, shape.blocks)), shape.activation)
+        return ModelConfig(_ctc_name(characters=characters), features, encoder, labels, ctc=True, transducer=None)
+    if shape.transducer and characters:
+        raise RecipeError("a transducer has a vocabulary of pieces, and not of characters")
+    return _conformer_config(shape, labels, prompts, _ctc_name(characters=characters))
+
+
+def _ctc_name(*, characters: bool) -> str:
+    return "EncDecCTCModel" if characters else "EncDecCTCModelBPE"
+
+
+def _block_config(block: Block) -> BlockConfig:
+    return BlockConfig(
+        filters=block.filters,
+        repeat=block.repeat,
+        kernel_size=block.kernel_size,
+        stride=block.stride,
+        dilation=block.dilation,
+        separable=block.separable,
+        groups=1,
+        residual="add" if block.residual else None,
+        dense=block.dense,
+        squeeze_width=block.filters // block.squeeze_ratio if block.squeeze_ratio else None,
+    )
+
+
+def _conformer_config(student: Student, labels: int, prompts: PromptConfig | None, ctc_name: str) -> ModelConfig:
     encoder = ConformerConfig(
         mels=FRONT_END.mels,
         layers=student.layers,
@@ -56,9 +118,32 @@ def student_config(student: Student, vocabulary_size: int) -> ModelConfig:
         bias=True,
         scale_input=False,
     )
+    if student.attention:
+        return ModelConfig(
+            "EncDecMultiTaskModel",
+            FRONT_END,
+            encoder,
+            labels,
+            ctc=False,
+            transducer=None,
+            attention=_attention_config(student.attention),
+            prompts=prompts,
+        )
     transducer = _transducer_config(student.transducer) if student.transducer else None
-    name = "EncDecHybridRNNTCTCBPEModel" if transducer else "EncDecCTCModelBPE"
-    return ModelConfig(name, FRONT_END, encoder, vocabulary_size, ctc=True, transducer=transducer)
+    name = "EncDecHybridRNNTCTCBPEModel" if transducer else ctc_name
+    return ModelConfig(name, FRONT_END, encoder, labels, ctc=True, transducer=transducer)
+
+
+def _attention_config(attention: Attention) -> AttentionDecoderConfig:
+    return AttentionDecoderConfig(
+        width=attention.width,
+        layers=attention.layers,
+        heads=attention.heads,
+        feed_forward_width=attention.feed_forward_factor * attention.width,
+        activation="relu",
+        positions=attention.positions,
+        length_margin=_LENGTH_MARGIN,
+    )
 
 
 def _transducer_config(transducer: Transducer) -> TransducerConfig:
@@ -94,8 +179,11 @@ class StudentNetwork(Network):
 
     def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None, hidden: int) -> None:
         super().__init__(config, dropout)
-        assert isinstance(config.encoder, ConformerConfig), "students are FastConformers"
-        self.encoder.subsampling = Float32Subsampling(config.encoder)
+        if isinstance(config.encoder, ConformerConfig):
+            self.encoder.subsampling = Float32Subsampling(config.encoder)
+        if self.attention_decoder:
+            # As small as the positions that they are added to; they are the output layer, too.
+            nn.init.normal_(self.attention_decoder.embedding.weight, std=self.attention_decoder.config.width**-0.5)
         self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
         self.hidden_head = nn.Linear(config.encoder.width, hidden) if hidden else None
 
@@ -136,10 +224,12 @@ def tunable_config(config: ModelConfig) -> ModelConfig:
         RecipeError: if not; the message says why.
     """
     encoder, features = config.encoder, config.features
-    if not isinstance(encoder, ConformerConfig) or config.name not in MODULES:
-        raise RecipeError(f"a {config.name} is not trained here; Conformers with {', '.join(MODULES)} are")
+    if config.name not in MODULES:
+        raise RecipeError(f"a {config.name} is not trained here; {', '.join(MODULES)} are")
     if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
         raise RecipeError(f"features are made of 16 kHz every 10 ms here, and not of {features.sample_rate} Hz")
+    if isinstance(encoder, JasperConfig):
+        return config
     usual = ("positions", "relative"), ("convolution_norm", "batch_norm"), ("attention_context", None)
     for what, expected in usual:
         if (found := getattr(encoder, what)) != expected:
@@ -162,6 +252,8 @@ def start_from(
     wanted = ["encoder."]
     if checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces:
         wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
+        if config.attention and checkpoint.config.attention == config.attention:
+            wanted += ["attention_decoder."]
         if config.transducer and checkpoint.config.transducer == config.transducer:
             wanted += ["predictor.", "joint."]
     found = {name: value for name, value in checkpoint.state.items() if name.startswith(tuple(wanted))}

@@ -53,6 +53,7 @@ def _odd_transcripts(
     empty: list[Clip] = []
     unknown: list[Clip] = []
     crowded: list[Clip] = []
+    endless: list[Clip] = []
     for take in takes:
         text = take.clip.text
         if text is None:
@@ -60,17 +61,20 @@ def _odd_transcripts(
         tokens = examples.tokens(take.clip, text)
         if not text.strip():
             empty.append(take.clip)
-        if vocabulary.unknown is not None and vocabulary.unknown in tokens:
+        if vocabulary.lacks(text, take.clip.prompt):
             unknown.append(take.clip)
         repeats = sum(one == other for one, other in itertools.pairwise(tokens))
         features = int(take.seconds * config.features.sample_rate) // config.features.hop
         frames = -(-features // config.encoder.subsampling_factor)
         if config.ctc and len(tokens) + repeats > frames:
             crowded.append(take.clip)
+        if config.attention and len(examples.sequence(take.clip, tokens)) > config.attention.positions:
+            endless.append(take.clip)
     return {
         "empty": empty,
         "with characters that the vocabulary lacks": unknown,
         "longer than their clip's frames, which CTC leaves out": crowded,
+        "longer than the decoder's positions, which are skipped": endless,
     }
 
 

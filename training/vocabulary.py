@@ -1,28 +1,48 @@
-"""The labels that a model is trained on: the pieces of a SentencePiece model, and how text is cut into them."""
+"""The labels that a model is trained on, and how text is cut into them."""
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Protocol
 
 import sentencepiece
 
-from models.checkpoint.archive import open_archive
-from models.checkpoint.document import parse_document
-from models.checkpoint.errors import CheckpointError
-from models.checkpoint.nemo import CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
-from models.checkpoint.nemo_config import parse_nemo_config
-from models.tokenizers import SentencePieceTokenizer
+from models.prompts import Prompt
+from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
 from training.errors import RecipeError
 
+_ENGLISH = Prompt()
 
-class TrainingVocabulary:
-    """Subwords in both directions.
+
+class TrainingVocabulary(Protocol):
+    """Labels in both directions.
+
+    Attributes:
+        size: labels; the blank, which is none of them, has this number.
+    """
+
+    size: int
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """From labels to text."""
+        ...
+
+    def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:
+        """Return the labels of a transcript, in the language that a prompt asks for where there are several."""
+        ...
+
+    def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:
+        """Tell whether a transcript has characters without a label."""
+        ...
+
+
+class PieceVocabulary:
+    """The pieces of a SentencePiece model.
 
     Attributes:
         model: the SentencePiece model, as its file has it.
         tokenizer: from labels to text.
         size: labels; the blank, which is none of them, has this number.
-        unknown: the label of what has no other, if there is one.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -35,12 +55,15 @@ class TrainingVocabulary:
         self.tokenizer = SentencePieceTokenizer(model)
         self.size = len(self.tokenizer.pieces)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.unknown: int | None = self._processor.unk_id()
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:  # noqa: ARG002  # one language
         """Return the labels of a transcript; characters without a piece become the unknown one."""
         labels: list[int] = self._processor.encode(text)
         return labels
+
+    def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:  # noqa: ARG002  # one language
+        """Tell whether a transcript has characters without a piece."""
+        return self._processor.unk_id() in self.encode(text)
 
     @property
     def scores(self) -> str:
@@ -49,20 +72,31 @@ class TrainingVocabulary:
         return "".join(f"{piece}\t{self._processor.get_score(label):g}\n" for label, piece in pieces)
 
 
-def read_vocabulary(path: Path) -> TrainingVocabulary:
-    """Read the vocabulary at ``path``, a SentencePiece model or a ``.nemo`` checkpoint.
+class CharacterVocabulary:
+    """One label a character. A text is spelled in the case of the labels, and what has no label is left out.
 
-    Raises:
-        RecipeError: if it cannot be read, or is of another kind.
+    Attributes:
+        tokenizer: from labels to text.
+        size: labels; the blank, which is none of them, has this number.
     """
-    try:
-        return TrainingVocabulary(_from_checkpoint(path) if path.suffix == ".nemo" else path.read_bytes())
-    except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror or error}") from error
-    except CheckpointError as error:
-        raise RecipeError(str(error)) from error
-    except ValueError as error:
-        raise RecipeError(f"{path} is not a SentencePiece model, and not a .nemo checkpoint") from error
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.tokenizer = CharacterTokenizer(labels)
+        self.size = len(labels)
+        self._labels = {label: number for number, label in enumerate(labels)}
+        spelled = "".join(labels)
+        self._is_lower, self._is_upper = spelled == spelled.lower(), spelled == spelled.upper()
+
+    def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:  # noqa: ARG002  # one language
+        """Return the labels of a transcript."""
+        return [self._labels[character] for character in self._spelled(text) if character in self._labels]
+
+    def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:  # noqa: ARG002  # one language
+        """Tell whether a transcript has characters without a label."""
+        return any(character not in self._labels for character in self._spelled(text))
+
+    def _spelled(self, text: str) -> str:
+        return text.lower() if self._is_lower else text.upper() if self._is_upper else text
 
 
 def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
@@ -92,12 +126,3 @@ def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
     except RuntimeError as error:
         raise RecipeError(f"no vocabulary of {size}: {' '.join(str(error).split())}") from error
     return model.getvalue()
-
-
-def _from_checkpoint(path: Path) -> bytes:
-    with open_archive(path) as archive:
-        document = parse_document(archive.read(CONFIG_FILE, MAX_CONFIG_BYTES), f"{path}: {CONFIG_FILE}")
-        model = parse_nemo_config(document)
-        if len(model.tokenizer_files) != 1 or model.word_pieces:
-            raise RecipeError(f"{path} has labels of another kind, and not those of one SentencePiece model")
-        return archive.read(model.tokenizer_files[0], MAX_TOKENIZER_BYTES)

@@ -74,7 +74,10 @@ class AttentionDecoder(nn.Module):
     The embedding is the output layer, too (Press and Wolf, 2017), and only the bias is the output's own.
     """
 
-    def __init__(self, config: AttentionDecoderConfig, encoder_width: int, vocabulary_size: int) -> None:
+    def __init__(
+        self, config: AttentionDecoderConfig, encoder_width: int, vocabulary_size: int, dropout: float = 0.0
+    ) -> None:
+        """Build a decoder with random weights; ``dropout`` is of what each module adds, in training."""
         super().__init__()
         outputs = padded_outputs(vocabulary_size)
         self.config = config
@@ -88,6 +91,7 @@ class AttentionDecoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
         self.output_bias = nn.Parameter(torch.zeros(outputs))
+        self.dropout = nn.Dropout(dropout)
 
     def memory(self, encoded: Tensor, lengths: Tensor) -> Memory:
         """Project encoder frames for every layer, once for all tokens.
@@ -108,6 +112,23 @@ class AttentionDecoder(nn.Module):
         heads = self.config.heads
         shape = (self.config.layers, batch, heads, capacity, self.config.width // heads)
         return Cache(self.output_bias.new_zeros(shape), self.output_bias.new_zeros(shape))
+
+    def read(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Read whole sequences at once, for training: each token is told those before it (teacher forcing).
+
+        Args:
+            tokens: [batch, n], int64; any in the padding, which comes last and changes nothing before it.
+            memory: the encoder's frames.
+
+        Returns:
+            Logits [batch, n, outputs] of the token after each.
+        """
+        hidden = self.dropout(self.embedding_norm(self.embedding(tokens) + self.positions[: tokens.size(1)]))
+        padding = memory.bias < 0
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            hidden = layer.read(hidden, (memory.keys[index], memory.values[index]), padding, self.dropout)
+        return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
 
     def forward(self, tokens: Tensor, positions: Tensor, memory: Memory, cache: Cache) -> Tensor:
         """Read tokens that follow those in the cache, and add them to it.
@@ -167,6 +188,25 @@ class DecoderLayer(nn.Module):
         fed: Tensor = hidden + self.feed_forward(hidden)
         return fed
 
+    def read(self, hidden: Tensor, frames: tuple[Tensor, Tensor], padding: Tensor, dropout: nn.Module) -> Tensor:
+        """Apply the layer to whole sequences, for training.
+
+        Args:
+            hidden: [batch, n, width].
+            frames: keys and values of the encoder's frames.
+            padding: which of the frames are none, bool [batch, 1, 1, frames].
+            dropout: of what each module adds.
+        """
+        normed = self.self_attention.norm(hidden)
+        own = self.self_attention.keys_and_values(normed)
+        hidden = hidden + dropout(self.self_attention(normed, *own, None))
+        # In the dtype of the products, which autocast may have changed; finite, so that no row is without a frame.
+        lowest = torch.finfo(frames[0].dtype).min
+        bias = torch.zeros_like(padding, dtype=frames[0].dtype).masked_fill(padding, lowest)
+        hidden = hidden + dropout(self.cross_attention(self.cross_attention.norm(hidden), *frames, bias))
+        fed: Tensor = hidden + dropout(self.feed_forward(hidden))
+        return fed
+
 
 class Attention(nn.Module):
     """Scaled dot-product attention over several heads; the norm is that of the tokens that attend."""
@@ -184,10 +224,13 @@ class Attention(nn.Module):
         """Return what can be attended to in ``source`` [batch, time, width]: [batch, heads, time, width / heads]."""
         return self._by_head(self.key(source)), self._by_head(self.value(source))
 
-    def forward(self, normed: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Attend from ``normed`` [batch, n, width]; ``mask`` is one of ``scaled_dot_product_attention``."""
+    def forward(self, normed: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend from ``normed`` [batch, n, width].
+
+        ``mask`` is one of ``scaled_dot_product_attention``; without one, each attends to itself and those before it.
+        """
         query = self._by_head(self.query(normed))
-        attended = scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+        attended = scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=mask is None)
         projected: Tensor = self.output(attended.transpose(1, 2).flatten(2))
         return projected
 

@@ -15,7 +15,7 @@ from training.manifest import read_manifest
 from training.recipe import Augmentation, Noise, SpecAugment, Teacher, VocalTract
 from training.sampler import Draw, Position
 from training.takes import Take
-from training.vocabulary import read_vocabulary
+from training.vocabulary_file import read_vocabulary
 
 VOCABULARY = read_vocabulary(CHECKPOINT)
 AUGMENTATION = Augmentation(spec_augment=SpecAugment(), noise=Noise(share=1.0, snr_db=(5, 5)))

@@ -17,7 +17,7 @@ from tests.training.small_run import CHECKPOINT
 from training.export import export_nemo
 from training.recipe import Student, Transducer
 from training.student import new_network, student_config
-from training.vocabulary import read_vocabulary
+from training.vocabulary_file import read_vocabulary
 
 
 def golden(name):

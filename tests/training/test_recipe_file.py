@@ -65,7 +65,7 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("student.transducer", TDT | {"durations": [0, 65]}, "student.transducer.durations is 65"),
         ("precision", "float16", "precision is 'float16'; it may be float32, bfloat16"),
         ("vocabulary", None, "teacher or vocabulary must be there"),
-        ("student", None, "student or initial must be there: they say what is trained"),
+        ("student", None, "student, convolutional or initial must be there"),
         ("augmentation.splice", {"share": 0.5}, "augmentation.splice needs a teacher"),
         ("objective.ctc", 0, "objective.ctc must be above 0 for a student with labels of its own"),
     ],

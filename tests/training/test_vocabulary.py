@@ -6,7 +6,8 @@ import pytest
 
 from tests.training.small_run import CHECKPOINT
 from training.errors import RecipeError
-from training.vocabulary import new_vocabulary, read_vocabulary
+from training.vocabulary import new_vocabulary
+from training.vocabulary_file import read_vocabulary
 
 
 def tokenizer_model():

@@ -1,0 +1,211 @@
+"""Attention decoders learn from their prompts and transcripts: in one pass what search does token by token."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import Prompt, load_model
+from models.checkpoint import read_checkpoint
+from models.config import AttentionDecoderConfig
+from models.heads.attention_decoder import AttentionDecoder
+from tests.conftest import GOLDEN
+from tests.training.small_run import TEXTS, manifest, recipe_file
+from training.errors import ManifestError, RecipeError
+from training.loader import load
+from training.loop import batch_losses, take_step, train
+from training.objective import attention_objective, labels_of
+from training.recipe import Objective
+from training.recipe_file import read_recipe
+from training.run import Run
+from training.sampler import Position
+from training.vocabulary import new_vocabulary
+from training.vocabulary_file import read_vocabulary
+
+CPU = torch.device("cpu")
+CANARY = GOLDEN / "canary-small" / "model.nemo"
+ATTENTION = {"width": 16, "layers": 2, "heads": 2, "positions": 64}
+CONFIG = AttentionDecoderConfig(
+    width=12, layers=2, heads=2, feed_forward_width=20, activation="relu", positions=40, length_margin=None
+)
+
+
+def decoder(seed=0):
+    torch.manual_seed(seed)
+    return AttentionDecoder(CONFIG, encoder_width=10, vocabulary_size=21).eval()
+
+
+@given(rows=st.integers(1, 3), tokens=st.integers(1, 9), frames=st.integers(1, 7), data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_whole_sequences_are_read_as_token_by_token(rows, tokens, frames, data):
+    reader = decoder()
+    sequences = torch.tensor([[data.draw(st.integers(0, 20)) for _ in range(tokens)] for _ in range(rows)])
+    lengths = torch.tensor([data.draw(st.integers(0, frames)) for _ in range(rows)])
+    with torch.no_grad():
+        memory = reader.memory(torch.randn(rows, frames, 10), lengths)
+        cache = reader.cache(rows, tokens)
+        steps = [reader(sequences[:, at : at + 1], torch.tensor([at]), memory, cache) for at in range(tokens)]
+
+        whole = reader.read(sequences, memory)
+
+    torch.testing.assert_close(whole, torch.cat(steps, dim=1), atol=1e-5, rtol=1e-5)
+
+
+def new_run(folder, **changes):
+    manifest(folder)
+    (folder / "en.model").write_bytes(new_vocabulary(list(TEXTS.values()), 24))
+    (folder / "de.model").write_bytes(new_vocabulary(["das wasser war", "und dann nicht mehr"], 16))
+    languages = [{"code": "en", "vocabulary": "en.model"}, {"code": "de", "vocabulary": "de.model"}]
+    student = {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 8, "attention": ATTENTION}
+    options = {"student": student, "vocabulary": None, "languages": languages, "augmentation": {}, "dropout": 0.0}
+    return Run(read_recipe(recipe_file(folder, **options | changes)), folder, CPU)
+
+
+def first_batch(run):
+    batches = load(run.sampler, run.examples, Position(), run.config.encoder.subsampling_factor)
+    batch = next(batches)
+    batches.close()
+    return batch
+
+
+@pytest.mark.parametrize(("smoothing", "prompts"), [(0.0, True), (0.1, True), (0.1, False)])
+def test_the_cost_is_smoothed_cross_entropy_of_all_but_the_first_label(tmp_path, smoothing, prompts):
+    run = new_run(tmp_path)
+    batch = first_batch(run)
+    objective = Objective(label_smoothing=smoothing, predict_prompts=prompts)
+    encoded, lengths = torch.randn(len(batch.lengths), 9, 16), torch.full((len(batch.lengths),), 9)
+    head = run.network.attention_decoder
+
+    cost = attention_objective(head, encoded, lengths, batch, objective, labels_of(batch, objective))
+
+    scores = head.read(batch.sequences[:, :-1], head.memory(encoded, lengths)).log_softmax(-1).detach()
+    outputs = scores.size(2)
+    expected, count = 0.0, 0
+    for row, (length, text) in enumerate(zip(batch.sequence_lengths, batch.token_lengths, strict=True)):
+        for at in range(1 if prompts else int(length - text - 1), int(length)):
+            wanted = torch.full((outputs,), smoothing / (outputs - 1))
+            wanted[batch.sequences[row, at]] = 1 - smoothing
+            expected -= float((wanted * scores[row, at - 1]).sum())
+            count += 1
+    assert cost.item() == pytest.approx(expected / count, rel=1e-4)
+
+
+def test_sequences_are_prompt_transcript_and_end(tmp_path):
+    run = new_run(tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "manifest.jsonl").read_text().splitlines()]
+    rows[0] |= {"text": "das wasser war", "source_lang": "en-US", "target_lang": "de", "pnc": "no"}
+    (tmp_path / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = Run(run.recipe, tmp_path, CPU)
+    clip = run.examples.takes[0].clip
+
+    tokens = run.examples.tokens(clip, clip.text)
+    sequence = run.examples.sequence(clip, tokens)
+
+    pieces = [run.vocabulary.tokenizer.pieces[label] for label in sequence]
+    assert clip.prompt == Prompt("en", "de", punctuation=False)
+    assert pieces[:9] == [
+        "<|startofcontext|>",
+        "<|startoftranscript|>",
+        "<|emo:undefined|>",
+        "<|en|>",
+        "<|de|>",
+        "<|nopnc|>",
+        "<|noitn|>",
+        "<|notimestamp|>",
+        "<|nodiarize|>",
+    ]
+    assert pieces[-1] == "<|endoftext|>"
+    assert run.vocabulary.tokenizer.join(tokens).strip() == "das wasser war"
+    assert min(tokens) >= run.vocabulary.size - 16  # of the second language's part
+
+
+def test_padding_changes_neither_cost_nor_gradient(tmp_path):
+    run = new_run(tmp_path)
+    run.network.train()
+    batch = first_batch(run)
+    wider = {
+        "waveforms": torch.nn.functional.pad(batch.waveforms, (0, 8000), value=0.3),
+        "hidden_frames": torch.nn.functional.pad(batch.hidden_frames, (0, 50)),
+        "sequences": torch.nn.functional.pad(batch.sequences, (0, 5), value=3),
+    }
+    widened = type(batch)(**{name: wider.get(name, getattr(batch, name)) for name in batch.__slots__})
+
+    found = []
+    for one in (batch, widened):
+        run.network.zero_grad()
+        costs = batch_losses(run, one)
+        costs.total.backward()
+        found.append((costs.attention.item(), torch.cat([p.grad.flatten() for p in run.network.parameters()])))
+
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    assert (found[0][1] - found[1][1]).norm() < 1e-3 * found[0][1].norm()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_loss_of_a_new_canary_falls_and_it_is_exported(tmp_path, precision):
+    run = new_run(tmp_path, steps=40, precision=precision, dev={"manifest": "manifest.jsonl", "every": 40})
+
+    train(run, word_errors=lambda text, _: (1, len(text.split())), report=lambda _: None)
+    run.export(tmp_path / "canary.nemo")
+
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in log if "loss" in line]
+    assert losses == [line["attention"] for line in log if "loss" in line]
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+    assert read_checkpoint(tmp_path / "canary.nemo").config == run.config
+    model = load_model(tmp_path / "canary.nemo")
+    assert model.decoders == ("aed",)
+    assert model.info()["languages"] == ["en", "de"]
+    samples = run.examples.takes[0].samples(16_000)
+    assert model.transcribe([samples], language="de")[0].tokens is not None
+
+
+def test_a_language_that_the_model_does_not_have_is_refused(tmp_path):
+    new_run(tmp_path)
+    path = tmp_path / "manifest.jsonl"
+    path.write_text(path.read_text().replace('"text"', '"language": "fr", "text"'))
+
+    with pytest.raises(ManifestError, match=r"does not speak 'fr'; it speaks en, de"):
+        Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, CPU)
+
+
+def test_a_transcript_longer_than_the_positions_is_told_and_skipped(tmp_path):
+    run = new_run(tmp_path)
+    path = tmp_path / "manifest.jsonl"
+    path.write_text(path.read_text().replace("and then", "and then " * 40))
+    run = Run(run.recipe, tmp_path, CPU)
+    lines = []
+
+    train(run, word_errors=None, report=lines.append)
+
+    assert "longer than the decoder's positions" in run.survey[-1]
+    assert len([line for line in lines if line.startswith("skipped: ") and "slt-1s.wav" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"languages": None, "vocabulary": "en.model"}, "a vocabulary with prompts"),
+        ({"student": {"layers": 1, "width": 16, "heads": 2}}, "languages are for a student with an attention decoder"),
+        ({"languages": [{"code": "english", "vocabulary": "en.model"}]}, "two letters"),
+        ({"languages": [{"code": "en", "vocabulary": "manifest.jsonl"}]}, "not a SentencePiece model"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(tmp_path, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        new_run(tmp_path, **changes)
+
+
+def test_a_canary_gives_its_vocabulary_to_a_new_student(tmp_path):
+    run = new_run(tmp_path, languages=None, vocabulary=str(CANARY))
+
+    result = take_step(run, first_batch(run))
+
+    golden = read_checkpoint(CANARY)
+    assert run.vocabulary.tokenizer.pieces == golden.tokenizer.pieces
+    assert run.config.prompts == golden.config.prompts
+    assert result.attention > 0
+    vocabulary = read_vocabulary(CANARY)
+    assert vocabulary.tokenizer.join(vocabulary.encode("the water", Prompt(language="en"))).strip() == "the water"

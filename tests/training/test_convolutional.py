@@ -1,0 +1,78 @@
+"""Jasper, QuartzNet and Citrinet are trained with CTC, by characters or pieces, and come back from their archive."""
+
+import json
+
+import pytest
+import torch
+
+from models import load_model
+from models.checkpoint import read_checkpoint
+from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from training.errors import RecipeError
+from training.loop import train
+from training.recipe_file import read_recipe
+from training.run import Run
+
+LETTERS = " abcdefghijklmnopqrstuvwxyz'"
+FIRST = {"filters": 16, "kernel_size": 11, "stride": 2, "residual": False}
+LAST = {"filters": 24, "kernel_size": 1, "residual": False, "separable": False}
+FAMILIES = {
+    "quartznet": [FIRST, {"filters": 16, "kernel_size": 13, "repeat": 2}, LAST],
+    "jasper": [
+        FIRST | {"separable": False},
+        {"filters": 16, "kernel_size": 5, "repeat": 2, "separable": False, "dense": True},
+        {"filters": 20, "kernel_size": 5, "repeat": 2, "separable": False, "dense": True},
+        LAST,
+    ],
+    "citrinet": [FIRST, {"filters": 16, "kernel_size": 5, "stride": 2, "repeat": 2, "squeeze_ratio": 4}, LAST],
+}
+
+
+def new_run(folder, blocks, **changes):
+    manifest(folder)
+    labels = {"characters": LETTERS, "vocabulary": None}
+    optimizer = {"algorithm": "novograd", "peak": 0.02, "betas": [0.95, 0.5], "warmup": 2}
+    options = {"student": None, "convolutional": {"blocks": blocks}, "optimizer": optimizer, "augmentation": {}}
+    recipe = recipe_file(folder, **labels | options | {"dropout": 0.0} | changes)
+    return Run(read_recipe(recipe), folder, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("labels", [{}, {"characters": None, "vocabulary": str(CHECKPOINT)}], ids=["letters", "pieces"])
+def test_the_loss_falls_and_the_archive_is_the_model(tmp_path, family, labels):
+    run = new_run(tmp_path, FAMILIES[family], steps=40, **labels)
+
+    train(run, word_errors=None, report=lambda _: None)
+    run.export(tmp_path / "model.nemo")
+
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
+    assert read_checkpoint(tmp_path / "model.nemo").config == run.config
+    model = load_model(tmp_path / "model.nemo")
+    assert model.info()["family"] == family
+    assert model.info()["vocabulary"]["size"] == (28 if not labels else 128)
+
+
+def test_texts_are_spelled_in_the_case_of_the_labels_and_what_they_lack_is_told(tmp_path):
+    run = new_run(tmp_path, FAMILIES["quartznet"])
+    path = tmp_path / "manifest.jsonl"
+    path.write_text(path.read_text().replace("and then", "And, then!"))
+    run = Run(run.recipe, tmp_path, torch.device("cpu"))
+
+    assert run.vocabulary.tokenizer.join(run.vocabulary.encode("And, then!")) == "and then"
+    assert run.survey[-1] == "transcripts: 1 clip (1.1 s) with characters that the vocabulary lacks"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "changes", "message"),
+    [
+        ([FIRST | {"kernel_size": 10}], {}, "kernel_size 10 must be odd"),
+        ([FIRST | {"dilation": 2}], {}, "such a model cannot be exported: .*dilation"),
+        ([FIRST, {"filters": 16, "kernel_size": 5, "dense": True, "residual": False}], {}, "cannot be exported"),
+        ([FIRST], {"characters": "aab"}, "characters has one twice"),
+        ([FIRST], {"vocabulary": "x.model"}, "vocabulary and characters exclude each other"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_at_once(tmp_path, blocks, changes, message):
+    with pytest.raises(RecipeError, match=message):
+        new_run(tmp_path, blocks, **changes)

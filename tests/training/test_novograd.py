@@ -1,0 +1,39 @@
+"""NovoGrad moves weights as its paper says."""
+
+import torch
+
+from training.novograd import NovoGrad
+
+
+def test_two_steps_are_those_of_the_paper():
+    weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+    optimizer = NovoGrad([{"params": [weight]}], lr=0.1, betas=(0.9, 0.5), eps=0.0, weight_decay=0.01)
+    gradients = [torch.tensor([3.0, 4.0]), torch.tensor([0.0, 2.0])]
+    expected, mean, square = weight.detach().clone(), torch.zeros(2), None
+
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        optimizer.step()
+        norm = float((gradient**2).sum())
+        square = norm if square is None else 0.5 * square + 0.5 * norm
+        mean = 0.9 * mean + gradient / square**0.5 + 0.01 * expected
+        expected = expected - 0.1 * mean
+
+    torch.testing.assert_close(weight.detach(), expected)
+
+
+def test_it_goes_on_from_its_state():
+    def steps(optimizer, weight, count):
+        for _ in range(count):
+            weight.grad = weight.detach() * 2
+            optimizer.step()
+
+    whole, parts = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    steps(NovoGrad([{"params": [whole]}], lr=0.1), whole, 4)
+    first = NovoGrad([{"params": [parts]}], lr=0.1)
+    steps(first, parts, 2)
+    second = NovoGrad([{"params": [parts]}], lr=0.1)
+    second.load_state_dict(first.state_dict())
+    steps(second, parts, 2)
+
+    assert torch.equal(whole, parts)

@@ -1,0 +1,123 @@
+"""The labels of an attention decoder: special pieces that make prompts, and the text of one or several languages."""
+
+import io
+from collections.abc import Mapping
+
+import sentencepiece
+
+from models.checkpoint.errors import UnsupportedValueError
+from models.config import PromptConfig
+from models.prompts import Prompt, PromptWriter, required_pieces, with_vocabulary
+from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
+from training.errors import RecipeError
+
+# The first part of an aggregate vocabulary, under NeMo's name; the whole of one in a single piece.
+SPECIAL = "spl_tokens"
+PAD = "<pad>"
+# What NeMo's builder of these pieces begins with, in its order: numbers of released models and ours agree.
+_PIECES = (
+    "<|nospeech|>", PAD, "<|endoftext|>", "<|startoftranscript|>", "<|pnc|>", "<|nopnc|>", "<|startofcontext|>",
+    "<|itn|>", "<|noitn|>", "<|timestamp|>", "<|notimestamp|>", "<|diarize|>", "<|nodiarize|>", "<|spkchange|>",
+    "<|audioseparator|>", "<|emo:undefined|>", "<|emo:neutral|>", "<|emo:happy|>", "<|emo:sad|>", "<|emo:angry|>",
+    "<|unklang|>",
+)  # fmt: skip
+
+
+class PromptedVocabulary:
+    """Special pieces and text.
+
+    Attributes:
+        parts: the SentencePiece models by name, in the order of their labels: special pieces and the languages, or one
+            for all.
+        prompts: what can be asked for.
+        tokenizer: from labels to text.
+        size: labels.
+        end: the label that ends a text.
+        pad: the label that stands for none.
+    """
+
+    def __init__(self, parts: Mapping[str, bytes], prompts: PromptConfig) -> None:
+        """Parse the models.
+
+        Raises:
+            ValueError: if one of them is no SentencePiece model.
+            RecipeError: if a piece that prompts need is missing.
+        """
+        self.parts = dict(parts)
+        tokenizers = [SentencePieceTokenizer(model) for model in parts.values()]
+        self.tokenizer = tokenizers[0] if len(tokenizers) == 1 else AggregateTokenizer(tokenizers)
+        pieces = self.tokenizer.pieces
+        self.prompts = with_vocabulary(prompts, pieces)
+        missing = [piece for piece in (PAD, *required_pieces(self.prompts)) if piece not in pieces]
+        if missing:
+            raise RecipeError(f"a vocabulary without {missing[0]} is none of an attention decoder")
+        self.size = len(pieces)
+        self.pad = pieces.index(PAD)
+        self._writer = PromptWriter(self.prompts, self.tokenizer)
+        self.end = self._writer.end
+        starts = [sum(len(one.pieces) for one in tokenizers[:place]) for place in range(len(tokenizers))]
+        # By the two letters of a language: en, for en-US as well.
+        self._texts = {
+            name.split("-")[0]: (sentencepiece.SentencePieceProcessor(model_proto=model), start)
+            for (name, model), start in zip(parts.items(), starts, strict=True)
+        }
+
+    def question(self, prompt: Prompt) -> list[int]:
+        """Return the labels that ask for what a prompt says; all of them have the same number.
+
+        Raises:
+            PromptError: if the model cannot do it.
+        """
+        return self._writer.tokens(prompt)
+
+    def encode(self, text: str, prompt: Prompt = Prompt()) -> list[int]:  # noqa: B008  # frozen
+        """Return the labels of a transcript, in the language that a prompt asks for."""
+        processor, start = self._text(prompt)
+        return [start + label for label in processor.encode(text)]
+
+    def lacks(self, text: str, prompt: Prompt = Prompt()) -> bool:  # noqa: B008  # frozen
+        """Tell whether a transcript has characters without a label."""
+        processor, _ = self._text(prompt)
+        return processor.unk_id() in processor.encode(text)
+
+    def _text(self, prompt: Prompt) -> tuple[sentencepiece.SentencePieceProcessor, int]:
+        """Return the model of a text's language, and its first label."""
+        if len(self._texts) == 1:
+            return next(iter(self._texts.values()))
+        return self._texts[prompt.target_language or prompt.language or self.prompts.default_language]
+
+
+def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
+    """Return the vocabulary of a new attention decoder, with prompts as Canary's flash models have them.
+
+    Args:
+        models: SentencePiece models of the languages, by their codes; the first is spoken where nobody says.
+
+    Raises:
+        RecipeError: if one of them is none.
+    """
+    try:
+        config = PromptConfig("canary2", tuple(models), next(iter(models)), timestamps=False)
+        return PromptedVocabulary({SPECIAL: _special_model(tuple(models)), **models}, config)
+    except (ValueError, UnsupportedValueError) as error:
+        raise RecipeError("languages: a vocabulary is not a SentencePiece model") from error
+
+
+def _special_model(languages: tuple[str, ...]) -> bytes:
+    """Return a SentencePiece model of the special pieces, each of which is one whole piece wherever it stands."""
+    pieces = [*_PIECES, *(f"<|{language}|>" for language in languages)]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a"]),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=len(pieces) + 3,
+        user_defined_symbols=pieces,
+        character_coverage=1.0,
+        bos_id=-1,
+        eos_id=-1,
+        hard_vocab_limit=False,
+        num_threads=1,
+        minloglevel=2,
+    )
+    return model.getvalue()

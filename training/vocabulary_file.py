@@ -1,0 +1,68 @@
+"""Reading the labels that a recipe names, from a SentencePiece model or a checkpoint."""
+
+from pathlib import Path
+
+from models.checkpoint.archive import Archive, open_archive
+from models.checkpoint.document import parse_document
+from models.checkpoint.errors import CheckpointError
+from models.checkpoint.nemo import ALIGNER_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
+from models.checkpoint.nemo_config import NemoModel, parse_nemo_config
+from training.errors import RecipeError
+from training.prompted_vocabulary import SPECIAL, PromptedVocabulary, vocabulary_of_languages
+from training.recipe import Language
+from training.vocabulary import CharacterVocabulary, PieceVocabulary, TrainingVocabulary
+
+
+def read_vocabulary(path: Path) -> TrainingVocabulary:
+    """Read the vocabulary at ``path``, a SentencePiece model or a ``.nemo`` checkpoint.
+
+    Raises:
+        RecipeError: if it cannot be read, or is of another kind.
+    """
+    try:
+        return _from_checkpoint(path) if path.suffix == ".nemo" else PieceVocabulary(path.read_bytes())
+    except OSError as error:
+        raise RecipeError(f"{path}: {error.strerror or error}") from error
+    except CheckpointError as error:
+        raise RecipeError(str(error)) from error
+    except ValueError as error:
+        raise RecipeError(f"{path} is not a SentencePiece model, and not a .nemo checkpoint") from error
+
+
+def read_languages(languages: tuple[Language, ...]) -> PromptedVocabulary:
+    """Read the vocabularies of an attention decoder's languages.
+
+    Raises:
+        RecipeError: if one of them cannot be read, is of another kind, or stands there twice.
+    """
+    models: dict[str, bytes] = {}
+    for language in languages:
+        vocabulary = read_vocabulary(language.vocabulary)
+        if not isinstance(vocabulary, PieceVocabulary):
+            raise RecipeError(f"{language.vocabulary} is not a SentencePiece model")
+        if language.code in models:
+            raise RecipeError(f"languages has {language.code} twice")
+        models[language.code] = vocabulary.model
+    return vocabulary_of_languages(models)
+
+
+def _from_checkpoint(path: Path) -> TrainingVocabulary:
+    with open_archive(path) as archive:
+        document = parse_document(archive.read(CONFIG_FILE, MAX_CONFIG_BYTES), f"{path}: {CONFIG_FILE}")
+        model = parse_nemo_config(document, has_aligner=ALIGNER_FILE in archive)
+        if model.config.prompts:
+            return _prompted(archive, document, model)
+        if not model.tokenizer_files:
+            return CharacterVocabulary(model.labels)
+        if len(model.tokenizer_files) != 1 or model.word_pieces:
+            raise RecipeError(f"{path} has labels of another kind, and not those of one SentencePiece model")
+        return PieceVocabulary(archive.read(model.tokenizer_files[0], MAX_TOKENIZER_BYTES))
+
+
+def _prompted(archive: Archive, document: dict[str, dict[str, object]], model: NemoModel) -> PromptedVocabulary:
+    """Return the vocabulary of an attention decoder, its parts under their names."""
+    assert model.config.prompts
+    languages = document["tokenizer"].get("langs")
+    names = list(languages) if isinstance(languages, dict) and len(model.tokenizer_files) > 1 else [SPECIAL]
+    files = [archive.read(name, MAX_TOKENIZER_BYTES) for name in model.tokenizer_files]
+    return PromptedVocabulary(dict(zip(names, files, strict=True)), model.config.prompts)
