@@ -3,8 +3,9 @@
 import os
 import sys
 
-# A third of the share of what has none. More, and work of others on the same machine would take it all.
-_NICENESS = 5
+# A tenth of the share of what has none. With a third (5), half a dozen threads that decode had more of a core than the
+# event loop, and refusals waited for a second (docs/performance.md).
+_NICENESS = 10
 
 
 def give_way() -> None:

@@ -22,6 +22,7 @@ import uvloop
 from audio.child_process import Confinement
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
+from service import garbage
 from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
@@ -36,6 +37,7 @@ from service.http.app import create_app
 from service.http.connection import Connection
 from service.http.connections import ConnectionLimits, Connections
 from service.http.front import Front
+from service.http.intake import Intake
 from service.http.key_file import KeyFile
 from service.logs import resolve_format
 from service.memory import keep_heap_small
@@ -142,8 +144,9 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
+        decode_threads = settings.decode_threads or _decode_threads()
         with (
-            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode", give_way) as decoders,
+            ThreadPoolExecutor(decode_threads, "decode", give_way) as decoders,
             ThreadPoolExecutor(os.cpu_count(), "cut", give_way) as cutters,
             DecodePool(
                 Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
@@ -159,6 +162,7 @@ class Server:
                 cutters=cutters,
                 detector=SpeechDetector(),
                 decode_pool=decode_pool,
+                intake=Intake(os.cpu_count() or 1),
                 started=int(time.time()),
                 access=self._access,
                 admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
@@ -278,7 +282,12 @@ def run(settings: Settings) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)
-        await server.run()
+        garbage.take_over()
+        collecting = asyncio.create_task(garbage.collect(lambda: server.dispatcher.admission.requests))
+        try:
+            await server.run()
+        finally:
+            collecting.cancel()
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

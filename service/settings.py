@@ -189,7 +189,8 @@ class Settings(BaseSettings):
         default=36_000.0, description="Decoded audio without a transcript; 64 kB a second at 16 kHz, on disk."
     )
     max_wait_seconds: Seconds = Field(
-        default=300.0, description="Predicted wait above which requests are refused; clients give up after 600 s."
+        default=120.0,
+        description="Predicted wait above which requests are refused, who are told to come again in 60 s at most.",
     )
     request_timeout_seconds: Seconds = Field(
         default=600.0, description="Time from acceptance to transcript, to which a recording adds its own length."

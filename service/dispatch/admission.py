@@ -99,9 +99,8 @@ class Admission:
         """Seconds that a refused client is told to wait: the predicted wait, within what clients honour."""
         return _retry_after(self.predicted_wait)
 
-    @contextmanager
-    def enter(self, announced_bytes: int) -> Iterator[Permit]:
-        """Gate 1: hold a place for one request.
+    def check(self, announced_bytes: int) -> None:
+        """Refuse what gate 1 would refuse now; it takes no place.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
@@ -119,6 +118,18 @@ class Admission:
         if self.requests >= self.limits.max_requests:
             raise self._overloaded(f"{self.requests} requests are under way")
         self.check_audio(0.0)
+
+    @contextmanager
+    def enter(self, announced_bytes: int) -> Iterator[Permit]:
+        """Gate 1: hold a place for one request.
+
+        Args:
+            announced_bytes: Content-Length, or 0 where none is given.
+
+        Raises:
+            RefusedError: As `check`.
+        """
+        self.check(announced_bytes)
         permit = Permit(self)
         self.requests += 1
         self._idle.clear()

@@ -13,6 +13,7 @@ from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
+from service.http.gate import FirstGate
 from service.http.head import HeadAsGet
 from service.http.pages import page_router
 from service.http.routes import administration, api, operations
@@ -40,6 +41,12 @@ def create_app(front: Front) -> FastAPI:
     app.include_router(operations)
     app.include_router(page_router())
     app.add_middleware(HeadAsGet)
+    app.add_middleware(
+        FirstGate,
+        admission=front.dispatcher.admission,
+        access=front.access,
+        max_upload_bytes=front.settings.max_upload_bytes,
+    )
     app.add_middleware(Telemetry, metrics=front.metrics)
     if front.settings.cors_origins:  # around everything, so that such a page can read every error
         app.add_middleware(

@@ -13,6 +13,7 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
 from service.http.access import Access
 from service.http.errors import RequestError
+from service.http.intake import Intake
 from service.http.served import Served
 from service.metrics import Metrics
 from service.residency import Residency
@@ -28,6 +29,7 @@ class Front:
         decoders: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
         cutters: Threads that find the parts of long recordings; apart, because decoding hours of audio takes a while.
         detector: What they find speech with.
+        intake: Lets uploads through to them, no faster than they decode.
         decode_pool: What they call; it keeps hostile files away from this process.
         started: Unix time, the `created` of the models.
         access: The API keys.
@@ -44,6 +46,7 @@ class Front:
     cutters: ThreadPoolExecutor
     detector: SpeechDetector
     decode_pool: DecodePool
+    intake: Intake
     started: int
     access: Access
     admin_access: Access

@@ -105,6 +105,7 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
             silence_seconds=settings.receive_timeout_seconds,
             total_seconds=settings.max_receive_seconds,
         )
+        await front.intake.turn()
         try:
             form = await upload.form(request.headers)
         finally:
@@ -234,7 +235,8 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
         by_channel=fields.multichannel,
     )
     try:
-        return await in_thread(front.decoders, decode, leave)
+        with front.intake.decoding():
+            return await in_thread(front.decoders, decode, leave)
     except AudioError as error:
         front.metrics.audio_decode.labels("unknown", error.code).inc()
         raise

@@ -455,8 +455,8 @@ def test_what_answers_goes_before_what_decodes_and_computes():
         assert service.post(**form(wav(SECOND))).status_code == 200
         threads = {thread.name: os.getpriority(os.PRIO_PROCESS, thread.native_id) for thread in threading.enumerate()}
 
-        assert os.getpriority(os.PRIO_PROCESS, service.server.fleet.engines[0].pid) == here + 5
-    assert threads["decode_0"] == here + 5
+        assert os.getpriority(os.PRIO_PROCESS, service.server.fleet.engines[0].pid) == here + 10
+    assert threads["decode_0"] == here + 10
     assert threads["MainThread"] == here
 
 

@@ -1,0 +1,211 @@
+"""More requests than a service can answer, at their own times: how soon it refuses, and whether it says for how long.
+
+    steno serve --port 8000
+    python -m benchmarks overload http://127.0.0.1:8000 samples/river.flac --rate 80 --seconds 60
+
+Every request is a client of its own: it opens a connection, sends its whole request at once, and reads the answer. Its
+time counts from before the connection. Beside them one client asks /healthz ten times a second. A refusal's Retry-After
+is compared with what who was accepted next after it waited for an answer. `--bare PORT` runs a server that refuses
+everything at once: against it, the same load tells what the clients themselves take. Goodput is of what was answered
+while requests were offered, after the first `--settle` seconds, in which the queue fills.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import soundfile
+import uvloop
+
+_PROBE_SECONDS = 0.1
+_PATIENCE_SECONDS = 600.0
+_FACTOR = 2.0
+_REFUSED = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one request came to.
+
+    Attributes:
+        began: Monotonic time.
+        seconds: Until its answer was there.
+        status: Of HTTP; 0 where the connection broke.
+        retry_after: Seconds that a refused one was told to wait.
+    """
+
+    began: float
+    seconds: float
+    status: int
+    retry_after: float | None
+
+
+async def request(host: str, port: int, sent: bytes) -> Outcome:
+    """Send what was put together, and read the answer to its end."""
+    began = time.monotonic()
+    status, retry_after = 0, None
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(sent)
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+                status = int(head.split(" ", 2)[1])
+                headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+                await reader.readexactly(int(headers["content-length"]))
+                retry_after = float(headers["retry-after"]) if "retry-after" in headers else None
+                took = time.monotonic() - began
+            finally:
+                writer.close()
+    except (OSError, asyncio.IncompleteReadError, TimeoutError):
+        return Outcome(began, time.monotonic() - began, 0, None)
+    return Outcome(began, took, status, retry_after)
+
+
+async def load(host: str, port: int, upload: bytes, rate: float, seconds: float, seed: int) -> "Measured":
+    """Offer so many requests a second for so long; wait for all answers."""
+    chosen, began = random.Random(seed), time.monotonic()  # noqa: S311
+    due, late, outcomes = 0.0, [], []
+    probe = f"GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode()
+    async with asyncio.TaskGroup() as group:
+        probing = asyncio.create_task(_probe(host, port, probe))
+        while (due := due + chosen.expovariate(rate)) < seconds:
+            await asyncio.sleep(max(0.0, began + due - time.monotonic()))
+            late.append(time.monotonic() - began - due)
+            outcomes.append(group.create_task(request(host, port, upload)))
+        offered = time.monotonic() - began
+        probes = await _stop(probing)
+    return Measured([task.result() for task in outcomes], probes, late, began, offered)
+
+
+async def _probe(host: str, port: int, sent: bytes) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    try:
+        while True:
+            outcomes.append(await request(host, port, sent))
+            await asyncio.sleep(_PROBE_SECONDS)
+    except asyncio.CancelledError:
+        return outcomes
+
+
+async def _stop(probing: "asyncio.Task[list[Outcome]]") -> list[Outcome]:
+    probing.cancel()
+    return await probing
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came of a load.
+
+    Attributes:
+        outcomes: Of the requests, in the order in which they began.
+        probes: Of /healthz.
+        late: How late each request began, for want of the clients' processor.
+        began: Monotonic time.
+        offered_seconds: For how long requests began.
+    """
+
+    outcomes: Sequence[Outcome]
+    probes: Sequence[Outcome]
+    late: Sequence[float]
+    began: float
+    offered_seconds: float
+
+    def report(self, audio_seconds: float, settle: float) -> dict[str, object]:
+        """Return the figures, for recordings of this length; goodput without the first seconds."""
+        answered = [one for one in self.outcomes if one.status == 200]
+        refused = [one for one in self.outcomes if one.status == 503]
+        measured = [
+            self.began + settle < one.began + one.seconds <= self.began + self.offered_seconds for one in answered
+        ]
+        ratios = honesty(refused, answered)
+        return {
+            "seconds": round(self.offered_seconds, 1),
+            "requests": len(self.outcomes),
+            "statuses": dict(Counter(str(one.status) for one in self.outcomes)),
+            "goodput_rtfx": round(sum(measured) * audio_seconds / (self.offered_seconds - settle), 2),
+            "refused_ms": _spread([1000 * one.seconds for one in refused]),
+            "healthz_ms": _spread([1000 * one.seconds for one in self.probes]),
+            "answered_s": _spread([one.seconds for one in answered]),
+            "retry_after_s": _spread([one.retry_after or 0.0 for one in refused]),
+            "retry_after_over_wait": _spread(ratios),
+            "within_factor_2": round(sum(1 / _FACTOR <= one <= _FACTOR for one in ratios) / max(1, len(ratios)), 3),
+            "clients_late_ms": _spread([1000 * one for one in self.late]),
+        }
+
+
+def honesty(refused: Sequence[Outcome], answered: Sequence[Outcome]) -> list[float]:
+    """Return, of each refusal, what it was told over what the next request that was accepted after it waited."""
+    accepted = sorted(answered, key=lambda one: one.began)
+    ratios, following = [], 0
+    for one in sorted(refused, key=lambda one: one.began):
+        while following < len(accepted) and accepted[following].began < one.began:
+            following += 1
+        if following < len(accepted) and one.retry_after is not None:
+            ratios.append(one.retry_after / accepted[following].seconds)
+    return ratios
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {
+        name: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2)
+        for name, share in (("p1", 0.01), ("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        if ordered
+    }
+
+
+async def _serve_bare(port: int) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+        lines = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+        writer.write(_REFUSED)
+        await reader.readexactly(int(lines.get("content-length", "0")))
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", port, limit=1 << 24, backlog=2048) as server:
+        await server.serve_forever()
+
+
+def main() -> None:
+    """Parse, load, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000")
+    parser.add_argument("file", nargs="?", type=Path, default=Path("samples/river.flac"))
+    parser.add_argument("--rate", type=float, default=80.0, help="requests a second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--settle", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bare", type=int, metavar="PORT", help="refuse everything on this port instead")
+    args = parser.parse_args()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if args.bare is not None:
+            runner.run(_serve_bare(args.bare))
+        where = urlsplit(args.url)
+        form = httpx.Request(
+            "POST",
+            f"http://{where.netloc}/v1/audio/transcriptions",
+            files={"file": (args.file.name, args.file.read_bytes())},
+            data={"model": "whisper-1"},
+        )
+        lines = [f"{name}: {value}\r\n" for name, value in form.headers.items()]
+        head = f"POST {form.url.path} HTTP/1.1\r\n{''.join(lines)}connection: close\r\n\r\n"
+        sent, host, port = head.encode() + form.read(), where.hostname or "", where.port or 80
+        measured = runner.run(load(host, port, sent, args.rate, args.seconds, args.seed))
+    report = measured.report(soundfile.info(args.file).duration, args.settle)
+    for name, value in report.items():
+        print(f"{name:>22} {value}")
+    print(json.dumps({"benchmark": "overload", "rate": args.rate, **report}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A request for which there is no room is refused by its head, before the framework and before its body."""
+
+import contextlib
+import hashlib
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from service.engine.stub import SAMPLE_RATE
+from tests.service.serving import PATIENCE, form, serving, tone, wait_for, wav
+
+SECOND = wav(tone(SAMPLE_RATE))
+KEY = "a-key-of-some-length"
+HEAD = (
+    "POST {path} HTTP/1.1\r\nhost: any\r\ncontent-type: multipart/form-data; boundary=b\r\ncontent-length: {size}\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def full():
+    """A service that has all the requests that it takes, and a key for it."""
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    with serving(max_requests=1, api_keys=[f"someone:{digest}"]) as service, ThreadPoolExecutor(1) as pool:
+        service.hold_engine()
+        headers = {"authorization": f"Bearer {KEY}"}
+        first = pool.submit(service.client.post, "/v1/audio/transcriptions", headers=headers, **form(SECOND))
+        wait_for(lambda: service.metric("steno_queue_wait_seconds_count") == 1)
+        yield service
+        service.release_engine()
+        assert first.result().status_code == 200
+
+
+def answer(service, path="/v1/audio/transcriptions", size=1000, **headers):
+    """What is answered to a head whose body never comes."""
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    with contextlib.closing(socket.create_connection(("127.0.0.1", service.server.port), PATIENCE)) as connection:
+        connection.sendall((HEAD.format(path=path, size=size) + lines + "\r\n").encode())
+        received = b""
+        while b"\r\n\r\n" not in received or not received.endswith(b"}"):
+            received += connection.recv(1 << 16)
+    head, body = received.decode().split("\r\n\r\n")
+    found = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:])
+    return int(head.split(" ")[1]), json.loads(body)["error"], found
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])
+def test_no_room_is_told_before_the_body_comes(full, path):
+    status, error, headers = answer(full, path, authorization=f"Bearer {KEY}", x_request_id="mine")
+
+    assert (status, error["code"], error["type"]) == (503, "overloaded", "server_error")
+    assert 1 <= int(headers["retry-after"]) <= 60
+    assert (headers["x-should-retry"], headers["x-request-id"]) == ("true", "mine")
+
+
+def test_who_has_no_key_learns_that_and_not_whether_there_is_room(full):
+    assert answer(full)[0] == 401
+    assert answer(full, authorization="Bearer wrong")[0] == 401
+
+
+def test_too_much_is_told_before_the_body_comes(full):
+    status, error, headers = answer(full, size=1 << 40, authorization=f"Bearer {KEY}")
+
+    assert (status, error["code"], headers["x-should-retry"]) == (413, "file_too_large", "false")
+
+
+def test_a_refusal_does_not_come_as_far_as_a_route(full, monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("it came to a route")
+
+    monkeypatch.setattr("service.http.transcriptions._serve", fail)
+
+    assert answer(full, authorization=f"Bearer {KEY}")[0] == 503
+
+
+def test_refusals_are_counted_like_all_answers(full):
+    labels = 'endpoint="transcriptions",status="503"'
+    before = sum(map(full.metric, (f"steno_http_requests_total{{{labels}}}",))) if refused(full) else 0.0
+
+    answer(full, authorization=f"Bearer {KEY}")
+
+    wait_for(lambda: full.metric(f"steno_http_requests_total{{{labels}}}") == before + 1)
+    assert full.metric('steno_queue_rejected_total{reason="full"}') >= 1
+
+
+def refused(service) -> bool:
+    return 'status="503"' in service.client.get("/metrics").text
+
+
+def test_what_is_no_upload_passes_the_gate(full):
+    assert full.client.get("/healthz").status_code == 200
+    assert full.client.get("/v1/audio/transcriptions").status_code == 405

@@ -1,0 +1,115 @@
+"""Uploads come in no faster than they are decoded, in their order, and never keep others waiting for ever."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.http import intake as module
+from service.http.intake import Intake
+
+ROUNDS = 400
+
+
+async def rounds(count: int = ROUNDS) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class Upload:
+    """Waits for its turn, is decoded until it may end, and notes what happened in which round."""
+
+    def __init__(self, intake: Intake, through: list["Upload"]):
+        self.decoded = asyncio.Event()
+        self.task = asyncio.create_task(self._run(intake, through))
+
+    async def _run(self, intake: Intake, through: list["Upload"]) -> None:
+        await intake.turn()
+        through.append(self)
+        with intake.decoding():
+            await self.decoded.wait()
+
+
+def scenario(act: Callable) -> None:
+    asyncio.run(act())
+
+
+@given(st.integers(1, 4), st.lists(st.booleans(), max_size=20))
+def test_as_many_as_may_wait_for_decoding_are_let_through_in_their_order(most, leaves):
+    async def act() -> None:
+        intake, through = Intake(most), []
+        uploads = [Upload(intake, through) for _ in leaves]
+        await asyncio.sleep(0)
+        staying = [upload for upload, left in zip(uploads, leaves, strict=True) if not left or upload in through]
+        for upload in set(uploads).difference(staying):
+            upload.task.cancel()
+        for done in range(len(staying)):
+            await rounds(3 * len(leaves))
+            assert through == staying[: done + most]
+            staying[done].decoded.set()
+        await asyncio.gather(*(upload.task for upload in staying))
+        await rounds(3)
+        assert not intake._undecoded
+
+    scenario(act)
+
+
+def test_others_have_a_round_between_two_uploads():
+    async def act() -> None:
+        intake, order = Intake(100), []
+
+        async def upload() -> None:
+            await intake.turn()
+            order.append("upload")
+
+        uploads = [asyncio.create_task(upload()) for _ in range(10)]
+
+        async def other() -> None:
+            while order.count("upload") < len(uploads):
+                order.append("other")
+                await asyncio.sleep(0)
+
+        await asyncio.gather(other(), *uploads)
+        assert "upload upload" not in " ".join(order)
+
+    scenario(act)
+
+
+def test_what_is_long_leaves_room_for_what_is_short(monkeypatch):
+    monkeypatch.setattr(module, "_SHORT_SECONDS", 0.0)
+
+    async def act() -> None:
+        intake, through = Intake(1), []
+        first, second = (Upload(intake, through) for _ in range(2))
+        await rounds()
+        assert through == [first, second]  # though the first is not decoded yet
+        for upload in (second, first):
+            upload.decoded.set()
+            await upload.task
+        assert not intake._undecoded
+
+    scenario(act)
+
+
+@pytest.mark.parametrize("is_through", [False, True])
+def test_who_is_cancelled_leaves_room(is_through):
+    async def act() -> None:
+        intake, through = Intake(1), []
+        first, second, third = (Upload(intake, through) for _ in range(3))
+        await rounds()
+        left = first if is_through else second
+        left.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await left.task
+        if not is_through:
+            first.decoded.set()
+        await rounds()
+        assert through == [first, second if is_through else third]
+        for upload in (second, third):
+            upload.decoded.set()
+        await asyncio.gather(*(upload.task for upload in (second, third)), return_exceptions=True)
+
+    scenario(act)
