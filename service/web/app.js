@@ -1,10 +1,14 @@
-// The page: takes a recording, asks the server for its transcript, shows and plays both.
+// The page: takes recordings, asks the server for their transcripts, shows and plays both.
+import { clock } from "./clock.js";
 import { followNumbers } from "./numbers.js";
 import { Player } from "./player.js";
 import { enableRecording } from "./recorder.js";
-import { servedModels, transcribe } from "./server.js";
+import { RecordingList } from "./recordings.js";
+import { download, servedModels, transcribe } from "./server.js";
 import { shade, Transcript } from "./transcript.js";
 import { Waveform } from "./waveform.js";
+
+const AT_ONCE = 4; // recordings that are sent at the same time; the others wait here
 
 const element = (id) => document.getElementById(id);
 
@@ -14,6 +18,7 @@ const player = new Player(element("audio"), element("unplayable"), (seconds) => 
 });
 const transcript = new Transcript(element("words"), (seconds) => player.seek(seconds));
 const waveform = new Waveform(element("waveform"), (seconds) => player.seek(seconds));
+const recordings = new RecordingList(element("recordings"), show);
 
 const key = () => element("key").value.trim();
 const options = () => ({
@@ -23,53 +28,134 @@ const options = () => ({
   multichannel: element("multichannel").checked,
 });
 
-let recording = null; // the one whose transcript is shown
-let asking = null; // aborts the request under way
+let shown = null; // the recording whose transcript is shown
+let playable = null; // the recording that the player has
+let downloading = null; // aborts the download under way
 let models = []; // that are served, and what they can do
+const waiting = []; // recordings that are not sent yet
+const underWay = new Set(); // requests
 
-async function open(file) {
-  element("result").hidden = true;
-  await ask(`Transcribing ${file.name} …`, async (signal) => {
-    const response = await transcribe(file, element("model").value, options(), "verbose_json", key(), signal);
-    const answer = await response.json();
-    recording = file;
-    element("result").hidden = false;
-    transcript.show(answer);
-    waveform.clear();
-    player.load(file).then((seconds) => recording === file && waveform.load(file, seconds));
-    const spent = Number(response.headers.get("openai-processing-ms")) / 1000;
-    return `${answer.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`;
-  });
+function open(files) {
+  const added = Array.from(files, (file) => recordings.add(file));
+  show(added[0]);
+  added.forEach(enqueue);
 }
 
-async function download(format, ending) {
-  const name = `${recording.name.replace(/\.[^.]*$/, "")}.${ending}`;
-  await ask(`Preparing ${name} …`, async (signal) => {
-    const response = await transcribe(recording, element("model").value, options(), format, key(), signal);
+/** Has a recording transcribed, anew if it was before. */
+function enqueue(recording) {
+  recording.request?.abort();
+  recording.forget();
+  if (!waiting.includes(recording)) waiting.push(recording);
+  tell(recording, `${recording.file.name} waits for the others.`);
+  sendNext();
+}
+
+async function sendNext() {
+  if (underWay.size >= AT_ONCE || !waiting.length) return;
+  const recording = waiting.shift();
+  const request = new AbortController();
+  recording.request = request;
+  underWay.add(request);
+  showCancel();
+  try {
+    await hear(recording, request.signal);
+  } catch (error) {
+    if (recording.request === request) {
+      if (request.signal.aborted) tell(recording, "Cancelled.");
+      else tell(recording, "", explain(error));
+    }
+  }
+  underWay.delete(request);
+  showCancel();
+  sendNext();
+}
+
+async function hear(recording, signal) {
+  const { file, segments } = recording;
+  const began = performance.now();
+  tell(recording, `Transcribing ${file.name} …`);
+  const done = await transcribe(file, element("model").value, options(), key(), {
+    signal,
+    onSent(share) {
+      const part = share < 1 ? `, ${Math.floor(share * 100)} % sent` : "";
+      tell(recording, `Transcribing ${file.name}${part} …`);
+    },
+    onSegment(segment) {
+      segments.push(segment);
+      if (recording === shown) {
+        reveal();
+        transcript.add(segment);
+      }
+      tell(recording, `Transcribing ${file.name}, ${clock(segment.end)} so far …`);
+    },
+  });
+  recording.isDone = true;
+  if (recording === shown) show(recording);
+  const spent = (performance.now() - began) / 1000;
+  tell(recording, `${done.usage.seconds.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`);
+}
+
+/** Shows a recording: what is heard of it so far, or all. */
+function show(recording) {
+  shown = recording;
+  recordings.mark(recording);
+  element("result").hidden = true;
+  transcript.show(recording.segments);
+  if (recording.isDone && !recording.segments.length) transcript.sayThatNothingWasHeard();
+  if (recording.isDone || recording.segments.length) reveal();
+  report(recording.status, recording.error);
+}
+
+/** Shows the part of the page that has the transcript, with the recording in the player. */
+function reveal() {
+  element("result").hidden = false;
+  if (playable === shown) return;
+  const recording = shown;
+  playable = recording;
+  waveform.clear();
+  player.load(recording.file).then((seconds) => playable === recording && waveform.load(recording.file, seconds));
+}
+
+/** Notes how a recording fares, and says so where it is the one that is shown. */
+function tell(recording, status, error = "") {
+  recordings.tell(recording, status, error);
+  if (recording === shown) report(status, error);
+}
+
+function cancel() {
+  for (const recording of waiting.splice(0)) tell(recording, "Cancelled.");
+  for (const request of underWay) request.abort();
+  downloading?.abort();
+}
+
+async function save(format, ending) {
+  const { file } = shown;
+  const name = `${file.name.replace(/\.[^.]*$/, "")}.${ending}`;
+  downloading?.abort();
+  const mine = new AbortController();
+  downloading = mine;
+  report(`Preparing ${name} …`);
+  showCancel();
+  try {
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(await response.blob());
+    link.href = URL.createObjectURL(
+      await download(file, element("model").value, options(), format, key(), mine.signal),
+    );
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href)); // once the browser has taken it
-    return `${name} is downloaded.`;
-  });
-}
-
-/** Does one thing with the server at a time: a new request takes the place of the one under way. */
-async function ask(doing, work) {
-  asking?.abort();
-  const mine = new AbortController();
-  asking = mine;
-  report(doing);
-  element("cancel").hidden = false;
-  try {
-    report(await work(mine.signal));
+    report(`${name} is downloaded.`);
   } catch (error) {
-    if (asking !== mine) return;
+    if (downloading !== mine) return;
     if (mine.signal.aborted) report("Cancelled.");
     else report("", explain(error));
   }
-  if (asking === mine) element("cancel").hidden = true;
+  if (downloading === mine) downloading = null;
+  showCancel();
+}
+
+function showCancel() {
+  element("cancel").hidden = !underWay.size && !downloading;
 }
 
 /** Lets people choose where there is more than one model; without the key that it may take, there is nothing to show. */
@@ -126,23 +212,23 @@ function acceptDrops() {
   document.addEventListener("drop", (event) => {
     event.preventDefault();
     dragging(false);
-    if (event.dataTransfer.files.length) open(event.dataTransfer.files[0]);
+    if (event.dataTransfer.files.length) open(event.dataTransfer.files);
   });
 }
 
 element("file").addEventListener("click", ({ target }) => { target.value = ""; }); // the same file may be chosen again
-element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files[0]); });
+element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files); });
 element("key").addEventListener("change", offerModels);
 element("model").addEventListener("change", offerOptions);
 for (const id of ["model", "language", "target", "decoder", "multichannel"]) {
-  element(id).addEventListener("change", () => recording && open(recording));
+  element(id).addEventListener("change", () => shown && enqueue(shown));
 }
-element("cancel").addEventListener("click", () => asking.abort());
+element("cancel").addEventListener("click", cancel);
 for (const button of document.querySelectorAll("[data-format]")) {
-  button.addEventListener("click", () => download(button.dataset.format, button.dataset.ending));
+  button.addEventListener("click", () => save(button.dataset.format, button.dataset.ending));
 }
 for (const sample of document.querySelectorAll("[data-confidence]")) shade(sample, Number(sample.dataset.confidence));
 acceptDrops();
 offerModels();
-enableRecording(element("record"), open, (message) => report("", message));
+enableRecording(element("record"), (file) => open([file]), (message) => report("", message));
 followNumbers(element("numbers"));

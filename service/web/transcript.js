@@ -19,14 +19,34 @@ export class Transcript {
     container.addEventListener("keydown", (event) => this.#key(event, onSeek));
   }
 
-  /** Shows a verbose transcription of the API. */
-  show({ text, words, segments }) {
+  /** Shows segments of a recording, as the API streams them, in place of those of another. */
+  show(segments) {
     this.#words = [];
     this.#lit = null;
-    this.#container.replaceChildren(...(words.length ? this.#paragraphs(words, segments) : [plain(text)]));
+    this.#container.replaceChildren();
+    segments.forEach((segment) => this.add(segment));
+  }
+
+  /** Adds the next segment. */
+  add(segment) {
+    const paragraph = document.createElement("p");
+    const time = document.createElement("span");
+    time.className = "time";
+    time.textContent = `${clock(segment.start)} `; // not seen, but heard: a pause before the first word
+    paragraph.append(time);
+    if (segment.channel) paragraph.append(speaker(segment.channel));
+    if (segment.words?.length) for (const word of segment.words) paragraph.append(this.#word(word), " ");
+    else paragraph.append(segment.text);
+    this.#container.append(paragraph);
     // Of people who speak at the same time, a paragraph is over before the next one begins.
     this.#words.sort((one, other) => one.start - other.start);
-    if (words.length) this.#words[0].span.tabIndex = 0;
+    if (this.#words.length && !this.#container.querySelector('[tabindex="0"]')) this.#words[0].span.tabIndex = 0;
+  }
+
+  sayThatNothingWasHeard() {
+    const paragraph = document.createElement("p");
+    paragraph.textContent = "No speech was heard.";
+    this.#container.replaceChildren(paragraph);
   }
 
   /** Lights the word that is spoken at a time. */
@@ -39,22 +59,6 @@ export class Transcript {
     spoken?.classList.add("spoken");
     this.#lit = spoken;
     if (spoken) this.#keepInView(spoken);
-  }
-
-  #paragraphs(words, segments) {
-    const waiting = Map.groupBy(words, ({ channel }) => channel);
-    return segments.map((segment, number) => {
-      const paragraph = document.createElement("p");
-      const time = document.createElement("span");
-      time.className = "time";
-      time.textContent = `${clock(segment.start)} `; // not seen, but heard: a pause before the first word
-      paragraph.append(time);
-      if (segment.channel) paragraph.append(speaker(segment.channel));
-      const mine = waiting.get(segment.channel) ?? [];
-      const following = segments.slice(number + 1).find(({ channel }) => channel === segment.channel)?.start ?? Infinity;
-      while (mine.length && mine[0].start < following) paragraph.append(this.#word(mine.shift()), " ");
-      return paragraph;
-    });
   }
 
   // A word has no role of a button: whoever listens to the page should hear sentences, not "button" after each word.
@@ -116,10 +120,4 @@ function speaker(channel) {
   const name = document.createElement("strong");
   name.textContent = `Channel ${channel}: `;
   return name;
-}
-
-function plain(text) {
-  const paragraph = document.createElement("p");
-  paragraph.textContent = text || "No speech was heard.";
-  return paragraph;
 }

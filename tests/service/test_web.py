@@ -2,10 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import av
 import numpy as np
 import pytest
+import soundfile
 
 from service.http.access import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
@@ -13,6 +15,7 @@ from tests.service.serving import form, serving, tone, wait_for, wav
 
 pytestmark = [pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
 
+SAMPLE = Path(__file__).parents[2] / "samples" / "river.flac"
 SAMPLES = tone(32_000)  # two seconds: the stub hears its length in the first one and its sum in the second
 IN_FLIGHT = 'steno_http_requests_in_flight{endpoint="transcriptions"}'
 
@@ -133,6 +136,45 @@ def test_a_file_may_be_dropped_anywhere(browser, service, clip):
     assert not opened_by_the_browser
 
 
+def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(browser, service, tmp_path):
+    texts = {}
+    for number in range(6):
+        samples = tone(16_000 * (number + 1))
+        (tmp_path / f"clip-{number}.wav").write_bytes(wav(samples))
+        texts[f"clip-{number}.wav"] = f"0:00 {samples.size} {samples.sum():.3f}"
+    noise = tmp_path / "noise.wav"
+    noise.write_bytes(b"no sound" * 100)
+    visit(browser, service)
+
+    choose(browser, "\n".join(str(tmp_path / name) for name in (*texts, "noise.wav")))
+    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
+    wait_for(lambda: sum("transcribed in" in row for row in browser.run(rows)) == len(texts))
+    wait_for(lambda: "unsupported_format" in browser.run(rows)[-1])
+    shown = {}
+    for place, name in enumerate(texts, 1):
+        browser.click(f"#recordings li:nth-child({place}) button")
+        shown[name] = browser.run("return document.querySelector('#words p').textContent.trim()")
+    browser.click("#recordings li:last-child button")
+
+    assert shown == texts
+    assert "(unsupported_format)" in browser.text("#error")
+    assert not browser.shows("#result")
+
+
+def test_the_parts_of_a_long_recording_are_paragraphs_in_order(browser, tmp_path):
+    river, rate = soundfile.read(SAMPLE, dtype="float32")
+    path = tmp_path / "long.wav"
+    path.write_bytes(wav(np.concatenate([river, np.zeros(2 * rate, np.float32)] * 3), rate))
+    with serving(max_utterance_seconds=10) as service:
+        visit(browser, service)
+
+        transcribe(browser, path)
+
+        times = browser.run("return [...document.querySelectorAll('#words .time')].map((time) => time.textContent)")
+        assert len(times) >= 3
+        assert times == sorted(times)
+
+
 def test_words_without_confidence_have_no_shade(browser, service):
     visit(browser, service)
 
@@ -140,7 +182,7 @@ def test_words_without_confidence_have_no_shade(browser, service):
         "return import('/web/transcript.js').then(({ Transcript }) => {"
         " const place = document.getElementById('words');"
         " const words = [{ word: 'a', start: 0, end: 1, confidence: null }];"
-        " new Transcript(place, null).show({ text: 'a', words, segments: [{ start: 0 }] });"
+        " new Transcript(place, null).show([{ start: 0, text: 'a', words }]);"
         " const word = place.querySelector('.word');"
         " return word.title + word.style.cssText; })"
     )
