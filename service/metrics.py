@@ -23,7 +23,7 @@ from service.engine.protocol import Ready
 ConnectionRefusal = Literal[
     "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"
 ]
-ENDPOINTS = ("transcriptions", "translations", "models", "other")
+ENDPOINTS = ("transcriptions", "translations", "jobs", "models", "other")
 STAGES = ("receive", "load", "decode", "queue", "infer", "respond")
 LENGTH_CLASSES = ("lt5s", "lt30s", "lt5m", "lt1h", "ge1h")
 _LENGTH_BOUNDS = (5.0, 30.0, 300.0, 3600.0)
@@ -137,6 +137,11 @@ class Metrics:
         self.queue_dropped = counter("queue_dropped_total", "Utterances dropped after admission.", "reason")
         self.draining = gauge("draining", "1 while the service finishes accepted work and takes no more.")
 
+        # Jobs
+        self.jobs = counter("jobs_total", "Jobs by what became of them.", "outcome")
+        self.jobs_waiting = gauge("jobs_unfinished", "Jobs that wait, or are under way.", "state")
+        self.webhook_deliveries = counter("webhook_deliveries_total", "Attempts to tell of a job.", "outcome")
+
         # Batches
         self.batches = counter("batches_total", "Batches by result.", "result", "model")
         self.batch_items = histogram("batch_items", "Utterances per batch.", _ITEM_EDGES, "model")
@@ -193,6 +198,12 @@ class Metrics:
             self.queue_rejected.labels(reason)
         for reason in get_args(ConnectionRefusal):
             self.connections_refused.labels(reason)
+        for outcome in ("completed", "failed", "cancelled", "expired"):
+            self.jobs.labels(outcome)
+        for state in ("queued", "in_progress"):
+            self.jobs_waiting.labels(state)
+        for outcome in ("delivered", "retried", "failed"):
+            self.webhook_deliveries.labels(outcome)
         for reason in ("cancelled", "expired", "worker_lost"):
             self.queue_dropped.labels(reason)
         for reason in ("exit", "stuck", "cuda_fatal"):

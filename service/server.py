@@ -38,10 +38,14 @@ from service.http.connection import Connection
 from service.http.connections import ConnectionLimits, Connections
 from service.http.front import Front
 from service.http.intake import Intake
+from service.http.jobs import transcribe_job
 from service.http.key_file import KeyFile
+from service.jobs.jobs import JobLimits, Jobs, Transcribe
+from service.jobs.store import JobStore
 from service.logs import resolve_format
 from service.memory import keep_heap_small
 from service.metrics import Metrics
+from service.outbound import Outbound
 from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings, SettingsError
@@ -125,6 +129,13 @@ class Server:
         )
         self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
         self._demand = Demand(self._residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
+        # First, and before anybody is let in: it may be unusable.
+        self._job_store = settings.jobs_folder and JobStore(
+            settings.jobs_folder,
+            max_jobs=settings.max_jobs,
+            max_jobs_of_caller=settings.max_jobs_per_key,
+            max_bytes=settings.max_job_bytes,
+        )
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._listener = socket.create_server(
@@ -169,6 +180,8 @@ class Server:
                 residency=self._residency,
                 demand=self._demand,
             )
+            jobs = self._jobs(lambda job, recording: transcribe_job(front, job, recording))
+            front = replace(front, jobs=jobs)
             web = _Web(
                 uvicorn.Config(
                     create_app(front),
@@ -187,8 +200,12 @@ class Server:
             watching = asyncio.create_task(self._watch_keys())
             sweeping = asyncio.create_task(self._demand.sweep())
             stopping = asyncio.create_task(self._stop.wait())
+            working = asyncio.create_task(jobs.run()) if jobs else None
             try:
                 await asyncio.wait({serving, supervising, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if working:  # they are on disk, and go on after the restart
+                    working.cancel()
+                    await asyncio.wait({working})
                 if supervising.done():
                     self.dispatcher.abandon("No engine can be started.")
                 else:
@@ -201,7 +218,22 @@ class Server:
                 web.should_exit = True
                 await self.fleet.stop()
                 await serving
+                if jobs:
+                    await jobs.close()
             await supervising
+
+    def _jobs(self, transcribe: Transcribe) -> Jobs | None:
+        settings = self._settings
+        if not self._job_store:
+            return None
+        return Jobs(
+            self._job_store,
+            transcribe=transcribe,
+            is_ready=lambda: self.dispatcher.is_ready,
+            limits=JobLimits(settings.running_jobs, settings.job_retention_seconds),
+            outbound=Outbound(settings.webhook_hosts),
+            metrics=self.metrics,
+        )
 
     def _connection_limits(self) -> ConnectionLimits:
         """Those of the settings, within what the system allows: the other half of the files is for uploads."""

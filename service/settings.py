@@ -31,8 +31,10 @@ from service.engine.devices import check_devices
 from service.http.access import Key
 from service.http.allowance import KeyLimits
 from service.http.connections import ConnectionLimits
+from service.jobs.webhook import check_secret
 from service.languages import language_code
 from service.loadable import Loadable, is_folder_of_models, is_pattern
+from service.outbound import check_allowed
 
 PREFIX = "STENO_"
 # Where container engines mount secrets; a file is called as the variable is, in small letters: steno_api_keys.
@@ -222,6 +224,29 @@ class Settings(BaseSettings):
         default=1 << 30, description="Address space of a decoder process, of which libraries take a quarter GB."
     )
 
+    jobs_folder: Path | None = Field(
+        default=None, description="Where jobs and their recordings are kept; unset: there are no jobs."
+    )
+    max_jobs: Count = Field(default=1000, description="Jobs that are not finished.")
+    max_jobs_per_key: Count | None = Field(
+        default=None, description="Jobs of each key that are not finished; unset: as many as of all."
+    )
+    max_job_bytes: Count = Field(default=64 << 30, description="Recordings of jobs that are not finished, on disk.")
+    running_jobs: Count = Field(default=2, description="Jobs under way at once; the others wait on disk.")
+    job_retention_seconds: Seconds = Field(
+        default=86_400.0, description="How long a finished job and its result are kept."
+    )
+    webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Where webhooks may go, by commas: hooks.example, *.example; an origin, such as "
+        "http://receiver:9000, may be plain http and have a private address. Unset: any public host, by https.",
+    )
+    webhook_secret: str | None = Field(
+        default=None,
+        description="Signs webhooks of jobs that bring no secret of their own: whsec_ and base64, or any text of 16 "
+        "characters and more.",
+    )
+
     bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(
         default=DEFAULT_EDGES, description="Upper bounds of the length buckets, by commas."
     )
@@ -282,6 +307,7 @@ class Settings(BaseSettings):
             "api_keys",
             "admin_keys",
             "cors_origins",
+            "webhook_hosts",
         ),
         mode="before",
     )
@@ -298,6 +324,16 @@ class Settings(BaseSettings):
             except ValueError as error:
                 raise ValueError(f"entry {number} {error}") from None
         return value
+
+    @field_validator("webhook_hosts")
+    @classmethod
+    def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_allowed(entry) for entry in value)
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _secret(cls, value: str | None) -> str | None:
+        return None if value is None else check_secret(value)
 
     @field_validator("device")
     @classmethod
@@ -336,7 +372,10 @@ class Settings(BaseSettings):
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
                 "local_attention, such as 128: attention to so much at once takes time in the square of it"
             )
-        for name in ("max_requests_per_key", "requests_per_minute_per_key", "audio_seconds_per_minute_per_key"):
+        for name in (
+            *("max_requests_per_key", "requests_per_minute_per_key", "audio_seconds_per_minute_per_key"),
+            "max_jobs_per_key",
+        ):
             if getattr(self, name) is not None and self.is_open:
                 raise ValueError(f"{name} needs api_keys: without keys there is nobody to count")
         if self.model is not None and self.models:

@@ -63,10 +63,24 @@ def test_an_example_says_what_went_wrong_and_fails(command, service, tmp_path):
     assert "unsupported_format" in done.stdout + done.stderr
 
 
-def test_every_example_is_run():
-    programs = {path.name for path in EXAMPLES.glob("transcribe.*")}
+def test_a_job_is_made_awaited_and_deleted(tmp_path):
+    recording = tmp_path / "speech.wav"
+    recording.write_bytes(wav(SECOND))
+    with serving(jobs_folder=tmp_path / "jobs") as service:
+        done = run([sys.executable, "job.py"], service, recording)
 
-    assert programs == {parameter.values[0][1] for parameter in COMMANDS}
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-1] == HEARD.text
+        assert service.client.get("/v1/audio/jobs").json()["data"] == []
+
+        recording.write_text("nothing that sounds" * 10)
+        assert "unsupported_format" in run([sys.executable, "job.py"], service, recording).stderr
+
+
+def test_every_example_is_run():
+    programs = {path.name for path in EXAMPLES.glob("*.*") if path.suffix in (".sh", ".py", ".mjs")}
+
+    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py"}
 
 
 def test_the_example_of_a_call_says_who_says_what(service, tmp_path):

@@ -21,6 +21,7 @@ MAY_IMPORT = {
 # Inside service: a file under the key may not import any of the values.
 FORBIDDEN_INSIDE = {
     "service/dispatch": ("fastapi", "starlette", "torch", "models", "service.http"),
+    "service/jobs": ("fastapi", "starlette", "torch", "models", "service.http", "service.dispatch"),
     "service/engine": ("fastapi", "starlette", "service.http", "service.dispatch"),
     "service/http": ("torch", "models"),
     "service": ("cli", "benchmarks"),

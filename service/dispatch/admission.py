@@ -99,11 +99,12 @@ class Admission:
         """Seconds that a refused client is told to wait: the predicted wait, within what clients honour."""
         return _retry_after(self.predicted_wait)
 
-    def check(self, announced_bytes: int) -> None:
+    def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
         """Refuse what gate 1 would refuse now; it takes no place.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
+            is_background: It brings a job, which may wait for longer than anybody would.
 
         Raises:
             DrainingError: While the service shuts down.
@@ -117,19 +118,21 @@ class Admission:
         self.check_bytes(announced_bytes)
         if self.requests >= self.limits.max_requests:
             raise self._overloaded(f"{self.requests} requests are under way")
-        self.check_audio(0.0)
+        if not is_background:
+            self.check_audio(0.0)
 
     @contextmanager
-    def enter(self, announced_bytes: int) -> Iterator[Permit]:
+    def enter(self, announced_bytes: int, *, is_background: bool = False) -> Iterator[Permit]:
         """Gate 1: hold a place for one request.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
+            is_background: It brings a job, which may wait for longer than anybody would.
 
         Raises:
             RefusedError: As `check`.
         """
-        self.check(announced_bytes)
+        self.check(announced_bytes, is_background=is_background)
         permit = Permit(self)
         self.requests += 1
         self._idle.clear()

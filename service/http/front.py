@@ -15,6 +15,7 @@ from service.http.access import Access
 from service.http.errors import RequestError
 from service.http.intake import Intake
 from service.http.served import Served
+from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.residency import Residency
 from service.settings import Settings
@@ -36,6 +37,7 @@ class Front:
         admin_access: The keys that open the admin routes.
         residency: Loads models and lets them go.
         demand: Brings in models that a request asks for.
+        jobs: Transcriptions that nobody waits for; None where no folder is set for them.
     """
 
     settings: Settings
@@ -52,6 +54,7 @@ class Front:
     admin_access: Access
     residency: Residency
     demand: Demand
+    jobs: Jobs | None = None
 
     def served(self, name: str | None) -> Served:
         """Return the model that a client calls so, or that answers where it says nothing.

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
-from service.http import admin, schemas, transcriptions
+from service.http import admin, jobs, schemas, transcriptions
 from service.http.cards import ModelCard, ModelList, absent_card, card
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
 # Probes and metrics never need a key, and are not for the public.
 api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_NOT_AUTHORIZED)
 api.include_router(transcriptions.router)
+api.include_router(jobs.router)
 operations = APIRouter()
 administration = APIRouter(prefix="/v1")
 administration.include_router(admin.router)

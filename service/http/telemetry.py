@@ -21,6 +21,7 @@ log = logging.getLogger("steno.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _AUDIO = "/v1/audio/"
 _SPOKEN = ("transcriptions", "translations")
+_JOBS = _AUDIO + "jobs"
 _RETRY_LANGUAGES = ("python", "js")
 _PROBES = ("/healthz", "/readyz", "/metrics")  # asked every few seconds for ever
 _CLIENT_LEFT = 499
@@ -168,6 +169,8 @@ def _request_id(headers: Headers) -> str:
 def _endpoint(path: str) -> str:
     if path.startswith(_AUDIO) and (endpoint := path.removeprefix(_AUDIO)) in _SPOKEN:
         return endpoint
+    if path == _JOBS or path.startswith(_JOBS + "/"):
+        return "jobs"
     return "models" if path.startswith("/v1/models") else "other"
 
 

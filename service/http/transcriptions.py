@@ -9,6 +9,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.datastructures import FormData
+from starlette.types import Receive
 
 from audio.channels import Channels
 from audio.decode import Origin
@@ -17,6 +19,7 @@ from audio.pool import NoChildError
 from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
+from service.dispatch.admission import Permit
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import NoDecoderError, OverloadedError
 from service.dispatch.source import Source
@@ -91,44 +94,16 @@ async def translate(request: Request) -> Response:
 async def _serve(request: Request, *, is_translation: bool) -> Response:
     front: Front = request.app.state.front
     record: Record = request.state.record
-    settings = front.settings
-    size = announced_bytes(request.headers, settings.max_upload_bytes)
-    admission = front.dispatcher.admission
     async with AsyncExitStack() as resources:
-        record.allowance = front.access.allowance(record.caller)
-        resources.enter_context(record.allowance.enter(admission.retry_after))
-        permit = resources.enter_context(admission.enter(size))
-        upload = Upload(
-            request.receive,
-            permit,
-            limit=settings.max_upload_bytes,
-            silence_seconds=settings.receive_timeout_seconds,
-            total_seconds=settings.max_receive_seconds,
-        )
-        await front.intake.turn()
-        try:
-            form = await upload.form(request.headers)
-        finally:
-            record.body_bytes = permit.stored_bytes
-        resources.push_async_callback(form.close)  # removes its spooled file
-        fields = schemas.TranscriptionForm.parse(form)
+        form, permit = await received(request, resources)
         record.stages["receive"] = time.monotonic() - record.began
-        served = await _served(request, front, record, fields.model, resources)
-        record.model = served.id
-        served.check_language(fields.language)
-        served.check_language(fields.target_language, "target_language")
-        if is_translation:
-            served.check_translation()
-            fields = into_english(fields, served.languages)
-        asked = Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info))
-        for name in schemas.ignored_fields(form):
-            front.metrics.ignored_fields.labels(name).inc()
+        asked = await understood(front, record, form, resources, is_translation=is_translation, receive=request.receive)
 
         async def free_upload() -> None:
             await form.close()
             permit.free()
 
-        response = await unless_client_leaves(request.receive, _answer(front, record, asked, resources, free_upload))
+        response = await unless_client_leaves(request.receive, answer(front, record, asked, resources, free_upload))
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
         if isinstance(response, EventStream):
@@ -136,8 +111,81 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         return response
 
 
+async def received(
+    request: Request, resources: AsyncExitStack, *, is_background: bool = False
+) -> tuple[FormData, Permit]:
+    """Receive the form of a request behind gate 1.
+
+    Args:
+        request: The request.
+        resources: Hold its place, and its file, until they are closed.
+        is_background: It is a job's.
+
+    Raises:
+        RequestError: If it is none, or its key may have no more.
+        RefusedError: If there is no room.
+    """
+    front: Front = request.app.state.front
+    record: Record = request.state.record
+    settings, admission = front.settings, front.dispatcher.admission
+    size = announced_bytes(request.headers, settings.max_upload_bytes)
+    record.allowance = front.access.allowance(record.caller)
+    resources.enter_context(record.allowance.enter(admission.retry_after))
+    permit = resources.enter_context(admission.enter(size, is_background=is_background))
+    upload = Upload(
+        request.receive,
+        permit,
+        limit=settings.max_upload_bytes,
+        silence_seconds=settings.receive_timeout_seconds,
+        total_seconds=settings.max_receive_seconds,
+    )
+    await front.intake.turn()
+    try:
+        form = await upload.form(request.headers)
+    finally:
+        record.body_bytes = permit.stored_bytes
+    resources.push_async_callback(form.close)  # removes its spooled file
+    return form, permit
+
+
+async def understood(
+    front: Front,
+    record: Record,
+    form: FormData,
+    resources: AsyncExitStack,
+    *,
+    is_translation: bool,
+    receive: Receive | None = None,
+) -> Asked:
+    """Return what a form comes to.
+
+    Args:
+        front: Has the models.
+        record: Notes which one it is for.
+        form: The form.
+        resources: Hold the model until they are closed.
+        is_translation: What is written must be English.
+        receive: Tells of a client that leaves while the model is loaded on demand; None: there is none.
+
+    Raises:
+        RequestError: If a field is wrong, or the model cannot do what is asked.
+        ModelLoadingError: If the model has not been ready yet.
+    """
+    fields = schemas.TranscriptionForm.parse(form)
+    served = await _served(front, record, fields.model, resources, receive)
+    record.model = served.id
+    served.check_language(fields.language)
+    served.check_language(fields.target_language, "target_language")
+    if is_translation:
+        served.check_translation()
+        fields = into_english(fields, served.languages)
+    for name in schemas.ignored_fields(form):
+        front.metrics.ignored_fields.labels(name).inc()
+    return Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info))
+
+
 async def _served(
-    request: Request, front: Front, record: Record, name: str | None, resources: AsyncExitStack
+    front: Front, record: Record, name: str | None, resources: AsyncExitStack, receive: Receive | None
 ) -> Served:
     """Return the model that is asked for, which stays; one that may come on demand is loaded and waited for."""
     if name is None or front.demand.is_off or front.dispatcher.catalog.find_ready(name):
@@ -147,18 +195,36 @@ async def _served(
     began = time.monotonic()
     seconds = front.settings.request_timeout_seconds - (began - record.began)
     try:
-        return await unless_client_leaves(request.receive, front.bring(name, seconds, resources))
+        bringing = front.bring(name, seconds, resources)
+        return await (unless_client_leaves(receive, bringing) if receive else bringing)
     finally:
         record.stages["load"] = time.monotonic() - began
 
 
-async def _answer(
+async def answer(
     front: Front,
     record: Record,
     asked: Asked,
     resources: AsyncExitStack,
     free_upload: Callable[[], Awaitable[None]],
+    *,
+    is_background: bool = False,
 ) -> Response:
+    """Decode a recording, wait for its transcript, and write it down as it is asked for.
+
+    Args:
+        front: Does the work.
+        record: Notes how long it takes.
+        asked: What is asked for.
+        resources: Hold what the answer needs until they are closed.
+        free_upload: Called when the file is decoded.
+        is_background: It is a job's.
+
+    Raises:
+        RequestError: If its key may have no more audio now.
+        AudioError: If the file is none that can be decoded.
+        DispatchError: If it gets no transcript.
+    """
     began, fields, longest = time.monotonic(), asked.fields, front.settings.max_utterance_seconds
     rate = asked.served.ready.sample_rate
     recording: Recording | Channels = Channels(rate, longest) if fields.multichannel else Recording(rate, longest)
@@ -172,7 +238,8 @@ async def _answer(
         return Source(one, _rule(one, asked, longest), front.detector, front.cutters)
 
     def answers_of(source: Source) -> AsyncGenerator[Answer, None]:
-        return front.recordings.transcribe(source, record.caller or record.request_id, asked.lane, asked.prompt)
+        caller = record.caller or record.request_id
+        return front.recordings.transcribe(source, caller, asked.lane, asked.prompt, is_background=is_background)
 
     heartbeat = front.settings.heartbeat_seconds
     patience = heartbeat if fields.stream else None

@@ -19,11 +19,19 @@ import soundfile
 import uvloop
 
 from service.engine.stub import SAMPLE_RATE
-from service.engine.supervisor import STUB_ENGINE
+from service.engine.supervisor import SPEECH_ENGINE, STUB_ENGINE
 from service.server import Server
 from service.settings import Settings
 
 PATIENCE = 120.0
+# `steno serve` with another engine than it would have.
+_SERVE_WITH_ENGINE = """
+import functools, sys
+from cli.serve import run
+from service import server
+server.Server = functools.partial(server.Server, engine_module=sys.argv[1])
+sys.exit(run(sys.argv[2:]))
+"""
 
 
 def wav(samples: np.ndarray, rate: int = SAMPLE_RATE, subtype: str = "FLOAT") -> bytes:
@@ -170,11 +178,14 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def steno_serve(log: Path, *flags: str, wait_ready: bool = True, **environment: str) -> Iterator[ServerProcess]:
+def steno_serve(
+    log: Path, *flags: str, wait_ready: bool = True, engine: str = SPEECH_ENGINE, **environment: str
+) -> Iterator[ServerProcess]:
     """Run `steno serve` on a free port until the block ends."""
+    command = ["-m", "cli", "serve"] if engine == SPEECH_ENGINE else ["-c", _SERVE_WITH_ENGINE, engine]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "serve", "--port", "0", "--log-format", "json", *flags],
+            [sys.executable, *command, "--port", "0", "--log-format", "json", *flags],
             stderr=output,
             env=dict(os.environ) | environment,
         )

@@ -1,0 +1,356 @@
+"""Jobs: transcriptions of long recordings that no connection has to outlive.
+
+`POST /v1/audio/jobs` takes the form of a transcription and answers at once; the result is, byte for byte, what the
+transcription would have been answered.
+"""
+
+import logging
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import FormData, Headers, UploadFile
+
+from audio.errors import AudioError
+from service.dispatch.errors import DispatchError, EngineLostError, OverloadedError, RefusedError
+from service.http import schemas
+from service.http.errors import RequestError, error_response
+from service.http.front import Front
+from service.http.telemetry import Record
+from service.http.transcriptions import answer, received, understood
+from service.jobs.job import Delivery, Job, Result
+from service.jobs.jobs import Jobs, LaterError
+from service.jobs.store import CallerFullError, StoreFullError
+from service.jobs.webhook import check_secret
+from service.outbound import ForbiddenUrlError
+
+log = logging.getLogger("steno.http")
+
+router = APIRouter()
+
+_FULL_SECONDS = 60
+_POLL_SECONDS = 5  # told to who asks for a result that is not there yet
+_OF_FORM = ("file", "task", "webhook", "webhook_secret")
+
+
+class JobForm(BaseModel):
+    """What the form of a job has beside that of a transcription."""
+
+    task: Annotated[
+        Literal["transcribe", "translate"], Field(description="translate: into English, as /v1/audio/translations.")
+    ] = "transcribe"
+    webhook: Annotated[
+        str | None,
+        Field(
+            description="URL that is told when the job is completed or failed, by a signed POST (Standard Webhooks)."
+        ),
+    ] = None
+    webhook_secret: Annotated[
+        str | None,
+        Field(description="What the webhook is signed with: whsec_ and base64, or any text of 16 characters and more."),
+    ] = None
+
+    @classmethod
+    def parse(cls, form: FormData) -> "JobForm":
+        """Read the fields.
+
+        Raises:
+            RequestError: Naming the field that is wrong.
+        """
+        try:
+            return cls.model_validate({name: form[name] for name in cls.model_fields if form.get(name, "") != ""})
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            param = str(fault["loc"][0])
+            raise RequestError(f"{param}: {fault['msg']}.", code="invalid_value", param=param) from None
+
+
+class JobError(BaseModel):
+    """Why a job failed."""
+
+    code: str
+    message: str
+
+
+class JobWebhook(BaseModel):
+    """What became of a webhook."""
+
+    url: str
+    status: Annotated[Literal["pending", "delivered", "failed"], Field(description="failed: there are no more tries.")]
+    attempts: int
+    error: Annotated[str | None, Field(description="Of the last attempt.")]
+
+
+class JobCard(BaseModel):
+    """A job; times are Unix seconds."""
+
+    id: str
+    object: Literal["audio.job"]
+    status: Literal["queued", "in_progress", "completed", "failed", "cancelled"]
+    model: str
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    expires_at: Annotated[int | None, Field(description="When it and its result are forgotten.")]
+    bytes: Annotated[int, Field(description="Size of the upload.")]
+    duration: Annotated[float | None, Field(description="Of the recording, in seconds, once it is decoded.")]
+    error: JobError | None
+    webhook: JobWebhook | None
+
+
+class JobList(BaseModel):
+    """Jobs, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[JobCard]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class DeletedJob(BaseModel):
+    """A job that is gone."""
+
+    id: str
+    object: Literal["audio.job.deleted"] = "audio.job.deleted"
+    deleted: Literal[True] = True
+
+
+_FORM_SCHEMA = schemas.TranscriptionForm.model_json_schema()
+_FIELDS = {**_FORM_SCHEMA["properties"], **JobForm.model_json_schema()["properties"]}
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {
+                "schema": _FORM_SCHEMA
+                | {
+                    "properties": {name: field for name, field in _FIELDS.items() if name != "stream"},
+                    "required": ["file"],
+                }
+            }
+        },
+    }
+}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": schemas.ErrorBody, "description": "The request is wrong, or there is no such job."},
+    503: {"model": schemas.ErrorBody, "description": "No room, draining or loading; see Retry-After."},
+}
+
+
+@router.post(
+    "/audio/jobs",
+    status_code=202,
+    response_model=JobCard,
+    response_description="The job; it is on disk, and outlives restarts.",
+    responses=_ERRORS,
+    openapi_extra=_FORM,
+)
+async def create_job(request: Request) -> Response:
+    """Accept a recording to be transcribed when there is time."""
+    front, record, jobs = _parts(request)
+    async with AsyncExitStack() as resources:
+        await _check_room(jobs, record.caller)  # before the body comes
+        form, _ = await received(request, resources, is_background=True)
+        own = JobForm.parse(form)
+        delivery = _delivery(jobs, own, front.settings.webhook_secret)
+        rest = FormData([(name, value) for name, value in form.multi_items() if name not in _OF_FORM[1:]])
+        asked = await understood(
+            front, record, rest, resources, is_translation=own.task == "translate", receive=request.receive
+        )
+        if asked.fields.stream:
+            raise RequestError("A job is not streamed.", code="unsupported_value", param="stream")
+        record.stages["receive"] = time.monotonic() - record.began
+        file: UploadFile = asked.fields.file
+        try:
+            job = await jobs.add(
+                file.file,
+                caller=record.caller,
+                model=asked.served.id,
+                request=_written_down(rest, file, asked.served.id, own.task),
+                file_bytes=file.size or 0,
+                delivery=delivery,
+            )
+        except StoreFullError as error:
+            raise _full(error) from None
+        return JSONResponse(job.described(), 202, {"location": f"/v1/audio/jobs/{job.id}"})
+
+
+@router.get("/audio/jobs", responses=_ERRORS)
+async def list_jobs(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=100, description="Jobs at most.")] = 20,
+    after: Annotated[
+        str | None, Query(description="Id of the job before the first one: last_id of the page before.")
+    ] = None,
+) -> JobList:
+    """List the jobs of the key, the newest first."""
+    _, record, jobs = _parts(request)
+    found = await jobs.listed(record.caller, after=after, limit=limit + 1)
+    cards = [JobCard(**job.described()) for job in found[:limit]]
+    return JobList(
+        data=cards,
+        first_id=cards[0].id if cards else None,
+        last_id=cards[-1].id if cards else None,
+        has_more=len(found) > limit,
+    )
+
+
+@router.get("/audio/jobs/{job}", responses=_ERRORS)
+async def get_job(request: Request, job: str) -> JobCard:
+    """Describe a job."""
+    return JobCard(**(await _found(request, job)).described())
+
+
+@router.get(
+    "/audio/jobs/{job}/result",
+    response_model=None,
+    response_description="The transcript, in the format asked for.",
+    responses={200: {"model": schemas.Transcription | schemas.VerboseTranscription}, **_ERRORS},
+)
+async def get_result(request: Request, job: str) -> Response:
+    """Answer as a request for the same transcript would have been answered, errors included."""
+    _, _, jobs = _parts(request)
+    found = await _found(request, job)
+    if found.state == "cancelled":
+        raise RequestError("This job was cancelled.", code="job_cancelled", status=409)
+    result = await jobs.result(found)
+    if result is None:
+        message = f"This job is {found.state.replace('_', ' ')}; ask again later."
+        raise RequestError(message, code="job_not_finished", status=409, retry_after=_POLL_SECONDS)
+    request.state.record.error = result.error_code
+    return Response(result.body, result.status, media_type=result.media_type)
+
+
+@router.post("/audio/jobs/{job}/cancel", responses=_ERRORS)
+async def cancel_job(request: Request, job: str) -> JobCard:
+    """Stop a job; one that is finished stays as it is."""
+    _, _, jobs = _parts(request)
+    await jobs.cancel(await _found(request, job))
+    return JobCard(**(await _found(request, job)).described())
+
+
+@router.delete("/audio/jobs/{job}", responses=_ERRORS)
+async def delete_job(request: Request, job: str) -> DeletedJob:
+    """Stop a job, and forget it: its recording, its result, that there was one."""
+    _, _, jobs = _parts(request)
+    found = await _found(request, job)
+    await jobs.delete(found)
+    return DeletedJob(id=found.id)
+
+
+async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
+    """Do a job.
+
+    Args:
+        front: Does it.
+        job: What it is.
+        recording: Where its file is.
+
+    Raises:
+        LaterError: If there is no room for it now.
+    """
+    record = Record(job.id, time.monotonic(), caller=job.caller)
+    written = orjson.loads(job.request)
+    try:
+        async with AsyncExitStack() as resources:
+            file = resources.enter_context(recording.open("rb"))
+            media_type = Headers({"content-type": written["media_type"]})
+            upload = UploadFile(file, size=job.file_bytes, filename=job.id, headers=media_type)
+            form = FormData([*map(tuple, written["fields"]), ("file", upload)])
+            asked = await understood(front, record, form, resources, is_translation=written["task"] == "translate")
+
+            async def keep() -> None:
+                """Hold on to the file: the job may have to begin again."""
+
+            response = await answer(front, record, asked, resources, keep, is_background=True)
+    except RefusedError as error:
+        raise LaterError(error.retry_after) from None
+    except (RequestError, AudioError, DispatchError) as error:
+        if isinstance(error, RequestError) and error.retry_after is not None and error.should_retry is not False:
+            raise LaterError(error.retry_after) from None
+        if isinstance(error, EngineLostError) and front.dispatcher.is_abandoned:
+            raise LaterError(0.0) from None  # after the restart
+        failed = error_response(error)
+        _log(job, record, failed.code)
+        return Result(
+            failed.status_code, "application/json", bytes(failed.body), failed.code, str(error), record.audio_seconds
+        )
+    _log(job, record, None)
+    media_type_of_answer = response.headers["content-type"]
+    return Result(200, media_type_of_answer, bytes(response.body), audio_seconds=record.audio_seconds)
+
+
+def _parts(request: Request) -> tuple[Front, Record, Jobs]:
+    front: Front = request.app.state.front
+    if front.jobs is None:
+        message = "This service keeps no jobs: no folder is set for them (STENO_JOBS_FOLDER)."
+        raise RequestError(message, code="jobs_disabled", status=403)
+    return front, request.state.record, front.jobs
+
+
+async def _found(request: Request, job: str) -> Job:
+    _, record, jobs = _parts(request)
+    found = await jobs.find(job, record.caller)
+    if found is None:
+        raise RequestError(f"The job {job!r} does not exist.", code="job_not_found", status=404)
+    return found
+
+
+async def _check_room(jobs: Jobs, caller: str | None) -> None:
+    try:
+        await jobs.check_room(caller)
+    except StoreFullError as error:
+        raise _full(error) from None
+
+
+def _full(error: StoreFullError) -> Exception:
+    if isinstance(error, CallerFullError):
+        return RequestError(f"{error}.", code="rate_limit_exceeded", status=429, retry_after=_FULL_SECONDS)
+    return OverloadedError(f"The service has no room for this job: {error}.", _FULL_SECONDS)
+
+
+def _delivery(jobs: Jobs, own: JobForm, secret: str | None) -> Delivery | None:
+    if own.webhook is None:
+        return None
+    try:
+        jobs.check_webhook(own.webhook)
+    except ForbiddenUrlError as error:
+        raise RequestError(f"webhook: {error}", code="invalid_value", param="webhook") from None
+    if own.webhook_secret is not None:
+        try:
+            secret = check_secret(own.webhook_secret)
+        except ValueError as error:
+            raise RequestError(f"{error}.", code="invalid_value", param="webhook_secret") from None
+    if secret is None:
+        message = (
+            "The field 'webhook_secret' is missing: a webhook is signed, and this service has no secret of its own."
+        )
+        raise RequestError(message, code="missing_required_parameter", param="webhook_secret")
+    return Delivery(own.webhook, secret)
+
+
+def _written_down(form: FormData, file: UploadFile, model: str, task: str) -> bytes:
+    """Return the form without its file; the model by its id, because its name may come to mean another."""
+    fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str) and name != "model"]
+    written = {"fields": [*fields, ("model", model)], "media_type": file.content_type or "", "task": task}
+    return orjson.dumps(written)
+
+
+def _log(job: Job, record: Record, code: str | None) -> None:
+    fields: dict[str, object] = {
+        "job": job.id,
+        "model": job.model,
+        "seconds": round(time.monotonic() - record.began, 3),
+    }
+    if job.caller is not None:
+        fields["key"] = job.caller
+    if record.audio_seconds is not None:
+        fields["audio_seconds"] = round(record.audio_seconds, 3)
+    fields |= {f"{stage}_seconds": round(seconds, 4) for stage, seconds in record.stages.items()}
+    log.info("job done", extra=fields | ({"code": code} if code else {}))

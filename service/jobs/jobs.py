@@ -1,0 +1,334 @@
+"""What becomes of jobs: begun when there is time, done, told of, forgotten. Lives on one event loop."""
+
+import asyncio
+import logging
+import random
+import sqlite3
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import httpx
+
+from service.jobs import webhook
+from service.jobs.job import Delivery, Job, Result
+from service.jobs.store import JobStore
+from service.metrics import Metrics
+from service.outbound import ForbiddenUrlError, Outbound, OutboundError
+from service.threads import in_thread
+
+log = logging.getLogger("steno.jobs")
+
+T = TypeVar("T")
+
+_LATER_SECONDS = (5.0, 300.0)  # within which a job that found no room tries again
+_FULL_SECONDS = 5.0
+_READY_SECONDS = 0.25  # between looks at whether the service is ready
+_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # under way at once; one slow receiver holds up no other
+_DELIVERY_SECONDS = 10.0
+_GONE = 410
+_LOST = Result(
+    500,
+    "application/json",
+    b'{"error":{"message":"The service was lost with this recording, three times.",'
+    b'"type":"server_error","param":null,"code":"worker_lost"}}',
+    "worker_lost",
+    "The service was lost with this recording, three times.",
+)
+
+
+class LaterError(Exception):
+    """There is no room for a job now; it is not to blame.
+
+    Attributes:
+        seconds: After which to try again.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"later, in {seconds:g} s")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What jobs may take.
+
+    Attributes:
+        running: Under way at once.
+        retention_seconds: How long a finished job and its result are kept.
+    """
+
+    running: int
+    retention_seconds: float
+
+
+Transcribe = Callable[[Job, Path], Awaitable[Result]]
+"""Does a job with its recording; raises LaterError where there is no room, and nothing else for what clients did."""
+
+
+class Jobs:
+    """The jobs of a service.
+
+    Args:
+        store: Keeps them.
+        transcribe: Does them.
+        is_ready: Whether the service could do one now.
+        outbound: Takes webhooks where they belong.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        *,
+        transcribe: Transcribe,
+        is_ready: Callable[[], bool],
+        limits: JobLimits,
+        outbound: Outbound,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._transcribe = transcribe
+        self._is_ready = is_ready
+        self._limits = limits
+        self._outbound = outbound
+        self._metrics = metrics
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, "jobs")
+        self._changed = asyncio.Event()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._delivering: dict[str, asyncio.Task[None]] = {}
+        self._hosts: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Do what is to be done, until it is cancelled; then jobs that are under way are queued again."""
+        try:
+            for job in await self._in_thread(self._store.lost):
+                await self._finish(job, _LOST)
+            while True:
+                self._changed.clear()
+                seconds = await self._look()
+                try:
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            tasks = [*self._running.values(), *self._delivering.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look(self) -> float | None:
+        """Begin what is due; returns after how long to look again, if nothing changes before."""
+        try:
+            await self._begin_jobs()
+            await self._forget()
+            await self._deliver()
+            await self._count()
+            return await self._seconds_until_next()
+        except sqlite3.Error:  # a full disk; it may have room again
+            log.exception("the jobs cannot be written")
+            return _FULL_SECONDS
+
+    async def close(self) -> None:
+        """Let others use the folder."""
+        await self._outbound.close()
+        await self._in_thread(self._store.close)
+        self._thread.shutdown()
+
+    async def check_room(self, caller: str | None) -> None:
+        """Refuse a caller for whom there is no room.
+
+        Raises:
+            StoreFullError: If so.
+        """
+        await self._in_thread(lambda: self._store.check_room(caller))
+
+    def check_webhook(self, url: str) -> None:
+        """Refuse a webhook that can be seen to be forbidden.
+
+        Raises:
+            ForbiddenUrlError: Saying why.
+        """
+        self._outbound.check(url)
+
+    async def add(
+        self,
+        recording: BinaryIO,
+        *,
+        caller: str | None,
+        model: str,
+        request: bytes,
+        file_bytes: int,
+        delivery: Delivery | None,
+    ) -> Job:
+        """Accept a job: when this returns, it is on the disk.
+
+        Raises:
+            StoreFullError: If there is no room.
+        """
+        job = Job(
+            *(f"job_{uuid.uuid4().hex}", caller, "queued", model, request, file_bytes, self._clock()),
+            delivery=delivery,
+        )
+        await self._in_thread(lambda: self._store.add(job, recording))
+        self._changed.set()
+        return job
+
+    async def find(self, job: str, caller: str | None) -> Job | None:
+        """Return a job of a caller."""
+        found = await self._in_thread(lambda: self._store.find(job))
+        return found if found is not None and found.caller == caller else None
+
+    async def listed(self, caller: str | None, *, after: str | None, limit: int) -> list[Job]:
+        """Return jobs of a caller, the newest first, from behind one of them on."""
+        return await self._in_thread(lambda: self._store.listed(caller, after=after, limit=limit))
+
+    async def result(self, job: Job) -> Result | None:
+        """Return what a job that is completed or failed is answered with."""
+        return await self._in_thread(lambda: self._store.result(job.id))
+
+    async def cancel(self, job: Job) -> None:
+        """Do a job no more; one that is finished stays as it is."""
+        now = self._clock()
+        # Kept first: one that is under way is done, or put back, into nothing.
+        await self._in_thread(lambda: self._store.cancel(job.id, now, now + self._limits.retention_seconds))
+        await self._stop(job.id)
+        if not job.is_finished:
+            self._metrics.jobs.labels("cancelled").inc()
+
+    async def delete(self, job: Job) -> None:
+        """Do a job no more, and forget it."""
+        await self.cancel(job)
+        await self._in_thread(lambda: self._store.delete(job.id))
+
+    async def _stop(self, job: str) -> None:
+        if task := self._running.get(job):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._changed.set()
+
+    async def _begin_jobs(self) -> None:
+        while self._is_ready() and len(self._running) < self._limits.running:
+            job = await self._in_thread(lambda: self._store.take(self._clock()))
+            if job is None:
+                return
+            self._start(self._running, job.id, self._do(job))
+
+    async def _do(self, job: Job) -> None:
+        log.info("job begun", extra={"job": job.id, "attempt": job.attempts})
+        try:
+            result = await self._transcribe(job, self._store.recording(job.id))
+        except LaterError as later:
+            await self._put_back(job, self._clock() + min(max(later.seconds, _LATER_SECONDS[0]), _LATER_SECONDS[1]))
+        except asyncio.CancelledError:
+            await self._put_back(job, 0.0)
+            raise
+        except Exception:  # what is wrong with a request is a result; this is a bug of ours
+            log.exception("job failed", extra={"job": job.id})
+            message = "The server failed on this recording."
+            body = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"internal_error"}}'
+            failed = Result(500, "application/json", body % message.encode(), "internal_error", message)
+            await self._finish(job.id, failed)
+        else:
+            await self._finish(job.id, result)
+
+    async def _put_back(self, job: Job, not_before: float) -> None:
+        log.info("job put back", extra={"job": job.id})
+        await self._in_thread(lambda: self._store.put_back(job.id, not_before))
+
+    async def _finish(self, job: str, result: Result) -> None:
+        now = self._clock()
+        expires = now + self._limits.retention_seconds
+        if await self._in_thread(lambda: self._store.finish(job, result, now, expires)):
+            self._metrics.jobs.labels("failed" if result.error_code else "completed").inc()
+
+    async def _forget(self) -> None:
+        for job in await self._in_thread(lambda: self._store.expired(self._clock())):
+            await self._in_thread(lambda job=job: self._store.delete(job))  # type: ignore[misc]
+            self._metrics.jobs.labels("expired").inc()
+
+    async def _deliver(self) -> None:
+        most = _MOST_DELIVERIES - len(self._delivering)
+        if most <= 0:
+            return
+        # More than that, for some may go to a host that has all that it may.
+        due = await self._in_thread(lambda: self._store.due_deliveries(self._clock(), 10 * _MOST_DELIVERIES))
+        for job in due:
+            assert job.delivery is not None
+            host = httpx.URL(job.delivery.url).host
+            if job.id in self._delivering or self._hosts[host] >= _MOST_DELIVERIES_OF_HOST or not most:
+                continue
+            most -= 1
+            self._hosts[host] += 1
+            self._start(self._delivering, job.id, self._attempt(job, job.delivery, host))
+
+    async def _attempt(self, job: Job, delivery: Delivery, host: str) -> None:
+        try:
+            error, is_final = await self._post(job, delivery)
+        finally:
+            self._hosts[host] -= 1
+        attempts, now = delivery.attempts + 1, self._clock()
+        due = None
+        if error is None:
+            told, outcome = replace(delivery, state="delivered", attempts=attempts, error=None), "delivered"
+        elif is_final or attempts > len(webhook.RETRY_SECONDS):
+            told, outcome = replace(delivery, state="failed", attempts=attempts, error=error), "failed"
+        else:
+            told, outcome = replace(delivery, attempts=attempts, error=error), "retried"
+            # Not all at once after a receiver was down.
+            due = now + webhook.RETRY_SECONDS[attempts - 1] * random.uniform(0.8, 1.2)  # noqa: S311
+        self._metrics.webhook_deliveries.labels(outcome).inc()
+        log.info(
+            "webhook",
+            extra={"job": job.id, "outcome": outcome, "attempt": attempts} | ({"why": error} if error else {}),
+        )
+        await self._in_thread(lambda: self._store.delivered(job.id, told, due))
+
+    async def _post(self, job: Job, delivery: Delivery) -> tuple[str | None, bool]:
+        """Make an attempt; returns why it failed, and whether there is no hope."""
+        content = webhook.body(job)
+        headers = webhook.headers(job, delivery.secret, content, self._clock())
+        try:
+            async with asyncio.timeout(_DELIVERY_SECONDS):
+                async with self._outbound.request("POST", delivery.url, headers=headers, content=content) as response:
+                    status = response.status
+        except ForbiddenUrlError as error:
+            return str(error), True
+        except OutboundError as error:
+            return str(error), False
+        except TimeoutError:
+            return f"no answer within {_DELIVERY_SECONDS:g} s", False
+        return (None, False) if 200 <= status < 300 else (f"it answered {status}", status == _GONE)
+
+    def _start(self, tasks: dict[str, asyncio.Task[None]], job: str, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        tasks[job] = task
+
+        def done(_: "asyncio.Future[None]") -> None:
+            tasks.pop(job, None)
+            self._changed.set()
+
+        task.add_done_callback(done)
+
+    async def _count(self) -> None:
+        for state, count in (await self._in_thread(self._store.counts)).items():
+            self._metrics.jobs_waiting.labels(state).set(count)
+
+    async def _seconds_until_next(self) -> float | None:
+        if not self._is_ready():
+            return _READY_SECONDS
+        moment = await self._in_thread(self._store.next_moment)
+        # What is due and could not begin waits for what is under way, which says when it ends.
+        return None if moment is None else max(1.0, moment - self._clock())
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Ask the store; what was begun is ended, even if nobody waits for it any more."""
+        return await in_thread(self._thread, work)

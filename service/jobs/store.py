@@ -1,0 +1,356 @@
+"""Jobs on disk: a table of SQLite, and the recordings beside it. What `add` has returned for outlives any crash.
+
+All methods block, and are for one thread at a time.
+"""
+
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from service.jobs.job import Delivery, Job, Result
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE jobs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    caller TEXT,
+    state TEXT NOT NULL,
+    model TEXT NOT NULL,
+    request BLOB NOT NULL,
+    file_bytes INTEGER NOT NULL,
+    created REAL NOT NULL,
+    started REAL,
+    finished REAL,
+    expires REAL,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    not_before REAL NOT NULL DEFAULT 0,
+    audio_seconds REAL,
+    error_code TEXT,
+    error_message TEXT,
+    webhook_url TEXT,
+    webhook_secret TEXT,
+    webhook_state TEXT,
+    webhook_attempts INTEGER NOT NULL DEFAULT 0,
+    webhook_error TEXT,
+    webhook_due REAL
+);
+CREATE INDEX jobs_by_state ON jobs (state, number);
+CREATE INDEX jobs_by_caller ON jobs (caller, number);
+CREATE INDEX jobs_by_start ON jobs (caller, started);
+CREATE INDEX jobs_by_expiry ON jobs (expires) WHERE expires IS NOT NULL;
+CREATE INDEX jobs_by_delivery ON jobs (webhook_due) WHERE webhook_due IS NOT NULL;
+CREATE TABLE results (
+    id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
+    status INTEGER NOT NULL,
+    media_type TEXT NOT NULL,
+    body BLOB NOT NULL
+);
+"""
+_COLUMNS = (
+    "id, caller, state, model, request, file_bytes, created, started, finished, expires, attempts, audio_seconds, "
+    "error_code, error_message, webhook_url, webhook_secret, webhook_state, webhook_attempts, webhook_error"
+)
+_UNFINISHED = "state IN ('queued', 'in_progress')"
+# So often a job may have been under way when the service was lost; it may be what the service is lost to.
+_MOST_ATTEMPTS = 3
+
+
+class JobsFolderError(OSError):
+    """The folder of the jobs cannot be used; the message says why."""
+
+
+class StoreFullError(Exception):
+    """There is no room for a job; the message says of what."""
+
+
+class CallerFullError(StoreFullError):
+    """The caller has all the jobs that it may have."""
+
+
+class JobStore:
+    """The jobs of a folder, which nobody else may use meanwhile. What was under way when it was lost is queued again.
+
+    Args:
+        folder: Where they are; made if it is not there.
+        max_jobs: Jobs that are not finished.
+        max_jobs_of_caller: Of those, of each caller; None: as many as of all.
+        max_bytes: Size of their recordings together.
+
+    Raises:
+        JobsFolderError: If the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, *, max_jobs: int, max_jobs_of_caller: int | None, max_bytes: int) -> None:
+        self._recordings = folder / "recordings"
+        self._max_jobs = max_jobs
+        self._max_jobs_of_caller = max_jobs_of_caller
+        self._max_bytes = max_bytes
+        try:
+            self._recordings.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = (folder / "lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise JobsFolderError(f"the folder of the jobs, {folder}, is used by another service") from None
+        except OSError as error:
+            raise JobsFolderError(f"the folder of the jobs, {folder}, cannot be used: {error.strerror}") from None
+        path = folder / "jobs.sqlite"
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.row_factory = sqlite3.Row
+            os.chmod(path, 0o600)  # noqa: PTH101  # it has the secrets of webhooks
+            self._prepare()
+            self._recover()
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise JobsFolderError(f"the jobs in {path} cannot be read: {error}") from None
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._database.close()
+        self._lock.close()
+
+    def check_room(self, caller: str | None) -> None:
+        """Refuse a caller for whom there is no room now.
+
+        Raises:
+            StoreFullError: If so.
+        """
+        jobs, size = self._one(f"SELECT count(*), total(file_bytes) FROM jobs WHERE {_UNFINISHED}")  # noqa: S608
+        if jobs >= self._max_jobs:
+            raise StoreFullError(f"{jobs} jobs are waiting")
+        if size >= self._max_bytes:
+            raise StoreFullError(f"{size:.0f} bytes of recordings are waiting")
+        if caller is not None and self._max_jobs_of_caller is not None:
+            (own,) = self._one(f"SELECT count(*) FROM jobs WHERE {_UNFINISHED} AND caller = ?", caller)  # noqa: S608
+            if own >= self._max_jobs_of_caller:
+                raise CallerFullError(f"This key has {own} jobs that are not finished, which is all it may have")
+
+    def add(self, job: Job, recording: BinaryIO) -> None:
+        """Keep a new job and its recording; when this returns, both are on the disk.
+
+        Raises:
+            StoreFullError: If there is no room.
+        """
+        self.check_room(job.caller)
+        path, delivery = self.recording(job.id), job.delivery
+        try:
+            with path.open("xb") as file:
+                shutil.copyfileobj(recording, file, 1 << 20)
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_folder(self._recordings)
+            with self._transaction():
+                self._database.execute(
+                    "INSERT INTO jobs (id, caller, state, model, request, file_bytes, created, webhook_url, "
+                    "webhook_secret, webhook_state) VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(job.id, job.caller, job.model, job.request, job.file_bytes, job.created),
+                        *((delivery.url, delivery.secret, "pending") if delivery else (None, None, None)),
+                    ),
+                )
+        except (OSError, sqlite3.OperationalError) as error:
+            path.unlink(missing_ok=True)
+            raise StoreFullError(f"the job cannot be written ({error})") from error
+
+    def recording(self, job: str) -> Path:
+        """Return where the recording of a job is, as long as it is not finished."""
+        return self._recordings / job
+
+    def find(self, job: str) -> Job | None:
+        """Return a job."""
+        row = self._one(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job)  # noqa: S608
+        return None if row is None else _job(row)
+
+    def result(self, job: str) -> Result | None:
+        """Return what a finished job is answered with."""
+        row = self._one("SELECT status, media_type, body FROM results WHERE id = ?", job)
+        return None if row is None else Result(*row)
+
+    def listed(self, caller: str | None, *, after: str | None, limit: int) -> list[Job]:
+        """Return jobs of a caller, the newest first.
+
+        Args:
+            caller: Whose.
+            after: Those that are older than this one.
+            limit: So many at most.
+        """
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS} FROM jobs WHERE caller IS ? "  # noqa: S608
+            "AND number < coalesce((SELECT number FROM jobs WHERE id = ?), 9223372036854775807) "
+            "ORDER BY number DESC LIMIT ?",
+            (caller, after, limit),
+        )
+        return [_job(row) for row in rows]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many unfinished jobs there are, by state."""
+        rows = self._database.execute(f"SELECT state, count(*) FROM jobs WHERE {_UNFINISHED} GROUP BY state")  # noqa: S608
+        return {"queued": 0, "in_progress": 0} | dict(rows)
+
+    def take(self, now: float) -> Job | None:
+        """Begin the next job: the oldest of the caller with the fewest under way, of those the one served longest ago.
+
+        Args:
+            now: Unix time.
+        """
+        row = self._one(
+            "SELECT id FROM jobs AS waiting WHERE state = 'queued' AND not_before <= ? ORDER BY "
+            "(SELECT count(*) FROM jobs WHERE state = 'in_progress' AND caller IS waiting.caller), "
+            "(SELECT coalesce(max(started), 0) FROM jobs WHERE caller IS waiting.caller), number LIMIT 1",
+            now,
+        )
+        if row is None:
+            return None
+        with self._transaction():
+            self._database.execute(
+                "UPDATE jobs SET state = 'in_progress', started = ?, attempts = attempts + 1 WHERE id = ?",
+                (now, row["id"]),
+            )
+        return self.find(row["id"])
+
+    def put_back(self, job: str, not_before: float) -> None:
+        """Queue a job again that was not to blame for not being done."""
+        with self._transaction():
+            self._database.execute(
+                "UPDATE jobs SET state = 'queued', attempts = attempts - 1, not_before = ? "
+                "WHERE id = ? AND state = 'in_progress'",
+                (not_before, job),
+            )
+
+    def finish(self, job: str, result: Result, now: float, expires: float) -> bool:
+        """Keep what a job that is under way came to, and let its recording go; False if it no longer is."""
+        with self._transaction():
+            changed = self._database.execute(
+                "UPDATE jobs SET state = ?, finished = ?, expires = ?, audio_seconds = ?, error_code = ?, "
+                "error_message = ?, webhook_due = iif(webhook_url IS NULL, NULL, ?) "
+                "WHERE id = ? AND state = 'in_progress'",
+                (
+                    *("failed" if result.error_code else "completed", now, expires, result.audio_seconds),
+                    *(result.error_code, result.error_message, now, job),
+                ),
+            ).rowcount
+            if changed:
+                self._database.execute(
+                    "INSERT INTO results VALUES (?, ?, ?, ?)", (job, result.status, result.media_type, result.body)
+                )
+        if changed:
+            self.recording(job).unlink(missing_ok=True)
+        return bool(changed)
+
+    def cancel(self, job: str, now: float, expires: float) -> None:
+        """Do a job no more, if it is not finished; its webhook is not told, for its caller knows."""
+        with self._transaction():
+            self._database.execute(
+                f"UPDATE jobs SET state = 'cancelled', finished = ?, expires = ? WHERE id = ? AND {_UNFINISHED}",  # noqa: S608
+                (now, expires, job),
+            )
+        self.recording(job).unlink(missing_ok=True)
+
+    def delete(self, job: str) -> None:
+        """Forget a job, and all that there is of it."""
+        with self._transaction():
+            self._database.execute("DELETE FROM jobs WHERE id = ?", (job,))
+        self.recording(job).unlink(missing_ok=True)
+
+    def expired(self, now: float) -> list[str]:
+        """Return jobs whose time is over."""
+        return [job for (job,) in self._database.execute("SELECT id FROM jobs WHERE expires <= ?", (now,))]
+
+    def due_deliveries(self, now: float, limit: int) -> list[Job]:
+        """Return finished jobs of which webhooks are to be told now, the longest due first."""
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS} FROM jobs WHERE webhook_due <= ? ORDER BY webhook_due LIMIT ?",  # noqa: S608
+            (now, limit),
+        )
+        return [_job(row) for row in rows]
+
+    def delivered(self, job: str, delivery: Delivery, due: float | None) -> None:
+        """Keep how an attempt ended.
+
+        Args:
+            job: Of which job.
+            delivery: What there is to say of it now.
+            due: Unix time of the next attempt; None if there will be none.
+        """
+        with self._transaction():
+            self._database.execute(
+                "UPDATE jobs SET webhook_state = ?, webhook_attempts = ?, webhook_error = ?, webhook_due = ? "
+                "WHERE id = ?",
+                (delivery.state, delivery.attempts, delivery.error, due, job),
+            )
+
+    def next_moment(self) -> float | None:
+        """Return the Unix time at which something is to be done next, as far as that is a matter of time."""
+        (moment,) = self._one(
+            "SELECT min(moment) FROM (SELECT min(expires) AS moment FROM jobs "
+            "UNION ALL SELECT min(webhook_due) FROM jobs "
+            "UNION ALL SELECT min(not_before) FROM jobs WHERE state = 'queued')"
+        )
+        return None if moment is None else float(moment)
+
+    def _prepare(self) -> None:
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")  # in WAL mode NORMAL may lose the last commits
+        self._database.execute("PRAGMA foreign_keys = ON")
+        (version,) = self._one("PRAGMA user_version")
+        if version == 0:
+            self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif version != _VERSION:
+            raise sqlite3.DatabaseError(f"they were written by another version of Steno ({version}, not {_VERSION})")
+
+    def _recover(self) -> None:
+        """Queue what was under way again, unless it was so too often; delete recordings that nobody was told of."""
+        with self._transaction():
+            self._database.execute(
+                "UPDATE jobs SET state = 'queued' WHERE state = 'in_progress' AND attempts < ?", (_MOST_ATTEMPTS,)
+            )
+        kept = {job for (job,) in self._database.execute(f"SELECT id FROM jobs WHERE {_UNFINISHED}")}  # noqa: S608
+        for path in self._recordings.iterdir():
+            if path.name not in kept:
+                path.unlink()
+
+    def lost(self) -> list[str]:
+        """Return jobs with which the service was lost too often; `_recover` has left them under way."""
+        return [
+            job
+            for (job,) in self._database.execute(
+                "SELECT id FROM jobs WHERE state = 'in_progress' AND attempts >= ?", (_MOST_ATTEMPTS,)
+            )
+        ]
+
+    def _one(self, statement: str, *values: Any) -> Any:  # noqa: ANN401  # rows hold anything
+        return self._database.execute(statement, values).fetchone()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # SQLite has ended it by itself where the disk is full
+                self._database.execute("ROLLBACK")
+            raise
+
+
+def _job(row: sqlite3.Row) -> Job:
+    *fields, url, secret, state, attempts, error = row
+    job = Job(*fields)
+    return job if url is None else replace(job, delivery=Delivery(url, secret, state, attempts, error))
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file's name is on the disk when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,77 @@
+"""How a webhook is written and signed: Standard Webhooks, as OpenAI's own are, so that OpenAI's clients verify it.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md: the signature is HMAC-SHA256
+over `id.timestamp.body`. The id is the same in every attempt, so that a receiver can tell what it had already.
+"""
+
+import base64
+import binascii
+import hmac
+
+import orjson
+
+from service.jobs.job import Job
+
+_PREFIX = "whsec_"
+_LEAST_SECRET, _MOST_SECRET = 16, 512
+# After which a failed attempt is followed by another, in seconds: eight more, over some eight hours.
+RETRY_SECONDS = (5, 30, 120, 600, 1800, 3600, 7200, 14400)
+
+
+def check_secret(secret: str) -> str:
+    """Return a secret that signatures can be made with: `whsec_` and base64, or any text.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if not _LEAST_SECRET <= len(secret) <= _MOST_SECRET:
+        raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters")
+    try:
+        _key(secret)
+    except (binascii.Error, UnicodeEncodeError):
+        raise ValueError(f"after {_PREFIX}, a webhook's secret is base64") from None
+    return secret
+
+
+def body(job: Job) -> bytes:
+    """Return what is told of a finished job. The text is not in it: that is for who has the key."""
+    event = {
+        "id": event_id(job),
+        "object": "event",
+        "type": f"audio.job.{job.state}",
+        "created_at": int(job.finished or job.created),
+        "data": job.described(),
+    }
+    return orjson.dumps(event)
+
+
+def event_id(job: Job) -> str:
+    """Return the id of a job's only event."""
+    return job.id.replace("job_", "evt_", 1)
+
+
+def headers(job: Job, secret: str, content: bytes, now: float) -> dict[str, str]:
+    """Return the headers of one attempt.
+
+    Args:
+        job: What it tells of.
+        secret: The key of the signature, as `check_secret` takes it.
+        content: The body.
+        now: Unix time.
+    """
+    identity, timestamp = event_id(job), str(int(now))
+    signed = b"%b.%b.%b" % (identity.encode(), timestamp.encode(), content)
+    signature = base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
+    return {
+        "content-type": "application/json",
+        "user-agent": "Steno-Webhooks",
+        "webhook-id": identity,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": f"v1,{signature}",
+    }
+
+
+def _key(secret: str) -> bytes:
+    if secret.startswith(_PREFIX):
+        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    return secret.encode()

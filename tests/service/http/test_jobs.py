@@ -1,0 +1,313 @@
+"""Jobs over a real socket, with a stub engine and a real receiver of webhooks."""
+
+import contextlib
+import hashlib
+import http.server
+import json
+import threading
+
+import httpx
+import openai
+import pytest
+
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from service.jobs import webhook as webhooks
+from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
+
+SECOND = tone(SAMPLE_RATE)
+JOBS = "/v1/audio/jobs"
+SECRET = "a secret of some length"
+KEYS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("ann", "bob")}
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    """Takes webhooks; the first ones get the answers that the test has laid out."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        status = self.server.answers.pop(0) if self.server.answers else 204
+        self.server.received.append((dict(self.headers), body))
+        self.send_response(status)
+        self.send_header("location", "http://127.0.0.1/")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def receiver():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    server.received, server.answers = [], []
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def url(receiver) -> str:
+    return f"http://127.0.0.1:{receiver.server_address[1]}/hook"
+
+
+@contextlib.contextmanager
+def jobs(folder, **settings):
+    with serving(jobs_folder=folder, webhook_hosts="*,http://127.0.0.1:1", **settings) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with jobs(tmp_path_factory.mktemp("jobs")) as served:
+        yield served
+
+
+def create(service: ThreadedServer, samples=SECOND, **fields: str) -> httpx.Response:
+    return service.client.post(JOBS, **form(wav(samples), **fields))
+
+
+def created(service: ThreadedServer, samples=SECOND, **fields: str) -> str:
+    answer = create(service, samples, **fields)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == f"{JOBS}/{answer.json()['id']}"
+    return answer.json()["id"]
+
+
+def state(service: ThreadedServer, job: str) -> str:
+    return service.client.get(f"{JOBS}/{job}").json()["status"]
+
+
+def finished(service: ThreadedServer, job: str) -> dict:
+    wait_for(lambda: state(service, job) in ("completed", "failed", "cancelled"))
+    return service.client.get(f"{JOBS}/{job}").json()
+
+
+@contextlib.contextmanager
+def held(service: ThreadedServer):
+    service.hold_engine()
+    try:
+        yield
+    finally:
+        service.release_engine()
+
+
+@pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
+def test_the_result_is_what_a_transcription_is_answered_byte_for_byte(service, response_format):
+    asked = {"response_format": response_format}
+    job = created(service, **asked)
+
+    described = finished(service, job)
+    result = service.client.get(f"{JOBS}/{job}/result")
+    direct = service.post(**form(wav(SECOND), **asked))
+
+    assert (described["status"], described["duration"], described["error"]) == ("completed", 1.0, None)
+    assert described["started_at"] <= described["finished_at"] < described["expires_at"]
+    assert (result.status_code, result.headers["content-type"]) == (200, direct.headers["content-type"])
+    assert result.content == direct.content
+
+
+@pytest.mark.parametrize("samples", [tone(FAIL_SAMPLES), tone(CRASH_SAMPLES), tone(100)])
+def test_a_job_that_fails_is_answered_as_a_transcription_is(service, samples):
+    job = created(service, samples)
+
+    described = finished(service, job)
+    result = service.client.get(f"{JOBS}/{job}/result")
+    direct = service.post(**form(wav(samples)))
+
+    assert described["status"] == "failed"
+    assert described["error"]["code"] == direct.json()["error"]["code"]
+    assert (result.status_code, result.json()) == (direct.status_code, direct.json())
+
+
+def test_a_file_that_is_none_fails_its_job(service):
+    answer = service.client.post(JOBS, **form(b"nothing that sounds" * 10))
+
+    assert finished(service, answer.json()["id"])["error"]["code"] == "unsupported_format"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [
+        ({"model": "other"}, "model_not_found", "model"),
+        ({"stream": "true"}, "unsupported_value", "stream"),
+        ({"response_format": "pdf"}, "invalid_value", "response_format"),
+        ({"task": "sing"}, "invalid_value", "task"),
+        ({"task": "translate"}, "model_not_found", "model"),
+        ({"webhook": "http://hooks.example/", "webhook_secret": SECRET}, "invalid_value", "webhook"),
+        ({"webhook": "https://127.0.0.1/", "webhook_secret": SECRET}, "invalid_value", "webhook"),
+        ({"webhook": "https://hooks.example/", "webhook_secret": "short"}, "invalid_value", "webhook_secret"),
+        ({"webhook": "https://hooks.example/"}, "missing_required_parameter", "webhook_secret"),
+    ],
+)
+def test_what_is_wrong_with_a_form_is_said_at_once(service, fields, code, param):
+    answer = create(service, **fields)
+
+    assert answer.status_code in (400, 404)
+    assert (answer.json()["error"]["code"], answer.json()["error"]["param"]) == (code, param)
+
+
+def test_a_result_that_is_not_there_yet_is_a_conflict_that_says_when_to_ask(service):
+    with held(service):
+        job = created(service)
+        answer = service.client.get(f"{JOBS}/{job}/result")
+
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "job_not_finished")
+        assert int(answer.headers["retry-after"]) > 0
+    assert finished(service, job)["status"] == "completed"
+
+
+@pytest.mark.parametrize("is_under_way", [True, False])
+def test_a_job_is_cancelled_wherever_it_is(service, is_under_way):
+    with held(service):
+        others = [] if is_under_way else [created(service) for _ in range(2)]
+        job = created(service)
+        wait_for(lambda: state(service, job) == ("in_progress" if is_under_way else "queued"))
+
+        answer = service.client.post(f"{JOBS}/{job}/cancel")
+
+        assert answer.json()["status"] == "cancelled"
+        assert service.client.get(f"{JOBS}/{job}/result").json()["error"]["code"] == "job_cancelled"
+        assert service.client.post(f"{JOBS}/{job}/cancel").json()["status"] == "cancelled"
+    for other in others:
+        assert finished(service, other)["status"] == "completed"
+    assert list(service.server._job_store._recordings.iterdir()) == []
+
+
+def test_a_job_is_deleted_with_all_there_is_of_it(service):
+    done = created(service)
+    finished(service, done)
+    with held(service):
+        under_way = created(service)
+        for job in (done, under_way):
+            assert service.client.delete(f"{JOBS}/{job}").json() == {
+                "id": job,
+                "object": "audio.job.deleted",
+                "deleted": True,
+            }
+            for answer in (service.client.get(f"{JOBS}/{job}"), service.client.get(f"{JOBS}/{job}/result")):
+                assert (answer.status_code, answer.json()["error"]["code"]) == (404, "job_not_found")
+
+
+def test_interactive_requests_pass_jobs(service):
+    """Both wait while the engine stands still; the job came first."""
+    with held(service):
+        blocking = create(service).json()["id"]  # has the engine's only place
+        wait_for(lambda: state(service, blocking) == "in_progress")
+        job = created(service, tone(SAMPLE_RATE * 3))
+        wait_for(lambda: state(service, job) == "in_progress")
+        answers = []
+        client = threading.Thread(target=lambda: answers.append(service.post(**form(wav(tone(20 * SAMPLE_RATE))))))
+        client.start()
+        batcher = service.server.dispatcher._batcher
+        wait_for(lambda: len(batcher) == 2)
+        assert sorted(utterance.is_background for utterance in batcher) == [False, True]
+        assert service.server.dispatcher.admission.backlog.seconds == 20.0  # of the predicted wait, jobs are no part
+    client.join()
+    assert answers[0].status_code == 200
+    assert finished(service, job)["status"] == "completed"
+
+
+def test_without_a_folder_there_are_no_jobs_and_that_is_said():
+    with serving() as service:
+        for answer in (create(service), service.client.get(JOBS), service.client.get(f"{JOBS}/job_1")):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "jobs_disabled")
+            assert "STENO_JOBS_FOLDER" in answer.json()["error"]["message"]
+
+
+def test_keys_see_their_own_jobs_only_and_have_limits_of_their_own(tmp_path):
+    keys = ",".join(f"{name}:{digest}" for name, digest in KEYS.items())
+    with jobs(tmp_path, api_keys=keys, max_jobs_per_key=2, max_jobs=3) as service:
+        ann, bob = ({"authorization": f"Bearer {name}"} for name in KEYS)
+        with held(service):
+            mine = [service.client.post(JOBS, **form(wav(SECOND)), headers=ann).json()["id"] for _ in range(2)]
+            third = service.client.post(JOBS, **form(wav(SECOND)), headers=ann)
+            theirs = service.client.post(JOBS, **form(wav(SECOND)), headers=bob).json()["id"]
+            fourth = service.client.post(JOBS, **form(wav(SECOND)), headers=bob)
+
+            assert (third.status_code, third.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+            assert (fourth.status_code, fourth.json()["error"]["code"]) == (503, "overloaded")
+            assert all(int(answer.headers["retry-after"]) > 0 for answer in (third, fourth))
+            listed = service.client.get(JOBS, headers=ann).json()
+            assert [job["id"] for job in listed["data"]] == mine[::-1]
+            assert (listed["first_id"], listed["last_id"], listed["has_more"]) == (mine[1], mine[0], False)
+            page = service.client.get(f"{JOBS}?limit=1", headers=ann).json()
+            assert (page["last_id"], page["has_more"]) == (mine[1], True)
+            rest = service.client.get(f"{JOBS}?limit=1&after={mine[1]}", headers=ann).json()
+            assert [job["id"] for job in rest["data"]] == [mine[0]]
+            for path in (theirs, f"{theirs}/result"):
+                assert service.client.get(f"{JOBS}/{path}", headers=ann).status_code == 404
+            assert service.client.post(f"{JOBS}/{theirs}/cancel", headers=ann).status_code == 404
+            assert service.client.delete(f"{JOBS}/{theirs}", headers=ann).status_code == 404
+            assert service.client.get(JOBS).status_code == 401
+        assert service.client.get(f"{JOBS}?limit=0", headers=ann).status_code == 400
+
+
+def test_a_webhook_is_told_signed_and_once(tmp_path, receiver):
+    with serving(jobs_folder=tmp_path, webhook_hosts=url(receiver).removesuffix("/hook")) as service:
+        job = created(service, webhook=url(receiver), webhook_secret=SECRET)
+        finished(service, job)
+        wait_for(lambda: service.client.get(f"{JOBS}/{job}").json()["webhook"]["status"] == "delivered")
+
+        ((headers, body),) = receiver.received
+        with openai.OpenAI(api_key="none") as client:
+            client.webhooks.verify_signature(
+                body, {name.lower(): value for name, value in headers.items()}, secret=SECRET
+            )
+        told = json.loads(body)
+        assert (told["type"], told["data"]["id"], told["data"]["status"]) == ("audio.job.completed", job, "completed")
+        assert transcript(SECOND).text not in body.decode()
+        assert SECRET not in service.client.get(f"{JOBS}/{job}").text
+        assert service.metric('steno_webhook_deliveries_total{outcome="delivered"}') == 1
+
+
+def test_a_webhook_is_told_again_until_it_is_taken(tmp_path, receiver, monkeypatch):
+    monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01,) * 8)
+    receiver.answers += [500, 302, 404]
+    origin = url(receiver).removesuffix("/hook")
+    with serving(jobs_folder=tmp_path, webhook_hosts=origin, webhook_secret=SECRET) as service:
+        job = created(service, tone(FAIL_SAMPLES), webhook=url(receiver))
+        wait_for(lambda: service.client.get(f"{JOBS}/{job}").json()["webhook"]["status"] == "delivered")
+
+        assert service.client.get(f"{JOBS}/{job}").json()["webhook"]["attempts"] == 4
+        assert len(receiver.received) == 4
+        assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 1
+        assert json.loads(receiver.received[0][1])["type"] == "audio.job.failed"
+
+
+def test_a_webhook_that_is_gone_or_never_taken_is_given_up(tmp_path, receiver, monkeypatch):
+    monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01, 0.01))
+    receiver.answers += [410] + [500] * 3
+    origin = url(receiver).removesuffix("/hook")
+    with serving(jobs_folder=tmp_path, webhook_hosts=f"{origin},http://127.0.0.1:1", webhook_secret=SECRET) as service:
+        for attempts, where in ((1, url(receiver)), (3, url(receiver)), (3, "http://127.0.0.1:1/")):
+            job = created(service, webhook=where)
+            wait_for(lambda job=job: service.client.get(f"{JOBS}/{job}").json()["webhook"]["status"] == "failed")
+            webhook = service.client.get(f"{JOBS}/{job}").json()["webhook"]
+            assert webhook["attempts"] == attempts
+            assert webhook["error"]
+        assert service.metric('steno_webhook_deliveries_total{outcome="failed"}') == 3
+
+
+def test_what_is_finished_is_forgotten_in_time(tmp_path):
+    with jobs(tmp_path, job_retention_seconds=0.2) as service:
+        job = created(service)
+        wait_for(lambda: service.client.get(f"{JOBS}/{job}").status_code == 404)
+
+        assert service.metric('steno_jobs_total{outcome="completed"}') == 1
+        assert service.metric('steno_jobs_total{outcome="expired"}') == 1
+        assert service.client.get(JOBS).json()["data"] == []
+
+
+def test_a_restart_begins_again_what_was_under_way_and_what_waited(tmp_path):
+    with jobs(tmp_path) as service:
+        with held(service):
+            waiting = [created(service, tone(1000 * number)) for number in range(3, 8)]
+            wait_for(lambda: [state(service, job) for job in waiting].count("in_progress") == 2)
+            service.stop()
+            service.stop()
+    with jobs(tmp_path) as service:
+        for number, job in enumerate(waiting, 3):
+            assert finished(service, job)["status"] == "completed"
+            assert service.client.get(f"{JOBS}/{job}/result").json()["text"] == transcript(tone(1000 * number)).text

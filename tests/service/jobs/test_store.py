@@ -1,0 +1,257 @@
+"""What the store has taken in is there after a crash at any moment, and nothing else is."""
+
+import io
+import multiprocessing
+import os
+import sqlite3
+import stat
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.jobs.job import Delivery, Job, Result
+from service.jobs.store import CallerFullError, JobsFolderError, JobStore, StoreFullError
+
+RESULT = Result(200, "text/plain", b"words", audio_seconds=1.5)
+DELIVERY = Delivery("https://hooks.example/", "a secret of some length")
+
+
+def store_in(folder, **limits) -> JobStore:
+    return JobStore(folder, **({"max_jobs": 100, "max_jobs_of_caller": None, "max_bytes": 10_000} | limits))
+
+
+@pytest.fixture
+def store(tmp_path):
+    opened = store_in(tmp_path)
+    yield opened
+    opened.close()
+
+
+def add(store: JobStore, name: str, caller: str | None = "me", delivery: Delivery | None = None, size: int = 5) -> Job:
+    job = Job(name, caller, "queued", "m", b"{}", size, 1.0, delivery=delivery)
+    store.add(job, io.BytesIO(b"sound" * (size // 5)))
+    return job
+
+
+def test_a_job_is_kept_as_it_came(store):
+    job = add(store, "a", delivery=DELIVERY)
+
+    assert store.find("a") == job
+    assert store.recording("a").read_bytes() == b"sound"
+    assert store.find("b") is None
+
+
+def test_a_job_that_is_done_leaves_its_result_and_not_its_recording(store):
+    add(store, "a")
+    taken = store.take(2.0)
+
+    assert (taken.id, taken.state, taken.started, taken.attempts) == ("a", "in_progress", 2.0, 1)
+    assert store.finish("a", RESULT, 3.0, 10.0)
+    assert store.find("a").state == "completed"
+    assert store.result("a") == Result(200, "text/plain", b"words")
+    assert not store.recording("a").exists()
+    assert store.expired(9.0) == []
+    assert store.expired(10.0) == ["a"]
+    store.delete("a")
+    assert store.find("a") is None
+    assert store.result("a") is None
+
+
+def test_a_job_that_was_cancelled_meanwhile_is_not_finished(store):
+    add(store, "a", delivery=DELIVERY)
+    store.take(2.0)
+    store.cancel("a", 3.0, 10.0)
+
+    assert not store.finish("a", RESULT, 4.0, 10.0)
+    store.put_back("a", 0.0)
+    assert store.find("a").state == "cancelled"
+    assert store.take(5.0) is None
+    assert store.due_deliveries(100.0, 10) == []
+
+
+def test_callers_take_turns(store):
+    for name in ("a1", "a2", "a3"):
+        add(store, name, "a")
+    add(store, "b1", "b")
+    add(store, "c1", None)
+    add(store, "c2", None)
+
+    assert [store.take(float(now)).id for now in range(2, 8)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
+
+
+def test_a_job_that_is_put_back_waits_for_its_time(store):
+    add(store, "a")
+    store.take(2.0)
+    store.put_back("a", 50.0)
+
+    assert store.find("a").attempts == 0
+    assert store.take(49.0) is None
+    assert store.next_moment() == 50.0
+    assert store.take(50.0).id == "a"
+
+
+def test_there_is_room_for_so_many_and_no_more(tmp_path):
+    store = store_in(tmp_path, max_jobs=3, max_jobs_of_caller=2, max_bytes=100)
+    add(store, "a")
+    add(store, "b")
+    with pytest.raises(CallerFullError):
+        add(store, "c")
+    add(store, "d", "other")
+    with pytest.raises(StoreFullError, match="3 jobs"):
+        add(store, "e", "third")
+    store.cancel("a", 2.0, 3.0)
+    add(store, "f", "third", size=200)
+    store.cancel("b", 2.0, 3.0)
+    with pytest.raises(StoreFullError, match="bytes"):
+        add(store, "g", "third")
+    store.close()
+
+
+def test_a_full_disk_refuses_a_job_and_leaves_nothing(store, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(StoreFullError, match="No space"):
+        add(store, "a")
+    assert store.find("a") is None
+    assert not store.recording("a").exists()
+
+
+def test_webhooks_are_due_until_they_are_told(store):
+    add(store, "a", delivery=DELIVERY)
+    store.take(2.0)
+    store.finish("a", RESULT, 3.0, 10.0)
+
+    assert [job.id for job in store.due_deliveries(3.0, 10)] == ["a"]
+    store.delivered("a", Delivery(DELIVERY.url, DELIVERY.secret, "pending", 1, "no"), 8.0)
+    assert store.due_deliveries(7.0, 10) == []
+    assert store.next_moment() == 8.0
+    store.delivered("a", Delivery(DELIVERY.url, DELIVERY.secret, "delivered", 2), None)
+    assert store.due_deliveries(100.0, 10) == []
+    assert store.find("a").delivery == Delivery(DELIVERY.url, DELIVERY.secret, "delivered", 2)
+
+
+def test_pages_go_from_the_newest_to_the_oldest_and_show_no_job_of_others(store):
+    for number in range(5):
+        add(store, f"mine{number}")
+        add(store, f"theirs{number}", None)
+
+    assert [job.id for job in store.listed("me", after=None, limit=2)] == ["mine4", "mine3"]
+    assert [job.id for job in store.listed("me", after="mine3", limit=9)] == ["mine2", "mine1", "mine0"]
+    assert [job.id for job in store.listed(None, after=None, limit=1)] == ["theirs4"]
+
+
+def test_a_folder_is_used_by_one_service_at_a_time(store, tmp_path):
+    with pytest.raises(JobsFolderError, match="another service"):
+        store_in(tmp_path)
+
+
+def test_a_folder_that_is_none_and_jobs_that_are_none_are_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JobsFolderError, match="cannot be used"):
+        store_in(tmp_path / "file")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "jobs.sqlite").write_bytes(b"no database" * 1000)
+    with pytest.raises(JobsFolderError, match="cannot be read"):
+        store_in(tmp_path / "broken")
+    with sqlite3.connect(tmp_path / "newer.sqlite") as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer.sqlite").rename(tmp_path / "newer" / "jobs.sqlite")
+    with pytest.raises(JobsFolderError, match="another version"):
+        store_in(tmp_path / "newer")
+
+
+def test_nobody_else_can_read_them(store, tmp_path):
+    assert stat.S_IMODE((tmp_path / "jobs.sqlite").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "recordings").stat().st_mode) == 0o700
+
+
+def work_until_killed(folder, fifo) -> None:
+    """Add and do jobs for ever; say of each what has been promised."""
+    told = os.open(fifo, os.O_WRONLY)
+    store = store_in(folder, max_jobs=10**6, max_bytes=10**9)
+    number = 0
+    while True:
+        number += 1
+        add(store, f"job{number}")
+        os.write(told, b"+%d\n" % number)
+        if number % 3 == 0 and (job := store.take(float(number))):
+            store.finish(job.id, RESULT, float(number), 1e9)
+            os.write(told, b"-%s\n" % job.id.removeprefix("job").encode())
+
+
+@pytest.mark.parametrize("lines", [1, 7, 40])
+def test_what_was_promised_is_there_after_kill_9(tmp_path, lines):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = multiprocessing.get_context("spawn").Process(target=work_until_killed, args=(tmp_path / "jobs", fifo))
+    process.start()
+    with fifo.open("rb") as told:
+        said = [told.readline() for _ in range(lines)]
+        process.kill()
+        process.join()
+        said += told.read().splitlines()
+
+    store = store_in(tmp_path / "jobs")
+    for line in said:
+        job = f"job{int(line[1:])}"
+        state = store.find(job).state
+        if line.startswith(b"-"):
+            assert (state, store.result(job).body) == ("completed", b"words")
+        else:
+            assert state in ("queued", "completed")
+            assert state == "completed" or store.recording(job).read_bytes() == b"sound"
+    assert all(store.find(path.name).state == "queued" for path in store._recordings.iterdir())
+    store.close()
+    process.close()
+
+
+def test_a_job_that_the_service_was_lost_with_three_times_is_not_begun_again(tmp_path):
+    for attempt in range(1, 4):
+        store = store_in(tmp_path)
+        if attempt == 1:
+            add(store, "a")
+        assert store.lost() == []
+        assert store.take(1.0).attempts == attempt
+        store.close()
+
+    store = store_in(tmp_path)
+    assert store.take(1.0) is None
+    assert store.lost() == ["a"]
+    store.close()
+
+
+STEPS = st.lists(st.sampled_from(["add", "take", "finish", "put back", "cancel", "delete", "restart"]), max_size=40)
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS)
+def test_recordings_are_those_of_unfinished_jobs(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("jobs")
+    store, under_way, added = store_in(folder), [], 0
+    for step in steps:
+        if step == "add":
+            added += 1
+            add(store, str(added))
+        elif step == "take" and (job := store.take(1.0)):
+            under_way.append(job.id)
+        elif step == "finish" and under_way:
+            store.finish(under_way.pop(), RESULT, 1.0, 2.0)
+        elif step == "put back" and under_way:
+            store.put_back(under_way.pop(), 0.0)
+        elif step == "cancel" and added:
+            store.cancel(str(added), 1.0, 2.0)
+        elif step == "delete" and added:
+            store.delete(str(added // 2 + 1))
+        elif step == "restart":
+            store.close()
+            store, under_way = store_in(folder), []
+        jobs = [store.find(str(number)) for number in range(1, added + 1)]
+        unfinished = {job.id for job in jobs if job and not job.is_finished}
+        assert {path.name for path in (folder / "recordings").iterdir()} == unfinished
+        assert sum(store.counts().values()) == len(unfinished)
+    store.close()
