@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, Headers, UploadFile
 
 from audio.errors import AudioError
@@ -113,6 +113,17 @@ class JobList(BaseModel):
     has_more: bool
 
 
+class JobPage(BaseModel):
+    """Which jobs to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=100, description="Jobs at most.")] = 20
+    after: Annotated[
+        str | None, Field(description="Id of the job before the first one: last_id of the page before.")
+    ] = None
+
+
 class DeletedJob(BaseModel):
     """A job that is gone."""
 
@@ -182,22 +193,16 @@ async def create_job(request: Request) -> Response:
 
 
 @router.get("/audio/jobs", responses=_ERRORS)
-async def list_jobs(
-    request: Request,
-    limit: Annotated[int, Query(ge=1, le=100, description="Jobs at most.")] = 20,
-    after: Annotated[
-        str | None, Query(description="Id of the job before the first one: last_id of the page before.")
-    ] = None,
-) -> JobList:
+async def list_jobs(request: Request, page: Annotated[JobPage, Query()]) -> JobList:
     """List the jobs of the key, the newest first."""
     _, record, jobs = _parts(request)
-    found = await jobs.listed(record.caller, after=after, limit=limit + 1)
-    cards = [JobCard(**job.described()) for job in found[:limit]]
+    found = await jobs.listed(record.caller, after=page.after, limit=page.limit + 1)
+    cards = [JobCard(**job.described()) for job in found[: page.limit]]
     return JobList(
         data=cards,
         first_id=cards[0].id if cards else None,
         last_id=cards[-1].id if cards else None,
-        has_more=len(found) > limit,
+        has_more=len(found) > page.limit,
     )
 
 
