@@ -9,8 +9,8 @@ tokens are bytes. Some lengths are orders:
 
 A checkpoint named "unreadable", in whatever folder, cannot be loaded, one named "fatal" ends the process, one named
 "endless" loads for ever, one named "remote" is downloaded first, and one whose name ends in ".stub" is a file that must
-be there. One whose name has "ctc" in it has two decoders, and says which one it was asked for. One whose
-name has "polyglot" in it speaks German, English and French.
+be there. One whose name has "ctc" in it has two decoders, and says which one it was asked for. One whose name has
+"polyglot" in it speaks German, English and French: it hears the phrase that the number of samples has the remainder of.
 """
 
 import os
@@ -48,6 +48,25 @@ def transcript(samples: Samples, decoder: str = "") -> Transcript:
     )
 
 
+PHRASES = (
+    "Guten Morgen, wie geht es Ihnen heute?",
+    "Good morning, how are you doing today?",
+    "Bonjour, comment allez-vous aujourd'hui?",
+)
+
+
+def phrase(samples: Samples) -> Transcript:
+    """What a polyglot stub hears in an utterance: one of the phrases, word by word."""
+    text = PHRASES[len(samples) % len(PHRASES)]
+    spoken, words, place = text.split(), [], 0
+    each = len(samples) / SAMPLE_RATE / len(spoken)
+    for number, word in enumerate(spoken):
+        end = place + len(word.encode()) + (number > 0)
+        words.append(Word(word, number * each, (number + 1) * each, 0.9, (place, end)))
+        place = end
+    return Transcript(text, list(text.encode()), [0.9] * place, words)
+
+
 @dataclass(frozen=True, slots=True)
 class StubRecognized:
     """A batch that was done at once."""
@@ -81,7 +100,8 @@ class StubRecognizer:
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
         if "ctc" in load.checkpoint:
             self.info["decoders"] = ["tdt", "ctc"]
-        if "polyglot" in load.checkpoint:
+        self._is_polyglot = "polyglot" in load.checkpoint
+        if self._is_polyglot:
             self.info["languages"] = ["de", "en", "fr"]
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
@@ -113,6 +133,8 @@ class StubRecognizer:
             raise ArithmeticError("an utterance that fails its batch")
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
+        if self._is_polyglot:
+            return StubRecognized([phrase(samples) for samples in laid_out.batch])
         return StubRecognized([transcript(samples, decoder or "") for samples in laid_out.batch])
 
     def kind_of(self, error: Exception) -> FailureKind:

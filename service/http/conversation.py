@@ -23,7 +23,15 @@ from service.dispatch.source import Coverage, Source
 from service.engine.protocol import Transcript, Word
 from service.http.errors import error_response
 from service.http.events import Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
-from service.http.formats import described_segments, described_word, json_response, verbose_head
+from service.http.formats import (
+    Written,
+    described_segments,
+    described_word,
+    json_response,
+    segment_texts,
+    told_fields,
+    verbose_head,
+)
 from service.http.hearing import Asked, count, count_coverage
 from service.http.logprobs import token_logprobs
 from service.http.subtitles import Cue, cues, srt, vtt
@@ -170,10 +178,11 @@ class Conversation:
             return PlainTextResponse(srt(self._cues()))
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
-        body = self._whole(turns)
+        told = await self._told()
+        body = self._whole(turns, told)
         if response_format == "verbose_json":
-            head = verbose_head(self.asked.written, self.origin.seconds, body["text"], coverage)
-            body = head | self._timed(speech) | body
+            head = verbose_head(told.whole, self.origin.seconds, body["text"], coverage)
+            body = head | self._timed(speech, told) | body
         return json_response(body)
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
@@ -198,41 +207,53 @@ class Conversation:
                 if is_timed:
                     words = self._timed_words(turn)
                     timed = segment_event(len(said), words, with_words="word" in fields.timestamp_granularities)
-                    yield frame(timed | {"speaker": turn.channel.name} | number)
+                    languages = (await self.asked.told([turn.text])).languages
+                    language = told_fields(languages[0]) if languages else {}
+                    yield frame(timed | {"speaker": turn.channel.name} | number | language)
                 said.append(turn)
         except DispatchError as error:  # the status is sent: clients take an event with an error for one
             response = error_response(error)
             note_error(self.record, response)
             yield frame(bytes(response.body))
             return
+        told = await self._told()
         await self._finish()
-        yield frame({"type": "transcript.text.done"} | self._whole(said))
+        yield frame({"type": "transcript.text.done"} | self._whole(said, told))
 
     def _timed_words(self, turn: Turn) -> list[Word]:
         heard = msgspec.structs.replace(turn.part, words=turn.delta.words)
         return timed_words(heard, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
-    def _whole(self, turns: Sequence[Turn]) -> dict[str, Any]:
+    async def _told(self) -> "_Told":
+        texts = [segment_texts(joined(channel.heard), self.origin.seconds) for channel in self.channels]
+        whole = await self.asked.told([text for of_channel in texts for text in of_channel])
+        return _Told(whole, [await self.asked.told(of_channel) for of_channel in texts])
+
+    def _whole(self, turns: Sequence[Turn], told: "_Told") -> dict[str, Any]:
         """The text in the order of time, and channel by channel."""
         spellings = self.asked.spellings
         described = []
-        for channel in self.channels:
+        tells = self.asked.fields.tells_language
+        for channel, written in zip(self.channels, told.channels, strict=True):
             transcript = joined(channel.heard)
+            language = written.told_fields if tells else {}
             logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
-            described.append({"channel": channel.number, "text": transcript.text, **logprobs})
+            described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
         # What nobody had to listen to is not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
-        return {"text": " ".join(turn.text for turn in turns), "channels": described, "usage": usage}
+        language = told.whole.language_fields if tells else {}
+        return {"text": " ".join(turn.text for turn in turns), **language, "channels": described, "usage": usage}
 
-    def _timed(self, speech: dict[int, Probabilities]) -> dict[str, Any]:
+    def _timed(self, speech: dict[int, Probabilities], told: "_Told") -> dict[str, Any]:
         """The words and segments of all channels in the order of time, those that were asked for."""
         seconds, granularities = self.origin.seconds, self.asked.fields.timestamp_granularities
         words, segments = [], []
-        for channel in self.channels:
+        for channel, written in zip(self.channels, told.channels, strict=True):
             transcript, number = joined(channel.heard), {"channel": channel.number}
             words += [described_word(word) | number for word in spread_words(transcript, seconds)]
-            heard = described_segments(transcript, seconds, speech[channel.number]) if self.asked.has_segments else []
-            segments += [segment | number for segment in heard]
+            if self.asked.has_segments:
+                heard = described_segments(transcript, seconds, speech[channel.number], written.languages)
+                segments += [segment | number for segment in heard]
         timed: dict[str, Any] = {}
         if "word" in granularities:
             timed["words"] = sorted(words, key=lambda word: word["start"])
@@ -264,6 +285,14 @@ class Conversation:
         self.record.coverage = coverage
         count_coverage(self.metrics, self.asked, coverage)
         return coverage
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is known of the text as a whole, and of each channel's."""
+
+    whole: Written
+    channels: Sequence[Written]
 
 
 def _lines(turns: Sequence[Turn]) -> Iterator[str]:

@@ -10,10 +10,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.engine.protocol import Transcript, Word
-from service.http.formats import described_word
+from service.http.formats import described_word, told_fields
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
 from service.http.timed_words import timed_words
+from service.text_language import Told
 
 
 class EventStream(StreamingResponse):
@@ -82,17 +83,21 @@ def delta_event(
     return event
 
 
-def segment_frames(part: Transcript, seconds: float, before: int, *, with_words: bool) -> Iterator[bytes]:
+def segment_frames(
+    part: Transcript, seconds: float, before: int, languages: Sequence[Told | None], *, with_words: bool
+) -> Iterator[bytes]:
     """Yield an event for each segment of a part, with its times, as OpenAI's API has it for speakers.
 
     Args:
         part: What was heard in it, in times of the recording.
         seconds: Length of the recording.
         before: Segments that came before the part.
+        languages: Of each segment, where the text told it.
         with_words: Add the words.
     """
-    for number, words in enumerate(split_segments(timed_words(part, seconds)), before):
-        yield frame(segment_event(number, words, with_words=with_words))
+    for place, words in enumerate(split_segments(timed_words(part, seconds))):
+        event = segment_event(before + place, words, with_words=with_words)
+        yield frame(event | (told_fields(languages[place]) if languages else {}))
 
 
 def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> dict[str, Any]:
@@ -108,11 +113,13 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
     return event | ({"words": [described_word(word) for word in words]} if with_words else {})
 
 
-def done_frame(transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None) -> bytes:
-    """Return the last event: the whole transcript of a recording of this length."""
+def done_frame(
+    transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None, language: dict[str, Any]
+) -> bytes:
+    """Return the last event: the whole transcript of a recording of this length, and what is said of its language."""
     logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
     usage = {"type": "duration", "seconds": seconds}
-    return frame({"type": "transcript.text.done", "text": transcript.text, **logprobs, "usage": usage})
+    return frame({"type": "transcript.text.done", "text": transcript.text, **language, **logprobs, "usage": usage})
 
 
 def frame(event: dict[str, Any] | bytes) -> bytes:

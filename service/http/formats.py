@@ -18,11 +18,12 @@ from audio.segment.voice_activity import FRAME_SECONDS
 from service.dispatch.source import Coverage
 from service.engine.protocol import Transcript, Word
 from service.http.logprobs import logprob, token_logprobs
-from service.http.schemas import Granularity, ResponseFormat
+from service.http.schemas import Granularity, LanguageSource, ResponseFormat
 from service.http.segments import split_segments
 from service.http.subtitles import cues, srt, vtt
 from service.http.timed_words import spread_words, timed_words
 from service.languages import NAMES
+from service.text_language import Told
 
 UNKNOWN_LANGUAGE = "unknown"
 _SPEECH = 0.5  # probability from which a frame is speech, as OpenAI's server_vad has it
@@ -38,11 +39,28 @@ class Written:
         task: Whether it is in the language that was spoken.
         language: ISO 639-1 code of what it is written in; None where nobody said and nothing is known.
         has_times: Whether the model can say when words are said.
+        source: How the language is known; where the text is to tell it, its language is None before it did.
+        probability: How likely the language is, where the text told it.
+        languages: Of each segment, where the text told it.
     """
 
     task: Task
     language: str | None
     has_times: bool
+    source: LanguageSource = "request"
+    probability: float | None = None
+    languages: Sequence[Told | None] = ()
+
+    @property
+    def told_fields(self) -> dict[str, Any]:
+        """What the answer says of the language of a part of the text."""
+        return _language_fields(self.language, self.probability)
+
+    @property
+    def language_fields(self) -> dict[str, Any]:
+        """What the answer says of the language."""
+        source = {"language_source": self.source} if self.language else {}
+        return _language_fields(self.language, self.probability) | source
 
 
 def render(
@@ -55,6 +73,7 @@ def render(
     spellings: Sequence[bytes] | None,
     speech: Probabilities,
     coverage: Coverage,
+    asks_language: bool = False,
 ) -> Response:
     """Answer in the format asked for.
 
@@ -67,6 +86,7 @@ def render(
         spellings: What each token writes, for json with log-probabilities; None leaves them out.
         speech: How likely each frame is speech, for the segments of verbose_json.
         coverage: What of the recording was heard, for verbose_json.
+        asks_language: Have json say what the text is written in, too.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
@@ -77,12 +97,13 @@ def render(
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
-        return json_response({"text": transcript.text, **logprobs, "usage": usage})
+        language = written.language_fields if asks_language else {}
+        return json_response({"text": transcript.text, **language, **logprobs, "usage": usage})
     body = verbose_head(written, seconds, transcript.text, coverage) | {"usage": usage}
     if "word" in granularities:
         body["words"] = [described_word(word) for word in spread_words(transcript, seconds)]
     if has_segments(granularities, written):
-        body["segments"] = described_segments(transcript, seconds, speech)
+        body["segments"] = described_segments(transcript, seconds, speech, written.languages)
     return json_response(body)
 
 
@@ -90,7 +111,7 @@ def verbose_head(written: Written, seconds: float, text: str, coverage: Coverage
     """Return what verbose_json says of a text as a whole, and of what was heard."""
     return {
         "task": written.task,
-        "language": NAMES[written.language] if written.language else UNKNOWN_LANGUAGE,
+        **written.language_fields,
         "duration": seconds,
         "text": text,
         "heard_seconds": coverage.heard,
@@ -114,15 +135,40 @@ def described_word(word: Word) -> dict[str, Any]:
     return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
 
 
-def described_segments(transcript: Transcript, seconds: float, speech: Probabilities) -> list[dict[str, Any]]:
-    """Return the segments of a transcript as verbose_json lists them."""
+def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
+    """Return the texts of the segments of a transcript."""
+    return [_text(words) for words in split_segments(timed_words(transcript, seconds))]
+
+
+def described_segments(
+    transcript: Transcript, seconds: float, speech: Probabilities, languages: Sequence[Told | None] = ()
+) -> list[dict[str, Any]]:
+    """Return the segments of a transcript as verbose_json lists them, with the languages that were told of each."""
     groups = split_segments(timed_words(transcript, seconds))
-    return [_segment(number, words, transcript, speech) for number, words in enumerate(groups)]
+    segments = [_segment(number, words, transcript, speech) for number, words in enumerate(groups)]
+    if languages:
+        segments = [one | told_fields(told) for one, told in zip(segments, languages, strict=True)]
+    return segments
+
+
+def told_fields(told: Told | None) -> dict[str, Any]:
+    """Return what an answer says of a language that was told from a text."""
+    return _language_fields(*(told or (None, None)))
+
+
+def _language_fields(code: str | None, probability: float | None) -> dict[str, Any]:
+    """Name a language as OpenAI's API does; what is not known is left out, for clients take null for a fault."""
+    language = {"language": NAMES[code] if code else UNKNOWN_LANGUAGE}
+    return language if probability is None else language | {"language_probability": probability}
+
+
+def _text(words: Sequence[Word]) -> str:
+    return " ".join(word.text for word in words)
 
 
 def _segment(number: int, words: Sequence[Word], transcript: Transcript, speech: Probabilities) -> dict[str, Any]:
     begin, end = words[0].token_span[0], words[-1].token_span[1]
-    text = " ".join(word.text for word in words)
+    text = _text(words)
     return {
         "id": number,
         "seek": 0,

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -18,12 +19,14 @@ from service.dispatch.utterance import Lane
 from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
 from service.http.events import EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
-from service.http.formats import Task, Written, has_segments, render
-from service.http.prompts import ENGLISH, takes_prompts
-from service.http.schemas import TranscriptionForm
+from service.http.formats import Task, Written, has_segments, render, segment_texts
+from service.http.prompts import assumed_language, takes_prompts
+from service.http.schemas import LanguageSource, TranscriptionForm
 from service.http.served import Served
 from service.http.telemetry import Record, note_error
 from service.metrics import Metrics
+from service.text_language import tell
+from service.threads import in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +37,47 @@ class Asked:
         served: The model that it names.
         lane: Of the model, which decoder.
         prompt: What is asked of the model.
+        threads: In which languages are told.
     """
 
     fields: TranscriptionForm
     served: Served
     lane: Lane
     prompt: Prompt
+    threads: Executor
 
     @property
     def written(self) -> Written:
-        """What the text will be."""
-        fields, info, spoken = self.fields, self.served.info, self.served.languages
-        # One that takes prompts and was told nothing took English for granted.
-        granted = ENGLISH if takes_prompts(info) else None
-        language = fields.language or (spoken[0] if len(spoken) == 1 else granted)
+        """What the text will be; its language is not known yet where the text is to tell it."""
+        fields, info = self.fields, self.served.info
+        language, source = self._spoken
         target = fields.target_language or language
         task: Task = "transcribe" if target == language else "translate"
-        return Written(task, target, has_times=info.get("capabilities", {}).get("word_timestamps", True))
+        if fields.target_language:
+            source = "request"
+        times = info.get("capabilities", {}).get("word_timestamps", True)
+        return Written(task, target, has_times=times, source=source)
+
+    @property
+    def _spoken(self) -> tuple[str | None, LanguageSource]:
+        fields, spoken = self.fields, self.served.languages
+        if fields.language:
+            return fields.language, "request"
+        if len(spoken) == 1:
+            return spoken[0], "model"
+        # One that takes prompts and was told nothing took it for granted.
+        return (assumed_language(fields), "assumed") if takes_prompts(self.served.info) else (None, "text")
+
+    async def told(self, texts: Sequence[str]) -> Written:
+        """Return what a text is, of which the segments are given, as far as the answer says it."""
+        written = self.written
+        if written.language or written.source != "text" or not self.fields.tells_language:
+            return written
+        among = self.fields.languages or self.served.languages
+        whole, each = await in_thread(self.threads, lambda: tell(texts, among))
+        if whole is None:
+            return written
+        return replace(written, language=whole.language, probability=whole.probability, languages=each)
 
     @property
     def spellings(self) -> Sequence[bytes] | None:
@@ -131,6 +158,7 @@ class Hearing:
         speech = np.empty(0, np.float32)
         if self.asked.has_segments and transcript.words:
             speech = await self.source.speech()
+        written = await self.asked.told(segment_texts(transcript, self.origin.seconds))
         coverage = await self._finish(transcript)
         return render(
             transcript,
@@ -138,9 +166,10 @@ class Hearing:
             seconds=self.origin.seconds,
             response_format=fields.response_format,
             granularities=fields.timestamp_granularities,
-            written=self.asked.written,
+            written=written,
             spellings=self.asked.spellings,
             speech=speech,
+            asks_language=fields.asks_language,
         )
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
@@ -158,7 +187,10 @@ class Hearing:
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
-                        for event in segment_frames(part, self.origin.seconds, segments, with_words=with_words):
+                        written = await self.asked.told(segment_texts(part, self.origin.seconds))
+                        for event in segment_frames(
+                            part, self.origin.seconds, segments, written.languages, with_words=with_words
+                        ):
                             segments += 1
                             yield event
                     heard.append(part)
@@ -168,8 +200,10 @@ class Hearing:
             yield frame(bytes(response.body))
             return
         transcript = joined(heard)
+        written = await self.asked.told(segment_texts(transcript, self.origin.seconds))
         await self._finish(transcript)
-        yield done_frame(transcript, self.origin.seconds, self.asked.spellings)
+        language = written.language_fields if fields.tells_language else {}
+        yield done_frame(transcript, self.origin.seconds, self.asked.spellings, language)
 
     async def _finish(self, transcript: Transcript) -> Coverage:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]

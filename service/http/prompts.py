@@ -44,11 +44,11 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
         if not fields.punctuation and capabilities.get("punctuation"):
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
         return NOTHING_ASKED
-    language, target = fields.language, fields.target_language
+    language, target = fields.language or _narrowed(fields), fields.target_language
     if target not in (None, language):
         if not capabilities.get("translation"):
             raise _unsupported("target_language", "The model does not translate.")
-        if language is None:
+        if fields.language is None:
             raise RequestError(
                 "To translate, the model must be told what is spoken: set language.",
                 code="missing_required_parameter",
@@ -58,6 +58,16 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
             raise _unsupported("target_language", message)
     return Prompt(language, target, fields.punctuation, times and fields.response_format in _BETTER_TIMED)
+
+
+def assumed_language(fields: TranscriptionForm) -> str:
+    """Return what a model that takes prompts takes to be spoken where nobody says."""
+    return _narrowed(fields) or ENGLISH
+
+
+def _narrowed(fields: TranscriptionForm) -> str | None:
+    """What is asked for in place of English, if it cannot be that."""
+    return fields.languages[0] if fields.languages and ENGLISH not in fields.languages else None
 
 
 def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> TranscriptionForm:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
@@ -13,13 +13,15 @@ from service.languages import language_code
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
+LanguageSource = Literal["request", "model", "text", "assumed"]
 
 # Values of the OpenAI API that this service knows and does not offer.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
 # Fields of the OpenAI API that have no effect here; other unknown ones are counted together.
-_WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references", "languages")
+_WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references")
 _STREAMED = ("json", "text", "verbose_json")
-_LISTS = ("timestamp_granularities", "include")
+_LISTS = ("timestamp_granularities", "include", "languages")
+AUTO = "auto"  # a language that nobody names
 # OpenAI's clients send the fields of an object as parts `name[field]`.
 _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
 
@@ -48,8 +50,15 @@ class TranscriptionForm(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=1, description="Accepted; nothing is drawn at random.")] = 0.0
     language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
-        Field(description="What is spoken, in ISO 639-1 (`en`, `en-US`); what the model does not speak is refused."),
+        Field(
+            description="What is spoken: `en`, `en-US`, `eng` or `english`; what the model does not speak is refused. "
+            "`auto` has json say what is written, too."
+        ),
     ] = None
+    languages: Annotated[
+        list[Annotated[str, AfterValidator(language_code)]],
+        Field(description="Where `language` is left out: which languages it can be."),
+    ] = []
     target_language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
         Field(description="What to write in, where the model translates; unset: what is spoken. An extension."),
@@ -80,6 +89,18 @@ class TranscriptionForm(BaseModel):
         bool, Field(description="Answer as server-sent events: a delta for each segment, then the whole.")
     ] = False
 
+    _asks_language: bool = PrivateAttr(default=False)
+
+    @property
+    def tells_language(self) -> bool:
+        """Whether the answer says in what language its text is."""
+        return self._asks_language or self.response_format == "verbose_json"
+
+    @property
+    def asks_language(self) -> bool:
+        """Whether `auto` was asked for."""
+        return self._asks_language
+
     @classmethod
     def parse(cls, form: FormData) -> "TranscriptionForm":
         """Read the fields, in whatever order and spelling (`name`, `name[]`) the client sent them.
@@ -103,10 +124,14 @@ class TranscriptionForm(BaseModel):
         for name, unsupported in _UNSUPPORTED.items():
             if fields.get(name) in unsupported:
                 raise RequestError(f"{name} {fields[name]!r} is not supported.", code="unsupported_value", param=name)
+        asks_language = str(fields.get("language", "")).strip().lower() == AUTO
+        if asks_language:
+            del fields["language"]
         try:
             parsed = cls(**fields)
         except ValidationError as error:
             raise _fault(error) from None
+        parsed._asks_language = asks_language
         if parsed.stream and parsed.response_format not in _STREAMED:
             message = f"response_format {parsed.response_format!r} cannot be streamed; use json, text or verbose_json."
             raise RequestError(message, code="unsupported_value", param="stream")
@@ -155,12 +180,17 @@ class Channel(BaseModel):
     channel: Annotated[int, Field(description="Counted from 1.")]
     text: str
     logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
+    language: str | SkipJsonSchema[None] = None
+    language_probability: float | SkipJsonSchema[None] = None
 
 
 class Transcription(BaseModel):
-    """`response_format=json`; `logprobs` and `channels` only where they were asked for."""
+    """`response_format=json`; all but `text` and `usage` only where they were asked for."""
 
     text: str
+    language: Annotated[str | SkipJsonSchema[None], Field(description="With `language=auto`.")] = None
+    language_source: LanguageSource | SkipJsonSchema[None] = None
+    language_probability: float | SkipJsonSchema[None] = None
     logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
     usage: Usage
@@ -190,6 +220,8 @@ class Segment(BaseModel):
     compression_ratio: float
     no_speech_prob: Annotated[float, Field(description="Share of it in which nobody is heard to speak.")]
     channel: Annotated[int | SkipJsonSchema[None], Field(description="With `multichannel`, counted from 1.")] = None
+    language: Annotated[str | SkipJsonSchema[None], Field(description="Where it was told from the text.")] = None
+    language_probability: float | SkipJsonSchema[None] = None
 
 
 class VerboseTranscription(BaseModel):
@@ -197,6 +229,14 @@ class VerboseTranscription(BaseModel):
 
     task: Literal["transcribe", "translate"]
     language: Annotated[str, Field(description="English name of what it is written in, or `unknown`.")]
+    language_source: Annotated[
+        LanguageSource | SkipJsonSchema[None],
+        Field(
+            description="How that is known: the request says it, the model has no other, the text tells it, or it is "
+            "taken for granted."
+        ),
+    ] = None
+    language_probability: Annotated[float | SkipJsonSchema[None], Field(description="Where the text tells it.")] = None
     duration: float
     text: str
     words: list[TimedWord] | SkipJsonSchema[None] = None

@@ -9,6 +9,7 @@ from service.dispatch.utterance import Lane
 from service.engine.protocol import Ready
 from service.http.errors import RequestError
 from service.http.prompts import takes_prompts
+from service.http.schemas import TranscriptionForm
 from service.languages import NAMES
 
 
@@ -67,6 +68,20 @@ class Served:
             code="unsupported_value",
             param=param,
         )
+
+    def narrowed(self, fields: TranscriptionForm) -> TranscriptionForm:
+        """Return a form whose languages it speaks; the only one that it can be counts as named.
+
+        Raises:
+            RequestError: If it does not speak one of them.
+        """
+        self.check_language(fields.language)
+        self.check_language(fields.target_language, "target_language")
+        for language in fields.languages:
+            self.check_language(language, "languages")
+        if fields.language is None and len(set(fields.languages)) == 1:
+            return fields.model_copy(update={"language": fields.languages[0]})
+        return fields
 
     def check_translation(self) -> None:
         """Accept a request for a translation if it translates.

@@ -174,14 +174,13 @@ async def understood(
     fields = schemas.TranscriptionForm.parse(form)
     served = await _served(front, record, fields.model, resources, receive)
     record.model = served.id
-    served.check_language(fields.language)
-    served.check_language(fields.target_language, "target_language")
+    fields = served.narrowed(fields)
     if is_translation:
         served.check_translation()
         fields = into_english(fields, served.languages)
     for name in schemas.ignored_fields(form):
         front.metrics.ignored_fields.labels(name).inc()
-    return Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info))
+    return Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info), front.cutters)
 
 
 async def _served(

@@ -3,7 +3,9 @@ import pytest
 from service.languages import NAMES, language_code
 
 
-@pytest.mark.parametrize("text", ["en", "EN", " en ", "en-US", "en_GB", "en-Latn-US", "English", "ENGLISH"])
+@pytest.mark.parametrize(
+    "text", ["en", "EN", " en ", "en-US", "en_GB", "en-Latn-US", "English", "ENGLISH", "eng", "eng-US"]
+)
 def test_a_language_has_a_code_however_it_is_spelt(text):
     assert language_code(text) == "en"
 
@@ -13,7 +15,15 @@ def test_a_code_and_its_name_are_the_same_language(code):
     assert language_code(code) == language_code(NAMES[code]) == code
 
 
-@pytest.mark.parametrize("text", ["", "xx", "eng", "e", "klingon", "en-", "-US", "en US", "en-US\n-x", "日本"])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("ger", "de"), ("deu", "de"), ("fas", "fa"), ("mandarin", "zh"), ("zho-Hans", "zh"), ("Castilian", "es")],
+)
+def test_longer_codes_and_other_names_are_the_same_language(text, code):
+    assert language_code(text) == code
+
+
+@pytest.mark.parametrize("text", ["", "xx", "xxx", "e", "klingon", "en-", "-US", "en US", "en-US\n-x", "日本"])
 def test_what_is_no_language_is_refused(text):
     with pytest.raises(ValueError, match="is not an ISO 639-1 language code"):
         language_code(text)

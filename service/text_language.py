@@ -1,0 +1,84 @@
+"""What language a text is written in, told from the text alone by py3langid (a fork of Lui and Baldwin's langid.py)."""
+
+import copy
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from service.languages import NAMES
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+# A text that is less likely in its best language says nothing, such as "ok".
+_TELLING = 0.5
+
+_lock = threading.Lock()
+
+
+class Told(NamedTuple):
+    """A language in ISO 639-1, and how likely it is among those that it could be, 0 to 1."""
+
+    language: str
+    probability: float
+
+
+def tell(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Told | None, list[Told | None]]:
+    """Tell the language of texts that belong together, of all of them and of each. Any thread may.
+
+    A text that is too short to tell has the language of all, with the probability that it gives to that.
+
+    Args:
+        texts: Such as the segments of a recording.
+        among: What it can be, in ISO 639-1; nothing means any language that is known here.
+
+    Returns:
+        The language of all texts, and that of each; None where there is nothing to tell by.
+    """
+    identifier = _identifier(tuple(sorted(among)))
+    if identifier is None:
+        return None, [None] * len(texts)
+    ranks = [dict(identifier.rank(text)) if any(map(str.isalpha, text)) else {} for text in texts]
+    if not any(ranks):
+        return None, [None] * len(texts)
+    whole = _best(dict(identifier.rank(" ".join(texts))))
+    if whole.probability < _TELLING:
+        return None, [None] * len(texts)
+    return whole, [_of_part(rank, whole) for rank in ranks]
+
+
+def _best(rank: dict[str, float]) -> Told:
+    language = max(rank, key=rank.__getitem__)
+    return Told(language, rank[language])
+
+
+def _of_part(rank: dict[str, float], whole: Told) -> Told | None:
+    if not rank:
+        return None
+    best = _best(rank)
+    return best if best.probability >= _TELLING else Told(whole.language, rank[whole.language])
+
+
+@lru_cache(maxsize=16)
+def _identifier(among: tuple[str, ...]) -> "LanguageIdentifier | None":
+    """Return what tells these languages from each other; None where it knows none of them."""
+    whole = _loaded()
+    known = [label for label in whole.labels if label in (among or NAMES)]
+    if not known:
+        return None
+    narrowed = copy.copy(whole)
+    narrowed.set_languages(known)
+    return narrowed
+
+
+def _loaded() -> "LanguageIdentifier":
+    with _lock:  # it takes seconds of work, and tens of megabytes: not twice at a time
+        return _load()
+
+
+@lru_cache(maxsize=1)
+def _load() -> "LanguageIdentifier":
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

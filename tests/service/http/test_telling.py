@@ -1,0 +1,119 @@
+"""The language of a text, where nobody named it."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.stub import PHRASES
+from service.languages import NAMES
+from service.text_language import tell
+from tests.service.http.test_api import error
+from tests.service.serving import form, serving, tone, wav
+
+GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(model=None, models="polyglot.nemo,unknown.nemo") as served:
+        yield served
+
+
+def post(service, samples=GERMAN, model="polyglot", **fields):
+    return service.post(**form(wav(samples), model=model, **fields))
+
+
+def events(answer) -> list[dict]:
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+
+
+@pytest.mark.parametrize(("samples", "name"), [(GERMAN, "german"), (ENGLISH, "english"), (FRENCH, "french")])
+def test_the_text_tells_the_language_of_the_whole_and_of_each_segment(service, samples, name):
+    answer = post(service, samples, response_format="verbose_json").json()
+
+    assert (answer["language"], answer["language_source"]) == (name, "text")
+    assert 0.9 < answer["language_probability"] <= 1
+    assert [segment["language"] for segment in answer["segments"]] == [name] * len(answer["segments"])
+    assert all(0 <= segment["language_probability"] <= 1 for segment in answer["segments"])
+
+
+def test_auto_is_as_if_nothing_were_said_and_has_json_say_the_language(service):
+    said, auto = post(service).json(), post(service, language="auto").json()
+
+    assert set(said) == {"text", "usage"}
+    assert auto.pop("language_probability") > 0.9
+    assert auto == said | {"language": "german", "language_source": "text"}
+
+
+@pytest.mark.parametrize("language", ["de", "de-AT", "deu", "German"])
+def test_a_language_that_is_named_is_not_told(service, language):
+    answer = post(service, ENGLISH, response_format="verbose_json", language=language).json()
+
+    assert (answer["language"], answer["language_source"]) == ("german", "request")
+    assert "language_probability" not in answer
+    assert "language" not in answer["segments"][0]
+
+
+def test_languages_narrow_the_choice(service):
+    answer = post(service, GERMAN, response_format="verbose_json", **{"languages[]": ["en", "fra"]}).json()
+    named = post(service, GERMAN, response_format="verbose_json", languages="french").json()
+
+    assert answer["language"] in ("english", "french")
+    assert (named["language"], named["language_source"]) == ("french", "request")
+
+
+@pytest.mark.parametrize(
+    ("languages", "code"), [("klingon", "invalid_value"), ("es", "unsupported_value"), ("de,xx", "invalid_value")]
+)
+def test_languages_that_are_none_or_not_spoken_are_refused_by_the_field(service, languages, code):
+    refusal = error(post(service, languages=languages))
+
+    assert (refusal["code"], refusal["param"]) == (code, "languages")
+
+
+def test_a_stream_tells_it_with_its_segments_and_at_its_end(service):
+    *parts, done = events(post(service, FRENCH, stream="true", response_format="verbose_json"))
+
+    segments = [event for event in parts if event["type"] == "transcript.text.segment"]
+    assert {segment["language"] for segment in segments} == {"french"}
+    assert (done["language"], done["language_source"]) == ("french", "text")
+    assert "language" not in events(post(service, FRENCH, stream="true"))[-1]
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_each_channel_of_a_call_has_its_language(service, stream):
+    # The channels of a file are of equal length, so both are heard alike; one is told from the other by silence.
+    both = np.stack([GERMAN, np.zeros_like(GERMAN)], axis=1)
+
+    answer = post(service, both, multichannel="true", language="auto", stream=stream)
+
+    whole = events(answer)[-1] if stream == "true" else answer.json()
+    assert [channel["language"] for channel in whole["channels"]] == ["german", "unknown"]
+    assert (whole["language"], whole["language_source"]) == ("german", "text")
+
+
+def test_what_no_text_can_tell_is_unknown(service):
+    numbers = post(service, model="unknown", response_format="verbose_json").json()
+
+    assert numbers["language"] == "unknown"
+    assert not {"language_source", "language_probability"} & set(numbers)
+
+
+@given(st.text(max_size=60), st.lists(st.sampled_from(sorted(NAMES)), max_size=4, unique=True))
+def test_any_text_has_one_of_the_languages_that_it_can_be_or_none(text, among):
+    whole, each = tell([text, PHRASES[0]], among)
+
+    for told in (whole, *each):
+        assert told is None or (told.language in (among or NAMES) and 0 <= told.probability <= 1)
+
+
+def test_a_text_that_is_too_short_to_tell_goes_with_the_rest():
+    whole, (long, short, empty) = tell([PHRASES[1], "ok", " "], ["de", "en", "fr"])
+
+    assert whole is not None
+    assert whole.language == long.language == short.language == "en"
+    assert short.probability < 0.5
+    assert empty is None
