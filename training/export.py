@@ -11,9 +11,9 @@ import yaml
 from torch import Tensor
 
 from models.checkpoint.errors import CheckpointError
-from models.checkpoint.nemo import CONFIG_FILE, WEIGHTS_FILE
-from models.checkpoint.nemo_config import parse_nemo_config
-from models.checkpoint.nemo_names import MEL_BANK, TIED, WINDOW, nemo_names
+from models.checkpoint.nemo.config import parse_nemo_config
+from models.checkpoint.nemo.file import CONFIG_FILE, WEIGHTS_FILE
+from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, nemo_names
 from models.config import ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
 from training.errors import RecipeError

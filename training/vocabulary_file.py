@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from models.checkpoint.archive import Archive, open_archive
 from models.checkpoint.document import parse_document
 from models.checkpoint.errors import CheckpointError
-from models.checkpoint.nemo import ALIGNER_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
-from models.checkpoint.nemo_config import NemoModel, parse_nemo_config
+from models.checkpoint.nemo.archive import Archive, open_archive
+from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
+from models.checkpoint.nemo.file import ALIGNER_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
 from training.errors import RecipeError
 from training.prompted_vocabulary import SPECIAL, PromptedVocabulary, vocabulary_of_languages
 from training.recipe import Language

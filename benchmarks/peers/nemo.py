@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
-from models.checkpoint.nemo_names import nemo_names
+from models.checkpoint.nemo.names import nemo_names
 from models.config import ConformerConfig
 
 # The encoder with its CTC head; beside it lie encoder-model.onnx and decoder_joint-model.onnx.

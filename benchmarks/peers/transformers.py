@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
-from models.checkpoint.transformers_names import transformers_names
+from models.checkpoint.transformers.names import transformers_names
 from models.config import ConformerConfig, ModelConfig
 from models.search.ctc import ctc_greedy
 

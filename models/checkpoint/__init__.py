@@ -4,8 +4,8 @@ from pathlib import Path
 
 from models.checkpoint.checkpoint import Checkpoint
 from models.checkpoint.errors import CheckpointError
-from models.checkpoint.nemo import read_nemo
-from models.checkpoint.transformers_folder import read_transformers
+from models.checkpoint.nemo.file import read_nemo
+from models.checkpoint.transformers.model_folder import read_transformers
 
 __all__ = ["Checkpoint", "CheckpointError", "read_checkpoint"]
 

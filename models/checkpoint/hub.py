@@ -30,8 +30,8 @@ from huggingface_hub.hf_api import RepoSibling
 from tqdm import tqdm
 
 from models.checkpoint.errors import CheckpointError, DownloadError, MissingCheckpointError
+from models.checkpoint.hub_name import OnDownload
 from models.checkpoint.layout import needed_files
-from models.checkpoint.source import OnDownload
 
 log = logging.getLogger("steno.hub")
 # What it says goes the way of all logs; a handler of its own would print it a second time, in another format.

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models import CheckpointError, load_model
-from models.checkpoint.archive import MAX_HEADER_BYTES, MAX_MEMBERS
 from models.checkpoint.document import MAX_DEPTH, MAX_NODES
 from models.checkpoint.errors import (
     MissingCheckpointError,
@@ -22,6 +21,7 @@ from models.checkpoint.errors import (
     UnsafeCheckpointError,
     UnsupportedValueError,
 )
+from models.checkpoint.nemo.archive import MAX_HEADER_BYTES, MAX_MEMBERS
 from tests.models.checkpoint.nemo_files import (
     CONFIG,
     TOKENIZER,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models import CheckpointError, Prompt, load_model
 from models.checkpoint.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
-from models.checkpoint.nemo_config import parse_nemo_config
+from models.checkpoint.nemo.config import parse_nemo_config
 from tests.models.checkpoint import canary_like
 from tests.models.checkpoint.nemo_files import CONFIGS, WEIGHTS, archive, drop, put, refusal, saved
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models import CheckpointError
 from models.checkpoint.errors import UnsupportedValueError
-from models.checkpoint.nemo_config import parse_nemo_config
+from models.checkpoint.nemo.config import parse_nemo_config
 from models.config import ConformerConfig, FeatureConfig
 from tests.models.checkpoint.nemo_files import CONFIGS, drop, golden_document, put
 

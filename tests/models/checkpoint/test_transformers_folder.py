@@ -14,8 +14,8 @@ from models.checkpoint.errors import (
     UnsafeCheckpointError,
     UnsupportedValueError,
 )
-from models.checkpoint.json_document import MAX_VALUES
-from models.checkpoint.safetensors_files import MAX_HEADER_BYTES, MAX_SHARDS
+from models.checkpoint.transformers.json_document import MAX_VALUES
+from models.checkpoint.transformers.safetensors_files import MAX_HEADER_BYTES, MAX_SHARDS
 from tests.models.checkpoint.nemo_files import drop, put, refusal
 from tests.models.checkpoint.transformers_files import (
     INDEX,

@@ -192,8 +192,8 @@ def check_frames(ours, theirs, samples, inputs):
 
 @pytest.mark.parametrize("byte_fallback", [False, True])
 def test_texts_of_a_converted_vocabulary_are_those_of_its_sentencepiece_model(byte_fallback, tmp_path):
-    from models.checkpoint.json_document import parse_json
-    from models.checkpoint.transformers_tokenizer import parse_tokenizer
+    from models.checkpoint.transformers.json_document import parse_json
+    from models.checkpoint.transformers.tokenizer import parse_tokenizer
 
     labels, _ = save_processor(tmp_path, "tdt", 80, tmp_path / "tokenizer.model", byte_fallback=byte_fallback)
     documents = [(tmp_path / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")]

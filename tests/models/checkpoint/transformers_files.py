@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from models.checkpoint.transformers_config import Documents, parse_transformers_config
-from models.checkpoint.transformers_names import transformers_names
+from models.checkpoint.transformers.config import Documents, parse_transformers_config
+from models.checkpoint.transformers.names import transformers_names
 from models.network import Network
 
 PIECES = ("<unk>", "▁the", "▁c", "at", "s", "▁", ",", "<0xE2>", "<0x82>", "<0xAC>")

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from models.checkpoint.errors import UnsupportedValueError
-from models.checkpoint.nemo_decoding import MAX_DURATION
+from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
-from models.checkpoint.transformers_canary import end_token, parse_decoder, parse_prompts
-from models.checkpoint.transformers_encoder import ignore_bookkeeping, parse_encoder
-from models.checkpoint.transformers_front_end import parse_front_end
-from models.checkpoint.transformers_generation import check_attention_generation, check_transducer_generation
+from models.checkpoint.transformers.canary import end_token, parse_decoder, parse_prompts
+from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder
+from models.checkpoint.transformers.front_end import parse_front_end
+from models.checkpoint.transformers.generation import check_attention_generation, check_transducer_generation
 from models.config import Decoder, ModelConfig, TransducerConfig
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What transformers calls our tensors: NeMo's names, some of them changed."""
 
-from models.checkpoint.nemo_names import nemo_names
+from models.checkpoint.nemo.names import nemo_names
 from models.config import EncoderConfig
 
 _CHANGED = {

@@ -3,8 +3,8 @@
 import re
 from typing import cast
 
-from models.checkpoint.nemo_classes import class_name
-from models.checkpoint.nemo_decoding import AttentionDecoding, attention_decoding
+from models.checkpoint.nemo.classes import class_name
+from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decoding
 from models.checkpoint.section import Section
 from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
-from models.checkpoint.pickles import shares_tuples
+from models.checkpoint.nemo.pickles import shares_tuples
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 _ZIP_MAGIC = b"PK\x03\x04"

@@ -3,8 +3,8 @@
 from typing import cast
 
 from models.checkpoint.section import Section
-from models.checkpoint.transformers_encoder import ignore_bookkeeping
-from models.checkpoint.transformers_names import transformers_names
+from models.checkpoint.transformers.encoder import ignore_bookkeeping
+from models.checkpoint.transformers.names import transformers_names
 from models.config import AttentionDecoderConfig, DecoderActivation, EncoderConfig, PromptConfig
 
 # transformers bounds a text by its generation configuration, which says nothing of the audio; NeMo's checkpoints, of

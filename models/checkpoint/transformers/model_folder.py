@@ -7,19 +7,19 @@ from typing import Any
 
 from torch import Tensor
 
-from models.checkpoint import transformers_canary
 from models.checkpoint.checkpoint import Checkpoint
 from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.fit import Fit
-from models.checkpoint.folder import Folder
-from models.checkpoint.json_document import parse_json
-from models.checkpoint.nemo_names import is_bookkeeping
+from models.checkpoint.nemo.names import is_bookkeeping
 from models.checkpoint.prompted import prompted
-from models.checkpoint.safetensors_files import read_safetensors
 from models.checkpoint.section import Section
-from models.checkpoint.transformers_config import Documents, parse_transformers_config
-from models.checkpoint.transformers_names import transformers_names
-from models.checkpoint.transformers_tokenizer import parse_tokenizer
+from models.checkpoint.transformers import canary
+from models.checkpoint.transformers.config import Documents, parse_transformers_config
+from models.checkpoint.transformers.folder import Folder
+from models.checkpoint.transformers.json_document import parse_json
+from models.checkpoint.transformers.names import transformers_names
+from models.checkpoint.transformers.safetensors_files import read_safetensors
+from models.checkpoint.transformers.tokenizer import parse_tokenizer
 from models.config import AttentionDecoderConfig, EncoderConfig
 from models.heads.attention_decoder import position_table
 from models.network import Network
@@ -67,18 +67,18 @@ def _canary_state(
     fit: Fit, wanted: dict[str, Tensor], encoder: EncoderConfig, decoder: AttentionDecoderConfig
 ) -> dict[str, Tensor]:
     """Take a Canary's tensors; the table of positions is computed, and the output layer is the embedding."""
-    in_the_file = {name: like for name, like in wanted.items() if name != transformers_canary.POSITIONS}
-    state = fit.take_network(in_the_file, partial(transformers_canary.canary_names, encoder=encoder))
-    embedding = state.get(transformers_canary.EMBEDDING)
+    in_the_file = {name: like for name, like in wanted.items() if name != canary.POSITIONS}
+    state = fit.take_network(in_the_file, partial(canary.canary_names, encoder=encoder))
+    embedding = state.get(canary.EMBEDDING)
     if embedding is not None:
-        twin = fit.take_optional(transformers_canary.TIED, embedding.shape)
+        twin = fit.take_optional(canary.TIED, embedding.shape)
         if twin is not None and not twin.equal(embedding):
-            fit.note(f"{transformers_canary.TIED} is not the embedding, which it must be")
-    return state | {transformers_canary.POSITIONS: position_table(decoder.positions, decoder.width, paired=False)}
+            fit.note(f"{canary.TIED} is not the embedding, which it must be")
+    return state | {canary.POSITIONS: position_table(decoder.positions, decoder.width, paired=False)}
 
 
 def _check_end(config: Mapping[str, Any], tokenizer: Tokenizer) -> None:
-    end = transformers_canary.end_token(Section("", config))
+    end = canary.end_token(Section("", config))
     if not (end < len(tokenizer.pieces) and tokenizer.pieces[end] == END):
         raise UnsupportedValueError("eos_token_id", end, f"that of {END}, {tokenizer.pieces.index(END)}")
 

@@ -6,8 +6,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
-from models.checkpoint.folder import Folder
-from models.checkpoint.json_document import parse_json
+from models.checkpoint.transformers.folder import Folder
+from models.checkpoint.transformers.json_document import parse_json
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

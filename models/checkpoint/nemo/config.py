@@ -7,12 +7,12 @@ because it cannot change a transcript, or refused by name.
 from dataclasses import dataclass
 from typing import Any
 
-from models.checkpoint.nemo_2020 import in_todays_spelling
-from models.checkpoint.nemo_canary import parse_attention_decoder, parse_prompts, tokenizer_files
-from models.checkpoint.nemo_classes import class_name
-from models.checkpoint.nemo_encoder import parse_encoder
-from models.checkpoint.nemo_front_end import parse_front_end
-from models.checkpoint.nemo_heads import check_ctc, parse_transducer
+from models.checkpoint.nemo.before_1_0 import in_todays_spelling
+from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
+from models.checkpoint.nemo.classes import class_name
+from models.checkpoint.nemo.encoder import parse_encoder
+from models.checkpoint.nemo.front_end import parse_front_end
+from models.checkpoint.nemo.heads import check_ctc, parse_transducer
 from models.checkpoint.section import Section
 from models.config import ModelConfig
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from models.checkpoint.archive import Archive, open_archive
 from models.checkpoint.checkpoint import Checkpoint
 from models.checkpoint.document import parse_document
 from models.checkpoint.errors import (
@@ -17,10 +16,11 @@ from models.checkpoint.errors import (
     UnsupportedValueError,
 )
 from models.checkpoint.fit import Fit
-from models.checkpoint.nemo_config import NemoModel, parse_nemo_config
-from models.checkpoint.nemo_names import MEL_BANK, TIED, WINDOW, is_bookkeeping, nemo_names
+from models.checkpoint.nemo.archive import Archive, open_archive
+from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
+from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, is_bookkeeping, nemo_names
+from models.checkpoint.nemo.tensors import read_tensors
 from models.checkpoint.prompted import prompted
-from models.checkpoint.tensors import read_tensors
 from models.heads.attention_decoder import padded_outputs
 from models.network import Network
 from models.tokenizers import (

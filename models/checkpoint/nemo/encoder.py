@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from models.checkpoint.nemo_classes import class_name
-from models.checkpoint.nemo_jasper import parse_jasper
+from models.checkpoint.nemo.classes import class_name
+from models.checkpoint.nemo.jasper import parse_jasper
 from models.checkpoint.section import Section
 from models.config import ConformerConfig, ConvolutionNorm, EncoderConfig, Subsampling
 

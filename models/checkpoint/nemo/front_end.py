@@ -1,6 +1,6 @@
 """Translating the preprocessor of a NeMo configuration."""
 
-from models.checkpoint.nemo_classes import class_name
+from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.section import Section
 from models.config import FeatureConfig
 

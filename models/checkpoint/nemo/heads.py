@@ -3,8 +3,8 @@
 from typing import cast
 
 from models.checkpoint.errors import UnsupportedValueError
-from models.checkpoint.nemo_classes import class_name
-from models.checkpoint.nemo_decoding import MAX_DURATION, ctc_decoding, transducer_decoding
+from models.checkpoint.nemo.classes import class_name
+from models.checkpoint.nemo.decoding import MAX_DURATION, ctc_decoding, transducer_decoding
 from models.checkpoint.section import Section
 from models.config import TransducerConfig
 from models.heads.transducer import Activation

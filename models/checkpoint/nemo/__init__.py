@@ -1,0 +1,1 @@
+"""NeMo's archives (``.nemo``): from their configuration, weights and tokenizer to a checkpoint."""

@@ -1,0 +1,1 @@
+"""Folders that Hugging Face's transformers wrote: from their JSON and safetensors to a checkpoint."""
