@@ -20,3 +20,8 @@ transcribe --form 'include[]=logprobs'
 echo
 transcribe --no-buffer --form stream=true
 transcribe --form response_format=srt
+
+# Without a form: the recording is the body, and options are in the query.
+curl --silent --show-error --fail-with-body --header "Authorization: Bearer ${OPENAI_API_KEY:-none}" \
+  --header 'Content-Type: application/octet-stream' --data-binary @"$recording" \
+  "$url/audio/transcriptions?model=whisper-1&response_format=text"

@@ -164,6 +164,7 @@ class Server:
                 on_loss=self.metrics.decoder_crashes.inc,
             ) as decode_pool,
         ):
+            outbound = Outbound(settings.url_hosts) if settings.url_hosts else None
             front = Front(
                 settings=settings,
                 dispatcher=self.dispatcher,
@@ -179,6 +180,7 @@ class Server:
                 admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
                 residency=self._residency,
                 demand=self._demand,
+                outbound=outbound,
             )
             jobs = self._jobs(lambda job, recording: transcribe_job(front, job, recording))
             front = replace(front, jobs=jobs)
@@ -220,6 +222,8 @@ class Server:
                 await serving
                 if jobs:
                     await jobs.close()
+                if outbound is not None:
+                    await outbound.close()
             await supervising
 
     def _jobs(self, transcribe: Transcribe) -> Jobs | None:

@@ -162,6 +162,12 @@ class Settings(BaseSettings):
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Origins whose web pages may call the API, by commas, or *; unset: none but its own."
     )
+    url_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Hosts from which recordings are fetched that a request names by a URL, by commas: "
+        "media.example, *.example, * for all, by https and at public addresses; or an origin that may be private "
+        "(http://storage:9000); unset: none.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
     log_format: Literal["auto", "json", "text"] = Field(
         default="auto", description="auto: text on a terminal, else one JSON object a line."
@@ -308,6 +314,7 @@ class Settings(BaseSettings):
             "admin_keys",
             "cors_origins",
             "webhook_hosts",
+            "url_hosts",
         ),
         mode="before",
     )
@@ -325,7 +332,7 @@ class Settings(BaseSettings):
                 raise ValueError(f"entry {number} {error}") from None
         return value
 
-    @field_validator("webhook_hosts")
+    @field_validator("webhook_hosts", "url_hosts")
     @classmethod
     def _hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(check_allowed(entry) for entry in value)

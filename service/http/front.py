@@ -17,6 +17,7 @@ from service.http.intake import Intake
 from service.http.served import Served
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
+from service.outbound import Outbound
 from service.residency import Residency
 from service.settings import Settings
 
@@ -38,6 +39,7 @@ class Front:
         residency: Loads models and lets them go.
         demand: Brings in models that a request asks for.
         jobs: Transcriptions that nobody waits for; None where no folder is set for them.
+        outbound: Fetches recordings that a request names by a URL; None where it may not.
     """
 
     settings: Settings
@@ -54,6 +56,7 @@ class Front:
     admin_access: Access
     residency: Residency
     demand: Demand
+    outbound: Outbound | None
     jobs: Jobs | None = None
 
     def served(self, name: str | None) -> Served:

@@ -132,7 +132,7 @@ class DeletedJob(BaseModel):
     deleted: Literal[True] = True
 
 
-_FORM_SCHEMA = schemas.TranscriptionForm.model_json_schema()
+_FORM_SCHEMA = schemas.form_schema()
 _FIELDS = {**_FORM_SCHEMA["properties"], **JobForm.model_json_schema()["properties"]}
 _FORM = {
     "requestBody": {

@@ -145,6 +145,20 @@ class TranscriptionForm(BaseModel):
         return parsed
 
 
+def form_schema() -> dict[str, Any]:
+    """Return the JSON schema of the form."""
+    return TranscriptionForm.model_json_schema() | {"required": ["file"]}
+
+
+def url_schema() -> dict[str, Any]:
+    """Return the JSON schema of a request that names its recording by a URL."""
+    form = form_schema()
+    described = "Where the recording is: by https, on a host that the operator allows (STENO_URL_HOSTS)."
+    url = {"type": "string", "format": "uri", "maxLength": 2048, "description": described}
+    fields = {name: field for name, field in form["properties"].items() if name != "file"}
+    return form | {"title": "UrlRequest", "properties": {"url": url, **fields}, "required": ["url"]}
+
+
 def ignored_fields(form: FormData) -> list[str]:
     """Return the fields of a form that have no effect, as label values: those that nobody knows are "other"."""
     names = {name.partition("[")[0] for name in form} - set(TranscriptionForm.model_fields)

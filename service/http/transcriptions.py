@@ -24,9 +24,11 @@ from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import NoDecoderError, OverloadedError
 from service.dispatch.source import Source
 from service.http import schemas
+from service.http.bodies import receive
 from service.http.conversation import Channel, Conversation
 from service.http.disconnect import unless_client_leaves
 from service.http.events import EventStream
+from service.http.fetching import fetch
 from service.http.front import Front
 from service.http.hearing import Asked, Hearing
 from service.http.prompts import into_english, prompt_of
@@ -61,7 +63,15 @@ _FORM = {
     "requestBody": {
         "required": True,
         "content": {
-            "multipart/form-data": {"schema": schemas.TranscriptionForm.model_json_schema() | {"required": ["file"]}}
+            "multipart/form-data": {"schema": schemas.form_schema()},
+            "application/json": {"schema": schemas.url_schema()},
+            "audio/*": {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "The recording itself; the other fields of the form are parameters of the query.",
+                }
+            },
         },
     }
 }
@@ -141,11 +151,14 @@ async def received(
     )
     await front.intake.turn()
     try:
-        form = await upload.form(request.headers)
+        body = await receive(upload, request.headers, request.query_params)
+        resources.push_async_callback(body.form.close)  # removes its spooled file
+        if body.url is not None:
+            fields = schemas.TranscriptionForm.parse(body.form)  # what is wrong is not worth a fetch
+            await unless_client_leaves(request.receive, fetch(front.outbound, body.url, fields.file, upload))
     finally:
         record.body_bytes = permit.stored_bytes
-    resources.push_async_callback(form.close)  # removes its spooled file
-    return form, permit
+    return body.form, permit
 
 
 async def understood(

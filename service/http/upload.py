@@ -1,4 +1,4 @@
-"""Receives a multipart form within bounds: bytes, silence between them, number of parts, and a proper end."""
+"""Receives a body within bounds: bytes, silence between them; of a form number of parts, and a proper end."""
 
 import asyncio
 import math
@@ -141,6 +141,10 @@ class Upload:
         limit: Bytes the body may have.
         silence_seconds: Longest wait for the next piece.
         total_seconds: Longest time for the whole body: a client that drips must not hold its place for ever.
+
+    Attributes:
+        silence_seconds: As given.
+        total_seconds: As given.
     """
 
     def __init__(
@@ -149,9 +153,43 @@ class Upload:
         self._receive = receive
         self._permit = permit
         self._limit = limit
-        self._silence_seconds = silence_seconds
-        self._total_seconds = total_seconds
+        self.silence_seconds = silence_seconds
+        self.total_seconds = total_seconds
         self._ends = math.inf
+
+    def count(self, piece: bytes) -> None:
+        """Count bytes that have arrived.
+
+        Raises:
+            RequestError: If there are too many of them.
+            OverloadedError: If there is no room for all that arrives now.
+        """
+        self._permit.store(len(piece))
+        if self._permit.stored_bytes > self._limit:
+            raise _too_large(self._limit)
+
+    def check_announced(self, headers: Headers) -> None:
+        """Refuse what will be too large by its headers.
+
+        Raises:
+            RequestError: If so.
+        """
+        announced_bytes(headers, self._limit)
+
+    async def whole(self, limit: int) -> bytes:
+        """Receive a body that is small.
+
+        Raises:
+            RequestError: If it has more bytes than the limit, or comes too slowly.
+            ClientDisconnect: If the client left.
+        """
+        body = b""
+        async for piece in self.pieces():
+            body += piece
+            if len(body) > limit:
+                message = f"The body is larger than the {limit} bytes that it may have."
+                raise RequestError(message, code="fields_too_large", status=413)
+        return body
 
     async def form(self, headers: Headers) -> FormData:
         """Receive and parse the form; file parts are spooled to disk above 1 MiB. The caller closes it.
@@ -161,41 +199,47 @@ class Upload:
             OverloadedError: If there is no room for it.
             ClientDisconnect: If the client left.
         """
-        if not headers.get("content-type", "").lower().startswith("multipart/form-data"):
-            raise RequestError("The body must be multipart/form-data.", code="malformed_body")
-        self._ends = asyncio.get_running_loop().time() + self._total_seconds
         try:
-            return await _FormParser(headers, self._pieces()).parse()
+            return await _FormParser(headers, self.pieces()).parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code="malformed_body") from None
         except OSError as error:  # the disk, or the files that may be open
-            raise OverloadedError(
-                f"The service has no room for this upload: {error.strerror}.", _FULL_SECONDS
-            ) from error
+            raise no_room(error) from error
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives.
+
+        Raises:
+            RequestError: If it is too large or too slow.
+            OverloadedError: If there is no room for it.
+            ClientDisconnect: If the client left.
+        """
+        self._ends = asyncio.get_running_loop().time() + self.total_seconds
         while True:
             message = await self._next()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
             piece: bytes = message.get("body", b"")
-            self._permit.store(len(piece))
-            if self._permit.stored_bytes > self._limit:
-                raise _too_large(self._limit)
+            self.count(piece)
             yield piece
             if not message.get("more_body", False):
                 return
 
     async def _next(self) -> Message:
-        silence_ends = asyncio.get_running_loop().time() + self._silence_seconds
+        silence_ends = asyncio.get_running_loop().time() + self.silence_seconds
         try:
             async with asyncio.timeout_at(min(silence_ends, self._ends)):
                 return await self._receive()
         except TimeoutError:
-            total, silence = self._total_seconds, self._silence_seconds
+            total, silence = self.total_seconds, self.silence_seconds
             message = f"The body must arrive within {total:g} s, and never pause for {silence:g} s."
             raise RequestError(message, code="request_timeout", param="file", status=408) from None
+
+
+def no_room(error: OSError) -> OverloadedError:
+    """Return the error for whom an upload could not be stored."""
+    return OverloadedError(f"The service has no room for this upload: {error.strerror}.", _FULL_SECONDS)
 
 
 def _too_large(limit: int) -> RequestError:

@@ -21,6 +21,7 @@ CODES = {
     "audio_too_long",
     "model_not_found",
     "file_too_large",
+    "url_not_allowed",
 }
 
 NAMES = st.sampled_from(
@@ -66,6 +67,9 @@ CONTENT_TYPES = (
             f'multipart/form-data; boundary="{BOUNDARY}"',
             f"{TYPE}; charset=utf-16",
             "multipart/form-data",
+            "audio/wav",
+            "audio/pcm; rate=8000; channels=1",
+            "application/json",
             "",
         ]
     )

@@ -1,0 +1,108 @@
+"""The three ways to send a recording: in a multipart form, as the body itself, or by a URL that JSON names."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from tempfile import SpooledTemporaryFile
+from typing import Any
+
+import orjson
+from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
+
+from service.http.errors import RequestError
+from service.http.upload import Upload, no_room
+
+# As the parser of forms: what is larger goes to the disk.
+_IN_MEMORY_BYTES = 1 << 20
+_MAX_JSON_BYTES = 1 << 18
+_RECORDING_TYPES = ("audio/", "video/", "application/octet-stream", "application/ogg")
+_URL = "url"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a request asks for.
+
+    Attributes:
+        form: Its fields, with the recording as `file`; close it.
+        url: Where the recording is, if it is still to be fetched into `file`.
+    """
+
+    form: FormData
+    url: str | None = None
+
+
+async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
+    """Receive a body; its type says which of the ways it is.
+
+    Raises:
+        RequestError: For a body that is too large, too slow, incomplete or of another type.
+        OverloadedError: If there is no room for it.
+        ClientDisconnect: If the client left.
+    """
+    content_type = headers.get("content-type", "").strip()
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return Body(await upload.form(headers))
+    if kind == "application/json":
+        return _of_json(await upload.whole(_MAX_JSON_BYTES))
+    if not kind.startswith(_RECORDING_TYPES):
+        raise RequestError(
+            "The body must be multipart/form-data, a recording (Content-Type: audio/wav and the like, options in the "
+            "query), or application/json with a 'url'.",
+            code="malformed_body",
+        )
+    async with AsyncExitStack() as unless_received:
+        file = new_file(content_type)
+        unless_received.push_async_callback(file.close)
+        await fill(file, upload.pieces())
+        unless_received.pop_all()
+    return Body(_form(query.multi_items(), file))
+
+
+def new_file(content_type: str) -> UploadFile:
+    """Return a file for a recording, in memory until it is large."""
+    spooled = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  # whoever closes the form closes it
+    return UploadFile(spooled, size=0, headers=Headers({"content-type": content_type}))  # type: ignore[arg-type]
+
+
+async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:
+    """Write what arrives, and go back to the beginning.
+
+    Raises:
+        OverloadedError: If the disk is full.
+    """
+    async for piece in pieces:
+        try:
+            await file.write(piece)
+        except OSError as error:
+            raise no_room(error) from error
+    await file.seek(0)
+
+
+def _of_json(body: bytes) -> Body:
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"The JSON could not be read: {error}.", code="malformed_body") from None
+    if not isinstance(fields, dict):
+        raise RequestError("The JSON must be an object.", code="malformed_body")
+    url = fields.pop(_URL, None)
+    if url is None:
+        message = "The JSON has no 'url'; a file is sent as multipart/form-data."
+        raise RequestError(message, code="missing_required_parameter", param=_URL)
+    if not isinstance(url, str):
+        raise RequestError("url: it must be a string.", code="invalid_value", param=_URL)
+    fields.pop("file", None)
+    items = [
+        (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # as forms have it: all is text
+        for name, given in fields.items()
+        for value in (given if isinstance(given, list) else [given])
+        if value is not None
+    ]
+    return Body(_form(items, new_file("")), url)
+
+
+def _form(items: list[tuple[str, Any]], file: UploadFile) -> FormData:
+    # The last one counts: nothing in the options takes the place of the recording.
+    return FormData([*items, ("file", file)])

@@ -1,0 +1,89 @@
+"""Fetches a recording from a URL that a client gave, within the limits of an upload."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from importlib.metadata import version
+from urllib.parse import urljoin
+
+import httpcore
+from starlette.datastructures import Headers, UploadFile
+
+from service.http.bodies import fill
+from service.http.errors import RequestError
+from service.http.upload import Upload
+from service.outbound import ForbiddenUrlError, Outbound, UnreachableError
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 5
+_FOUND = 200
+_HEADERS = {
+    "user-agent": f"steno/{version('steno')}",
+    "accept": "audio/*, video/*, */*;q=0.5",
+    "accept-encoding": "identity",
+}
+
+
+async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: Upload) -> None:
+    """Fetch a recording; each redirect is checked as the URL was.
+
+    Args:
+        outbound: Makes requests to allowed hosts; None where the operator allows none.
+        url: Where it is.
+        file: Takes its content, and the type that the server says.
+        upload: Whose limits hold: the bytes are counted with those of uploads.
+
+    Raises:
+        RequestError: If the URL is forbidden, cannot be reached, or has no recording within the limits.
+        OverloadedError: If there is no room for it.
+    """
+    if outbound is None:
+        raise _forbidden("This service fetches no recordings: its operator allows no hosts (STENO_URL_HOSTS).")
+    try:
+        async with asyncio.timeout(upload.total_seconds):
+            for _ in range(1 + _MAX_REDIRECTS):
+                moved = await _fetch_once(outbound, url, file, upload)
+                if moved is None:
+                    return
+                url = _joined(url, moved)
+    except ForbiddenUrlError as error:
+        raise _forbidden(str(error)) from None
+    except UnreachableError as error:
+        raise _unreachable(str(error)) from None
+    except TimeoutError:
+        raise _unreachable(f"It did not arrive within {upload.total_seconds:g} s.") from None
+    raise _unreachable(f"It is redirected more than {_MAX_REDIRECTS} times.")
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise _unreachable("It is redirected to what is no URL.") from None
+
+
+async def _fetch_once(outbound: Outbound, url: str, file: UploadFile, upload: Upload) -> str | None:
+    """Fetch a recording, or return where it is instead."""
+    async with outbound.request("GET", url, headers=_HEADERS, silence_seconds=upload.silence_seconds) as answer:
+        headers = Headers(raw=[(name.lower(), value) for name, value in answer.headers])
+        if answer.status in _REDIRECTS and (location := headers.get("location")):
+            return location
+        if answer.status != _FOUND:
+            raise _unreachable(f"The server answered with status {answer.status}.")
+        upload.check_announced(headers)
+        file.headers = Headers({"content-type": headers.get("content-type", "")})
+        await fill(file, _counted(answer, upload))
+    return None
+
+
+async def _counted(answer: httpcore.Response, upload: Upload) -> AsyncGenerator[bytes, None]:
+    async for piece in answer.aiter_stream():
+        upload.count(piece)
+        yield piece
+
+
+def _forbidden(message: str) -> RequestError:
+    return RequestError(f"url: {message}", code="url_not_allowed", param="url")
+
+
+def _unreachable(message: str) -> RequestError:
+    return RequestError(f"url: {message}", code="url_unreachable", param="url")

@@ -1,0 +1,136 @@
+"""A recording may be the body itself; options are parameters of the query then."""
+
+import subprocess
+
+import httpx
+import numpy as np
+import pytest
+
+from service.engine.stub import SAMPLE_RATE, transcript
+from tests.service.serving import form, serving, tone, wav
+
+SECOND = tone(SAMPLE_RATE)
+CLIP = wav(SECOND)
+PATH = "/v1/audio/transcriptions"
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving() as served:
+        yield served
+
+
+def send(service, body: object, content_type: str | None = "audio/wav", **query: object) -> httpx.Response:
+    headers = {} if content_type is None else {"content-type": content_type}
+    return service.client.post(PATH, content=body, headers=headers, params=query)
+
+
+def error(answer: httpx.Response) -> tuple[int, str, str | None]:
+    fault = answer.json()["error"]
+    return answer.status_code, fault["code"], fault["param"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["audio/wav", "audio/mpeg", "video/mp4", "application/octet-stream", "Audio/X-Any; a=b"]
+)
+def test_a_body_is_recognised_by_its_content_as_a_file_is(service, kind):
+    answer = send(service, CLIP, kind, model="whisper-1")
+
+    assert answer.status_code == 200
+    assert answer.json() == service.post(**form(CLIP)).json()
+
+
+def test_options_are_those_of_the_form(service):
+    options = {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"], "language": "en"}
+    answer = send(service, CLIP, **options)
+
+    assert answer.json() == service.post(files={"file": CLIP}, data=options).json()
+    assert answer.json()["words"]
+    streamed = send(service, CLIP, stream="true", model="whisper-1")
+    assert streamed.headers["content-type"].startswith("text/event-stream")
+
+
+def test_raw_samples_need_no_file_around_them(service):
+    samples = (SECOND * 32767).astype("<i2")
+
+    answer = send(service, samples.tobytes(), "audio/pcm; rate=16000; channels=1")
+
+    assert answer.json()["text"] == transcript(samples.astype(np.float32) / 32768).text
+
+
+def test_a_body_in_pieces_without_a_length_is_taken(service):
+    pieces = (CLIP[begin : begin + 1000] for begin in range(0, len(CLIP), 1000))
+
+    assert send(service, pieces).json()["text"] == transcript(SECOND).text
+
+
+def test_bodies_of_two_megabytes_go_to_the_disk_and_come_back(service):
+    samples = tone(40 * SAMPLE_RATE)
+
+    assert send(service, wav(samples)).json()["text"] == transcript(samples).text
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ({"response_format": "xml"}, (400, "invalid_value", "response_format")),
+        ({"model": "none"}, (404, "model_not_found", "model")),
+        ({"language": "klingon"}, (400, "invalid_value", "language")),
+        ({"stream": "maybe"}, (400, "invalid_value", "stream")),
+        ({"file": "x", "response_format": "srt", "stream": "true"}, (400, "unsupported_value", "stream")),
+    ],
+)
+def test_a_wrong_option_is_named(service, query, fault):
+    assert error(send(service, CLIP, **query)) == fault
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(b"", "invalid_audio"), (b"no audio", "unsupported_format"), (CLIP[:20], "unsupported_format")]
+)
+def test_what_is_no_recording_is_refused(service, body, code):
+    answer = send(service, body)
+
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file")
+    assert answer.json()["error"]["code"] in (code, "invalid_audio", "unsupported_format")
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "", "application/x-www-form-urlencoded", "text/plain", "audio", "multipart/mixed"]
+)
+def test_another_type_is_told_which_there_are(service, kind):
+    answer = send(service, CLIP, kind)
+
+    assert error(answer) == (400, "malformed_body", None)
+    assert "Content-Type: audio/wav" in answer.json()["error"]["message"]
+
+
+def test_limits_are_those_of_uploads():
+    with serving(max_upload_bytes=10_000, receive_timeout_seconds=0.5) as service:
+        assert error(send(service, CLIP))[:2] == (413, "file_too_large")
+        assert error(send(service, iter([CLIP])))[:2] == (413, "file_too_large")
+        assert service.server.dispatcher.admission.stored_bytes == 0
+
+
+def test_unknown_options_are_counted_as_those_of_forms(service):
+    before = (
+        service.metric('steno_ignored_fields_total{field="other"}')
+        if "ignored_fields_total{" in (service.client.get("/metrics").text)
+        else 0
+    )
+    assert send(service, CLIP, colour="red").status_code == 200
+    assert service.metric('steno_ignored_fields_total{field="other"}') == before + 1
+
+
+@pytest.mark.program("curl")
+def test_curl_sends_a_file_as_it_is(service, tmp_path):
+    (tmp_path / "clip.wav").write_bytes(CLIP)
+    url = f"http://127.0.0.1:{service.server.port}{PATH}?model=whisper-1&response_format=text"
+    kind = ("-H", "Content-Type: audio/wav")
+
+    done = subprocess.run(
+        ["curl", "--silent", "--noproxy", "*", "--data-binary", f"@{tmp_path / 'clip.wav'}", *kind, url],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.strip() == transcript(SECOND).text
