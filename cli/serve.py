@@ -11,6 +11,7 @@ def run(arguments: Sequence[str]) -> int:
     from service import logs, server
     from service.engine.supervisor import EngineStartError
     from service.settings import Settings, SettingsError
+    from service.tracing import TracingError
 
     parser = argparse.ArgumentParser(
         prog="steno serve",
@@ -28,7 +29,7 @@ def run(arguments: Sequence[str]) -> int:
     logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
     try:
         server.run(settings)
-    except (SettingsError, EngineStartError, OSError) as error:
+    except (SettingsError, EngineStartError, TracingError, OSError) as error:
         print(f"steno serve: {error}", file=sys.stderr)
         return 2
     return 0

@@ -8,6 +8,8 @@ from typing import Literal
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
+from service.tracing import trace_fields
+
 LogFormat = Literal["json", "text"]
 
 
@@ -43,6 +45,12 @@ class _TextLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+def _add_trace(record: logging.LogRecord) -> bool:
+    """Say to which trace a line belongs."""
+    vars(record).update(trace_fields())
+    return True
+
+
 def _moment(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
@@ -57,6 +65,7 @@ def resolve_format(wanted: Literal["auto", "json", "text"]) -> LogFormat:
 def configure(log_format: LogFormat, level: str) -> None:
     """Send every logger of this process to standard error in one format."""
     handler = logging.StreamHandler()
+    handler.addFilter(_add_trace)
     handler.setFormatter(_JsonLines() if log_format == "json" else _TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # uvicorn says what our own lines say better: one line a request, one at start and stop.

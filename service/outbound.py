@@ -20,6 +20,8 @@ from typing import Self
 import httpcore
 import httpx
 
+from service.tracing import current
+
 _MAX_URL = 2048
 _MAX_PORT = 65535
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
@@ -123,7 +125,7 @@ class Outbound:
         Args:
             method: Such as GET.
             url: Where to.
-            headers: To send; Host and Content-Length are added.
+            headers: To send; Host, Content-Length and the current trace are added.
             content: The body.
             silence_seconds: Longest wait for a name, a connection, and each piece of the answer.
 
@@ -137,7 +139,7 @@ class Outbound:
             async with self._pool.stream(
                 method,
                 httpcore.URL(scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path),
-                headers=list((headers or {}).items()),
+                headers=[*(headers or {}).items(), *_trace_headers()],
                 content=content,
                 extensions={"timeout": timeouts},
             ) as response:
@@ -213,6 +215,11 @@ class _CheckedBackend(httpcore.AnyIOBackend):
 def _resolve(host: str, port: int) -> list[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _trace_headers() -> list[tuple[str, str]]:
+    trace = current()
+    return [] if trace is None else [("traceparent", str(trace.traceparent))]
 
 
 def _embedded(ip: IPv6Address) -> IPv4Address | None:

@@ -49,6 +49,7 @@ from service.outbound import Outbound
 from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings, SettingsError
+from service.tracing import tracer
 
 log = logging.getLogger("steno")
 
@@ -84,12 +85,14 @@ class Server:
         except ValueError as error:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
         self.metrics.expect_keys(self._access.names)
+        self._tracer = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases),
             edges=settings.edges,
             policy=BatchPolicy(max_padding_share=settings.max_padding_share, max_passed_over=settings.max_passed_over),
             limits=settings.admission_limits,
             metrics=self.metrics,
+            tracer=self._tracer,
         )
         template = Load(
             model="",
@@ -181,6 +184,7 @@ class Server:
                 residency=self._residency,
                 demand=self._demand,
                 outbound=outbound,
+                tracer=self._tracer,
             )
             jobs = self._jobs(lambda job, recording: transcribe_job(front, job, recording))
             front = replace(front, jobs=jobs)
@@ -224,6 +228,7 @@ class Server:
                     await jobs.close()
                 if outbound is not None:
                     await outbound.close()
+                await asyncio.to_thread(self._tracer.close)
             await supervising
 
     def _jobs(self, transcribe: Transcribe) -> Jobs | None:

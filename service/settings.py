@@ -173,6 +173,14 @@ class Settings(BaseSettings):
         default="auto", description="auto: text on a terminal, else one JSON object a line."
     )
 
+    otlp_endpoint: str | None = Field(
+        default=None,
+        description="OpenTelemetry collector that spans go to, such as http://collector:4318; unset: there are none.",
+    )
+    trace_share: float = Field(
+        default=1.0, ge=0, le=1, description="Of the traces that begin here; callers decide for theirs (traceparent)."
+    )
+
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
     max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
     max_utterance_seconds: Annotated[float, Field(ge=MIN_UTTERANCE_SECONDS, le=_LONGEST_UTTERANCE)] = Field(

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.dispatch.admission import Admission, AdmissionLimits
+from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.errors import (
@@ -24,6 +25,7 @@ from service.dispatch.utterance import Lane, Utterance
 from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Prompt, Ready, Result, Transcript
 from service.metrics import Metrics, length_class
+from service.tracing import PassingOn, Tracer
 
 log = logging.getLogger("steno.dispatch")
 
@@ -82,6 +84,7 @@ class Dispatcher:
         policy: The bounds of a batch; its budget, lengths and RTFx are replaced by what engines say.
         limits: Of the two gates.
         clock: Monotonic seconds.
+        tracer: Is told of batches.
 
     Attributes:
         admission: The gates.
@@ -89,6 +92,7 @@ class Dispatcher:
         background_window: As many for those of jobs, which would otherwise stand before others there.
         catalog: The models.
         metrics: What it reports to.
+        recent: The last batches.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Dispatcher:
         limits: AdmissionLimits,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
+        tracer: Tracer = PassingOn(),  # noqa: B008  # it has no state
     ) -> None:
         self.catalog = catalog
         self.admission = Admission(limits, turn_seconds=edges[-1])
@@ -108,6 +113,7 @@ class Dispatcher:
         self.metrics = metrics
         self._clock = clock
         self._batcher = Batcher(edges)
+        self.recent = BatchLog(tracer)
         self._ledger = Ledger()
         self._engines: dict[EngineLink, dict[str, float]] = {}  # with the running RTFx of each model that is ready
         self._accepted = 0
@@ -254,7 +260,7 @@ class Dispatcher:
         if isinstance(answer, Result):
             self._complete(engine, utterances, answer)
         else:
-            self._split(utterances, answer)
+            self._split(engine, utterances, answer)
         self._feed_engines()
 
     def engine_lost(self, engine: EngineLink, loss: str) -> None:
@@ -269,6 +275,7 @@ class Dispatcher:
             self.metrics.worker_restarts.labels(loss).inc()
         for batch in self._ledger.lose(engine):
             self.metrics.batches.labels("lost", batch[0].lane.model).inc()
+            self.recent.note("lost", engine.name, batch, self._clock())
             for utterance in batch:
                 utterance.engines_lost += 1
                 if self._abandoned or utterance.engines_lost > 1:
@@ -316,6 +323,11 @@ class Dispatcher:
         if model in speeds and result.infer_seconds > 0:
             speeds[model] = _RTFX_MEMORY * speeds[model] + (1 - _RTFX_MEMORY) * audio / result.infer_seconds
             self._update_rtfx()
+        self.recent.note(
+            *("ok", engine.name, utterances, self._clock()),
+            padded_seconds=result.padded_seconds,
+            infer_seconds=result.infer_seconds,
+        )
         metrics = self.metrics
         metrics.batches.labels("ok", model).inc()
         metrics.batch_items.labels(model).observe(len(utterances))
@@ -325,10 +337,12 @@ class Dispatcher:
         metrics.batch_duration.labels(model).observe(result.infer_seconds)
         metrics.worker_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
-    def _split(self, utterances: list[Utterance], failure: Failure) -> None:
+    def _split(self, engine: EngineLink, utterances: list[Utterance], failure: Failure) -> None:
         """One bad utterance must not fail its neighbours: each of a failed batch runs again by itself."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
-        self.metrics.batches.labels("oom" if out_of_memory else "error", utterances[0].lane.model).inc()
+        outcome = "oom" if out_of_memory else "error"
+        self.metrics.batches.labels(outcome, utterances[0].lane.model).inc()
+        self.recent.note(outcome, engine.name, utterances, self._clock())
         if out_of_memory:
             self.metrics.out_of_memory.inc()
         if len(utterances) > 1:

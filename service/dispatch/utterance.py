@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.engine.protocol import NOTHING_ASKED, Prompt, Transcript
+from service.tracing import Trace, current
 
 
 class Lane(NamedTuple):
@@ -42,6 +43,7 @@ class Utterance:
         sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
         prompt: What is asked for.
         is_background: Nobody waits for it now: it goes after all that somebody waits for.
+        trace: Of the request that it belongs to, if it is traced.
     """
 
     number: int
@@ -58,6 +60,7 @@ class Utterance:
     sent: float = 0.0
     prompt: Prompt = NOTHING_ASKED
     is_background: bool = False
+    trace: Trace | None = field(default_factory=current, repr=False)
 
     @property
     def writes_times(self) -> bool:

@@ -15,14 +15,19 @@ from service.http.front import Front
 from service.settings import model_entry
 
 
-async def _authorize(request: Request) -> None:
+async def authorize(request: Request) -> None:
+    """Let holders of an admin key through.
+
+    Raises:
+        RequestError: For all others.
+    """
     front = _front(request)
     if not front.settings.admin_keys:
         raise RequestError("No admin key is set, so these routes are closed.", code="admin_disabled", status=403)
     request.state.record.caller = front.admin_access.authorize(request.headers)
 
 
-_bearer = HTTPBearer(auto_error=False, scheme_name="AdminKey", description="An admin key.")
+bearer = HTTPBearer(auto_error=False, scheme_name="AdminKey", description="An admin key.")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": schemas.ErrorBody,
@@ -30,7 +35,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         "404: no such model. 409: there is one of this id, or it is on its way in or out.",
     }
 }
-router = APIRouter(prefix="/admin/models", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_ERRORS)
+router = APIRouter(prefix="/admin/models", dependencies=[Depends(bearer), Depends(authorize)], responses=_ERRORS)
 
 
 class ModelState(BaseModel):

@@ -21,7 +21,15 @@ from service.http.telemetry import Telemetry, note_error
 
 # What a page of another origin may read of an answer; OpenAI's client needs it to retry as it is told.
 _READABLE_HEADERS = (
-    *("openai-processing-ms", "retry-after", "server-timing", "x-request-id", "x-should-retry", "x-steno-model"),
+    *(
+        "openai-processing-ms",
+        "retry-after",
+        "server-timing",
+        "traceresponse",
+        "x-request-id",
+        "x-should-retry",
+        "x-steno-model",
+    ),
     *(f"x-ratelimit-{what}-{of}" for of in ("requests", "audio-seconds") for what in ("limit", "remaining", "reset")),
 )
 
@@ -47,7 +55,7 @@ def create_app(front: Front) -> FastAPI:
         access=front.access,
         max_upload_bytes=front.settings.max_upload_bytes,
     )
-    app.add_middleware(Telemetry, metrics=front.metrics)
+    app.add_middleware(Telemetry, metrics=front.metrics, tracer=front.tracer)
     if front.settings.cors_origins:  # around everything, so that such a page can read every error
         app.add_middleware(
             CORSMiddleware,

@@ -3,7 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
@@ -20,6 +20,7 @@ from service.metrics import Metrics
 from service.outbound import Outbound
 from service.residency import Residency
 from service.settings import Settings
+from service.tracing import PassingOn, Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Front:
         admin_access: The keys that open the admin routes.
         residency: Loads models and lets them go.
         demand: Brings in models that a request asks for.
+        tracer: Traces requests.
         jobs: Transcriptions that nobody waits for; None where no folder is set for them.
         outbound: Fetches recordings that a request names by a URL; None where it may not.
     """
@@ -58,6 +60,7 @@ class Front:
     demand: Demand
     outbound: Outbound | None
     jobs: Jobs | None = None
+    tracer: Tracer = field(default_factory=PassingOn)
 
     def served(self, name: str | None) -> Served:
         """Return the model that a client calls so, or that answers where it says nothing.

@@ -28,6 +28,7 @@ from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError
 from service.jobs.webhook import check_secret
 from service.outbound import ForbiddenUrlError
+from service.tracing import Traceparent, under
 
 log = logging.getLogger("steno.http")
 
@@ -261,6 +262,17 @@ async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
         LaterError: If there is no room for it now.
     """
     record = Record(job.id, time.monotonic(), caller=job.caller)
+    trace = front.tracer.begin("job", Traceparent.parse(job.traceparent or ""), is_server=False)
+    with under(trace):
+        try:
+            return await _transcribe(front, job, recording, record)
+        finally:
+            if trace is not None:
+                attributes = {"steno.job": job.id, "steno.model": job.model, "error.type": record.error or ""}
+                front.tracer.end(trace, record.stages, attributes, record.error)
+
+
+async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -> Result:
     written = orjson.loads(job.request)
     try:
         async with AsyncExitStack() as resources:
@@ -282,6 +294,7 @@ async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
         if isinstance(error, EngineLostError) and front.dispatcher.is_abandoned:
             raise LaterError(0.0) from None  # after the restart
         failed = error_response(error)
+        record.error = failed.code
         _log(job, record, failed.code)
         return Result(
             failed.status_code, "application/json", bytes(failed.body), failed.code, str(error), record.audio_seconds

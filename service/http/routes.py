@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import HTTPBearer
 
-from service.http import admin, jobs, schemas, transcriptions
+from service.http import admin, debug, jobs, schemas, transcriptions
 from service.http.cards import ModelCard, ModelList, absent_card, card
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize
 api.include_router(transcriptions.router)
 api.include_router(jobs.router)
 operations = APIRouter()
+operations.include_router(debug.router)
 administration = APIRouter(prefix="/v1")
 administration.include_router(admin.router)
 

@@ -15,6 +15,7 @@ from service.dispatch.source import Coverage
 from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
 from service.metrics import Metrics, length_class
+from service.tracing import Trace, Traceparent, Tracer, under
 
 log = logging.getLogger("steno.http")
 
@@ -70,8 +71,11 @@ class Record:
 class Telemetry:
     """ASGI middleware; a plain one, because those that wrap the response hide a client that leaves."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, tracer: Tracer, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._app = app
+        self._tracer = tracer
         self._metrics = metrics
         self._clock = clock
 
@@ -85,6 +89,16 @@ class Telemetry:
         scope.setdefault("state", {})["record"] = record
         self._count_retry(headers)
         endpoint = _endpoint(scope["path"])
+        trace = None
+        if scope["path"] not in _PROBES:
+            parent = Traceparent.parse(headers.get("traceparent", ""))
+            trace = self._tracer.begin(f"{_method(scope)} {endpoint}", parent)
+        with under(trace):
+            await self._run(scope, receive, send, record, endpoint, trace)
+
+    async def _run(
+        self, scope: Scope, receive: Receive, send: Send, record: Record, endpoint: str, trace: Trace | None
+    ) -> None:
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -93,6 +107,8 @@ class Telemetry:
                 status = message["status"]
                 answered = MutableHeaders(scope=message)
                 answered["x-request-id"] = record.request_id
+                if trace is not None:  # https://w3c.github.io/trace-context/#traceresponse-header
+                    answered["traceresponse"] = str(trace.traceparent)
                 if record.model is not None:
                     answered["x-steno-model"] = record.model
                 if record.allowance is not None:
@@ -117,6 +133,22 @@ class Telemetry:
             answered_from = record.began + sum(record.stages.values())
             record.stages["respond"] = max(0.0, self._clock() - answered_from)
             self._report(scope, endpoint, status or _CLIENT_LEFT, record)
+            if trace is not None:
+                self._end(trace, scope, status or _CLIENT_LEFT, record)
+
+    def _end(self, trace: Trace, scope: Scope, status: int, record: Record) -> None:
+        attributes: dict[str, str | int | float] = {
+            "http.request.method": _method(scope),
+            "http.response.status_code": status,
+            "http.request.body.size": record.body_bytes,
+            "steno.request_id": record.request_id,
+            "steno.model": record.model or "",
+            "steno.audio_seconds": record.audio_seconds or 0.0,
+            "steno.key": record.caller or "",
+            "error.type": record.error or "",
+        }
+        given = {name: value for name, value in attributes.items() if value != ""}
+        self._tracer.end(trace, record.stages, given, record.error if status >= 500 else None)
 
     def _count_retry(self, headers: Headers) -> None:
         if headers.get("x-stainless-retry-count", "0") not in ("0", ""):
@@ -126,7 +158,7 @@ class Telemetry:
     def _report(self, scope: Scope, endpoint: str, status: int, record: Record) -> None:
         metrics = self._metrics
         seconds = self._clock() - record.began
-        method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
+        method = _method(scope)
         metrics.http_requests.labels(endpoint, method, str(status)).inc()
         metrics.http_request_duration.labels(endpoint, f"{status // 100}xx").observe(seconds)
         if record.error is not None:
@@ -159,6 +191,10 @@ class Telemetry:
 def note_error(record: Record, response: ErrorResponse) -> None:
     """Keep an error's code for the log line and the metrics."""
     record.error = response.code
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in ("GET", "POST") else "other"
 
 
 def _request_id(headers: Headers) -> str:

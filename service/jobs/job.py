@@ -47,6 +47,7 @@ class Job:
         error_code: Of a failed job; what a request would have been answered.
         error_message: In words.
         delivery: Its webhook, if it has one.
+        traceparent: Of the request that it was made with, if that was traced.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Job:
     error_code: str | None = None
     error_message: str | None = None
     delivery: Delivery | None = None
+    traceparent: str | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -21,6 +21,7 @@ from service.jobs.store import JobStore
 from service.metrics import Metrics
 from service.outbound import ForbiddenUrlError, Outbound, OutboundError
 from service.threads import in_thread
+from service.tracing import Trace, Traceparent, current, under
 
 log = logging.getLogger("steno.jobs")
 
@@ -177,6 +178,7 @@ class Jobs:
         job = Job(
             *(f"job_{uuid.uuid4().hex}", caller, "queued", model, request, file_bytes, self._clock()),
             delivery=delivery,
+            traceparent=str(trace.traceparent) if (trace := current()) else None,
         )
         await self._in_thread(lambda: self._store.add(job, recording))
         self._changed.set()
@@ -298,8 +300,11 @@ class Jobs:
         headers = webhook.headers(job, delivery.secret, content, self._clock())
         try:
             async with asyncio.timeout(_DELIVERY_SECONDS):
-                async with self._outbound.request("POST", delivery.url, headers=headers, content=content) as response:
-                    status = response.status
+                with under(_trace(job)):
+                    async with self._outbound.request(
+                        "POST", delivery.url, headers=headers, content=content
+                    ) as response:
+                        status = response.status
         except ForbiddenUrlError as error:
             return str(error), True
         except OutboundError as error:
@@ -332,3 +337,9 @@ class Jobs:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Ask the store; what was begun is ended, even if nobody waits for it any more."""
         return await in_thread(self._thread, work)
+
+
+def _trace(job: Job) -> Trace | None:
+    """Return the trace of the request that a job was made with."""
+    parent = Traceparent.parse(job.traceparent or "")
+    return None if parent is None else Trace(parent, 0)

@@ -24,6 +24,7 @@ CREATE TABLE jobs (
     state TEXT NOT NULL,
     model TEXT NOT NULL,
     request BLOB NOT NULL,
+    traceparent TEXT,
     file_bytes INTEGER NOT NULL,
     created REAL NOT NULL,
     started REAL,
@@ -55,7 +56,8 @@ CREATE TABLE results (
 """
 _COLUMNS = (
     "id, caller, state, model, request, file_bytes, created, started, finished, expires, attempts, audio_seconds, "
-    "error_code, error_message, webhook_url, webhook_secret, webhook_state, webhook_attempts, webhook_error"
+    "error_code, error_message, traceparent, webhook_url, webhook_secret, webhook_state, webhook_attempts, "
+    "webhook_error"
 )
 _UNFINISHED = "state IN ('queued', 'in_progress')"
 # So often a job may have been under way when the service was lost; it may be what the service is lost to.
@@ -149,10 +151,10 @@ class JobStore:
             _sync_folder(self._recordings)
             with self._transaction():
                 self._database.execute(
-                    "INSERT INTO jobs (id, caller, state, model, request, file_bytes, created, webhook_url, "
-                    "webhook_secret, webhook_state) VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO jobs (id, caller, state, model, request, file_bytes, created, traceparent, "
+                    "webhook_url, webhook_secret, webhook_state) VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        *(job.id, job.caller, job.model, job.request, job.file_bytes, job.created),
+                        *(job.id, job.caller, job.model, job.request, job.file_bytes, job.created, job.traceparent),
                         *((delivery.url, delivery.secret, "pending") if delivery else (None, None, None)),
                     ),
                 )
@@ -342,9 +344,9 @@ class JobStore:
 
 
 def _job(row: sqlite3.Row) -> Job:
-    *fields, url, secret, state, attempts, error = row
-    job = Job(*fields)
-    return job if url is None else replace(job, delivery=Delivery(url, secret, state, attempts, error))
+    *fields, traceparent, url, secret, state, attempts, error = row
+    delivery = None if url is None else Delivery(url, secret, state, attempts, error)
+    return replace(Job(*fields), traceparent=traceparent, delivery=delivery)
 
 
 def _sync_folder(folder: Path) -> None:

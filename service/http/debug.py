@@ -1,0 +1,56 @@
+"""What an operator looks at when throughput is not what it should be. Needs an admin key."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.http import schemas
+from service.http.admin import authorize, bearer
+
+if TYPE_CHECKING:
+    from service.http.front import Front
+
+router = APIRouter(prefix="/debug", dependencies=[Depends(bearer), Depends(authorize)])
+
+
+class BatchCard(BaseModel):
+    """A batch that is over."""
+
+    ended_at: Annotated[float, Field(description="Unix time.")]
+    outcome: Annotated[str, Field(description="ok, oom, error or lost.")]
+    engine: str
+    model: str
+    decoder: Annotated[str | None, Field(description="Which of the model's; null for its first.")]
+    utterances: int
+    background: Annotated[int, Field(description="Of the utterances, parts of jobs.")]
+    shortest_seconds: float
+    longest_seconds: float
+    audio_seconds: float
+    padded_seconds: Annotated[float | None, Field(description="As the device was given it.")]
+    padding_share: float | None
+    queue_seconds: Annotated[float, Field(description="Wait of the utterance that waited longest.")]
+    engine_seconds: Annotated[float, Field(description="From sent to answered.")]
+    infer_seconds: Annotated[float | None, Field(description="Of that, computing.")]
+
+
+class Batches(BaseModel):
+    """The last batches, the last one first."""
+
+    data: list[BatchCard]
+
+
+class BatchPage(BaseModel):
+    """How many to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=256)] = 50
+
+
+@router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "An admin key is needed."}})
+async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
+    """List the last batches: what was in them, how much of it was padding, and how long each stage took."""
+    front: Front = request.app.state.front
+    entries = [BatchCard(**entry.described()) for entry in front.dispatcher.recent]
+    return Batches(data=entries[: page.limit])

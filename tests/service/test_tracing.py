@@ -1,0 +1,249 @@
+"""Traces go to a real collector over OTLP, link batches to requests, and reach logs and webhooks."""
+
+import contextlib
+import http.server
+import json
+import logging
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE
+from service.logs import configure
+from service.tracing import PassingOn, Traceparent, TracingError, current, tracer, under
+from tests.service.serving import form, serving, tone, wait_for, wav
+
+SECOND = tone(SAMPLE_RATE)
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes OTLP's protobuf, and keeps spans by name."""
+
+    def do_POST(self):
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        assert self.path == "/v1/traces"
+        assert self.headers["content-type"] == "application/x-protobuf"
+        sent = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
+        for resource in sent.resource_spans:
+            names = {one.key: one.value.string_value for one in resource.resource.attributes}
+            assert names["service.name"] == "steno"
+            for scope in resource.scope_spans:
+                self.server.spans += scope.spans
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def collector():
+    pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed (make setup)")
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="its exporter is not installed (make setup)")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    server.spans = []
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def traced(collector, **settings):
+    return serving(otlp_endpoint=f"http://127.0.0.1:{collector.server_address[1]}", **settings)
+
+
+def named(collector, name: str) -> list:
+    return [span for span in collector.spans if span.name == name]
+
+
+def test_a_request_has_a_span_and_one_for_each_stage_within_it(collector):
+    with traced(collector) as service:
+        began = time.time_ns()
+        answer = service.post(**form(wav(SECOND)), headers={"traceparent": PARENT})
+        ended = time.time_ns()
+
+    (request,) = named(collector, "POST transcriptions")
+    assert request.trace_id.hex() == TRACE_ID
+    assert request.parent_span_id.hex() == "00f067aa0ba902b7"
+    assert answer.headers["traceresponse"] == f"00-{TRACE_ID}-{request.span_id.hex()}-01"
+    attributes = {one.key: one.value for one in request.attributes}
+    assert attributes["http.response.status_code"].int_value == 200
+    assert attributes["steno.audio_seconds"].double_value == 1.0
+    assert attributes["steno.request_id"].string_value == answer.headers["x-request-id"]
+    assert began <= request.start_time_unix_nano <= request.end_time_unix_nano <= ended + 10**9
+    stages = [span for span in collector.spans if span.parent_span_id == request.span_id]
+    assert [span.name for span in stages] == ["receive", "decode", "queue", "infer", "respond"]
+    times = [time for span in stages for time in (span.start_time_unix_nano, span.end_time_unix_nano)]
+    assert times == sorted(times)
+    assert times[0] == request.start_time_unix_nano
+
+
+def test_a_batch_links_to_the_requests_in_it(collector):
+    with traced(collector) as service:
+        service.post(**form(wav(SECOND)))
+        service.hold_engine()
+        try:
+            (engine,) = service.server.dispatcher._engines
+            clients = [threading.Thread(target=service.post, kwargs=form(wav(SECOND))) for _ in range(4)]
+            clients[0].start()
+            wait_for(lambda: engine.free_places == 0)
+            for client in clients[1:]:
+                client.start()
+            wait_for(lambda: len(service.server.dispatcher._batcher) == 3)
+        finally:
+            service.release_engine()
+        for client in clients:
+            client.join()
+
+    requests = {span.span_id: span for span in named(collector, "POST transcriptions")}
+    batches = named(collector, "batch")
+    assert sorted(len(batch.links) for batch in batches) == [1, 1, 3]
+    linked = [link for batch in batches for link in batch.links]
+    assert {link.span_id for link in linked} == set(requests)
+    assert all(link.trace_id == requests[link.span_id].trace_id for link in linked)
+    assert {batch.trace_id for batch in batches}.isdisjoint(span.trace_id for span in requests.values())
+    largest = max(batches, key=lambda batch: len(batch.links))
+    attributes = {one.key.removeprefix("steno.batch."): one.value for one in largest.attributes}
+    assert attributes["utterances"].int_value == 3
+    assert attributes["audio_seconds"].double_value == 3.0
+
+
+def test_what_fails_in_the_server_is_an_error_and_who_does_not_sample_is_let_be(collector):
+    with traced(collector) as service:
+        service.post(**form(wav(tone(FAIL_SAMPLES))))
+        service.post(**form(wav(SECOND)), headers={"traceparent": PARENT.removesuffix("1") + "0"})
+        service.client.get("/healthz")
+
+    (request,) = [span for span in collector.spans if not span.parent_span_id and span.name != "batch"]
+    assert (request.status.code, request.status.message) == (2, "internal_error")
+    assert TRACE_ID not in {span.trace_id.hex() for span in collector.spans}
+
+
+def test_a_job_goes_on_with_the_trace_that_it_was_made_with(collector, tmp_path):
+    with traced(collector, jobs_folder=tmp_path) as service:
+        made = service.client.post("/v1/audio/jobs", **form(wav(SECOND)), headers={"traceparent": PARENT}).json()
+        wait_for(lambda: service.client.get(f"/v1/audio/jobs/{made['id']}").json()["status"] == "completed")
+
+    (job,) = named(collector, "job")
+    (request,) = named(collector, "POST jobs")
+    assert (job.trace_id.hex(), job.parent_span_id) == (TRACE_ID, request.span_id)
+    assert job.span_id in {link.span_id for batch in named(collector, "batch") for link in batch.links}
+
+
+def test_a_collector_that_is_down_costs_no_request_anything(collector):
+    with serving(otlp_endpoint="http://127.0.0.1:1") as service:
+        assert service.post(**form(wav(SECOND))).status_code == 200
+
+
+def test_without_a_collector_a_callers_trace_is_passed_on(tmp_path):
+    received = []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            received.append(self.headers["traceparent"])
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
+        thread = threading.Thread(target=receiver.serve_forever, args=(0.05,))
+        thread.start()
+        origin = f"http://127.0.0.1:{receiver.server_address[1]}"
+        with serving(jobs_folder=tmp_path, webhook_hosts=origin, webhook_secret="a secret of some length") as service:
+            fields = form(wav(SECOND), webhook=origin)
+            answer = service.client.post("/v1/audio/jobs", **fields, headers={"traceparent": PARENT})
+            wait_for(lambda: bool(received))
+            untraced = service.post(**form(wav(SECOND)))
+        receiver.shutdown()
+        thread.join()
+
+    assert answer.headers["traceresponse"] == PARENT
+    assert received == [PARENT]
+    assert "traceresponse" not in untraced.headers
+
+
+def test_log_lines_carry_the_trace(capsys):
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        configure("json", "info")
+        trace = PassingOn().begin("x", Traceparent.parse(PARENT))
+        with under(trace):
+            logging.getLogger("steno.test").info("within")
+        logging.getLogger("steno.test").info("without")
+    finally:
+        root.handlers, root.level = before, level
+
+    within, without = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (within["trace_id"], within["span_id"]) == (TRACE_ID, "00f067aa0ba902b7")
+    assert "trace_id" not in without
+
+
+def test_the_last_batches_are_shown_to_admins(tmp_path):
+    from service.http.access import digest
+
+    with serving(admin_keys=f"ops:{digest('key')}") as service:
+        for samples in (SECOND, tone(2 * SAMPLE_RATE), tone(FAIL_SAMPLES)):
+            service.post(**form(wav(samples)))
+        answer = service.client.get("/debug/batches", headers={"authorization": "Bearer key"})
+        limited = service.client.get("/debug/batches?limit=1", headers={"authorization": "Bearer key"})
+
+        assert service.client.get("/debug/batches").status_code == 401
+    batches = answer.json()["data"]
+    assert [batch["outcome"] for batch in batches] == ["error", "ok", "ok"]
+    assert [batch["audio_seconds"] for batch in batches[1:]] == [2.0, 1.0]
+    assert batches[0]["infer_seconds"] is None
+    assert batches[1]["padding_share"] == 0.0
+    assert all(batch["engine_seconds"] >= (batch["infer_seconds"] or 0) for batch in batches)
+    assert limited.json()["data"] == batches[:1]
+
+
+def test_traces_without_opentelemetry_are_refused_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(TracingError, match="pip install"):
+        tracer("http://127.0.0.1:1", 1.0, "0")
+
+
+@given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.booleans())
+def test_a_traceparent_is_read_as_it_was_written(trace, span, is_sampled):
+    written = Traceparent(f"{trace:032x}", f"{span:016x}", is_sampled)
+
+    assert Traceparent.parse(str(written)) == written
+    assert Traceparent.parse("01" + str(written)[2:] + "-of-the-future") == written
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "words",
+        PARENT.upper(),
+        "ff" + PARENT[2:],
+        PARENT + "-more",
+        "00-" + "0" * 32 + "-00f067aa0ba902b7-01",
+        "00-" + TRACE_ID + "-" + "0" * 16 + "-01",
+        PARENT + "\n",
+    ],
+)
+def test_what_is_no_traceparent_is_as_if_there_were_none(header):
+    assert Traceparent.parse(header) is None
+
+
+def test_nothing_is_current_where_nothing_is_traced():
+    assert current() is None
+    with contextlib.suppress(ValueError), under(PassingOn().begin("x", Traceparent.parse(PARENT))):
+        raise ValueError
+    assert current() is None
