@@ -73,9 +73,9 @@ STEPS = (
     _benchmark(
         "2b",
         "search",
-        2,
-        "search --shape 0.6b --dtype bfloat16 --batch 1 16 128",
-        "--shape toy --seconds 3 --batch 1 2 --rounds 2",
+        3,
+        "search --shape 0.6b --dtype bfloat16 --batch 1 16 128 257 1024 --windows 4 8",
+        "--shape toy --seconds 3 --batch 1 2 --rounds 2 --windows 4",
     ),
     *(
         _benchmark(

@@ -1,8 +1,9 @@
 """The transducer's search over the same encoded frames: published label looping, flat, look-ahead, look-ahead replayed.
 
 Replayed: 16 steps at a time, on a GPU as one CUDA graph; there also looped, 4 steps at a time that the GPU repeats by
-itself, and each in plain operations and in our kernels ("fused"). The encoder is left out: its frames are computed
-once. Weights are random, four labels a second (random_model).
+itself, and each in plain operations and in our kernels ("fused"); the last of these also with other numbers of frames
+that a step scores ("8 ahead"). The encoder is left out: its frames are computed once. Weights are random, four labels a
+second (random_model).
 """
 
 import argparse
@@ -38,6 +39,9 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument(
+        "--windows", type=int, nargs="*", default=[], help="frames that a step scores, beside the usual"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="measured turns; medians count, ratios are within a turn")
     add_rows_option(parser)
     args = parser.parse_args()
@@ -72,6 +76,9 @@ def main() -> None:
                 driver = GraphedLookAhead(*network_parts, fused=fused, loops=loops)
                 form = f"{'fused, ' if fused else ''}{'looped' if loops else 'replayed'}"
                 forms[form] = partial(driver.search, encoded, frames)
+            for window in args.windows:
+                driver = GraphedLookAhead(*network_parts, fused=on_gpu, loops=on_gpu, window=window)
+                forms[f"{form}, {window} ahead"] = partial(driver.search, encoded, frames)
             searches = {form: partial(_until_found, search) for form, search in forms.items()}
             times = times_in_turns(searches, args.rounds, warm_ups=1)
             reference = times["label looping"]
@@ -81,10 +88,10 @@ def main() -> None:
                 row = {"transducer": transducer, "batch": batch, "form": form, "ratio": statistics.median(ratios)}
                 found.append(row | {"seconds": statistics.median(measured)})
             rows.add((transducer, batch), *found)
-    print(f"{'search':>6} {'batch':>6} {'form':16} {'median ms':>10} {'to label looping':>17}")
+    print(f"{'search':>6} {'batch':>6} {'form':24} {'median ms':>10} {'to label looping':>17}")
     for row in rows:
         print(
-            f"{row['transducer']:>6} {row['batch']:6d} {row['form']:16} {1000 * row['seconds']:10.1f}"
+            f"{row['transducer']:>6} {row['batch']:6d} {row['form']:24} {1000 * row['seconds']:10.1f}"
             f" {row['ratio']:17.2f}"
         )
     print(rows.line())

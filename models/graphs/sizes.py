@@ -9,8 +9,9 @@ import torch
 
 log = logging.getLogger("steno.models")
 
-# Rows are rounded up to a power of this: a step costs about the same for one row and for four.
-_ROW_STEP = 4
+# Few rows are rounded up to a power of four: a step costs about the same for one row and for four. Many to a power of
+# two: what is kept for rows takes memory, and a step as many times as long as it has rows.
+_FEW_ROWS = 64
 _LEAST_FRAMES = 64
 # Of the free memory, what one size may take: a size that would take more is driven by the host, whose memory the next
 # batch has again. So the sizes together never take all of it.
@@ -80,5 +81,5 @@ def row_sizes(most: int) -> list[int]:
     """Return for how many rows there are graphs when a batch has ``most`` at most, the largest first."""
     sizes = [1]
     while sizes[0] < most:
-        sizes.insert(0, sizes[0] * _ROW_STEP)
+        sizes.insert(0, sizes[0] * (4 if sizes[0] < _FEW_ROWS else 2))
     return sizes

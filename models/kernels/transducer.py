@@ -3,7 +3,9 @@
 In plain operations a step is some fifty kernels, each over as soon as it was launched. These keep what passes from one
 operation to the next in registers; the logits are never written. All values are summed in float32.
 
-A row is an utterance of the batch. Rows that find no label in a step keep the state of their predictor.
+A row is an utterance of the batch. Rows that find no label in a step keep the state of their predictor. What no row of
+a tile needs is not computed: the scores of rows that are done, or that no utterance has, and the predictor of rows that
+found no label.
 """
 
 from dataclasses import dataclass
@@ -12,7 +14,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn.functional import pad
 
 from models.heads.transducer import Joint, Predictor
 from models.search.state import TransducerState
@@ -21,10 +22,39 @@ from models.search.state import TransducerState
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
-_ROWS = 16  # the fewest that tensor cores take
-_LABELS = 64
-_UNITS = 16
-_WIDTH = 64
+_WIDTH = 64  # values of a row that are multiplied at once
+_MULTIPROCESSORS = 128  # of a large GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What a program computes of a product.
+
+    Attributes:
+        rows: of the result, at least the 16 that tensor cores take.
+        columns: of the result.
+        warps: that compute it.
+        stages: of loads that are under way at once.
+    """
+
+    rows: int
+    columns: int
+    warps: int = 4
+    stages: int = 3
+
+
+# A program reads all weights of its columns. So tiles have few rows where there are few, which many programs share, and
+# many rows, so that weights are read seldom, as soon as there are enough of them to fill a GPU. With two stages they
+# fit the shared memory of every GPU since Ampere.
+SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
+UNITS_OF_FEW, UNITS_OF_MANY = Tile(16, 16), Tile(32, 32, stages=2)
+
+
+def chosen_tile(few: Tile, many: Tile, rows: int, columns: int, dtype: torch.dtype) -> Tile:
+    """Return the tile for so many rows and columns; float32 is not for tensor cores, and has no room for large ones."""
+    enough = triton.cdiv(rows, many.rows) * triton.cdiv(columns, many.columns) >= _MULTIPROCESSORS
+    return many if enough and dtype != torch.float32 else few
+
 
 _ACTIVATIONS = {torch.nn.ReLU: 0, torch.nn.Tanh: 1, torch.nn.Sigmoid: 2}
 
@@ -47,6 +77,7 @@ def _score_tile(
     projected,
     predicted,
     time,
+    lengths,
     weight,
     bias,
     best,
@@ -58,41 +89,53 @@ def _score_tile(
     WINDOW: tl.constexpr,
     JOINT: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    COUNT: tl.constexpr,
+    OUTPUTS: tl.constexpr,
     ROWS: tl.constexpr,
     LABELS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Of a tile of labels, and some (row, frame ahead) pairs: the best score, whose it is, and the tile's mass."""
+    """Of a tile of labels, and some (row, frame ahead) pairs: the best score, whose it is, and the tile's mass.
+
+    The COUNT labels have tiles of their own, and so have the durations behind them, up to OUTPUTS.
+    """
     pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     tile = tl.program_id(1)
-    label = tile * LABELS + tl.arange(0, LABELS)
     row = pair // WINDOW
     real = row < rows
     frame = tl.load(time + row, mask=real, other=0) + pair % WINDOW
-    heard = (row * frames + tl.minimum(frame, frames - 1)) * JOINT
-    scores = tl.zeros((ROWS, LABELS), tl.float32)
-    for start in range(0, JOINT, WIDTH):
-        unit = start + tl.arange(0, WIDTH)
-        inside = unit < JOINT
-        wanted = real[:, None] & inside[None, :]
-        encoder = tl.load(projected + heard[:, None] + unit[None, :], mask=wanted, other=0.0)
-        predictor = tl.load(predicted + row[:, None] * JOINT + unit[None, :], mask=wanted, other=0.0)
-        mixed = (encoder + predictor).to(tl.float32)
-        if ACTIVATION == 0:
-            mixed = tl.maximum(mixed, 0.0)
-        elif ACTIVATION == 1:
-            mixed = _tanh(mixed)
-        else:
-            mixed = _sigmoid(mixed)
-        weights = tl.load(weight + label[None, :] * JOINT + unit[:, None], mask=inside[:, None], other=0.0)
-        scores += tl.dot(mixed.to(weights.dtype), weights, input_precision="ieee")
-    scores += tl.load(bias + label)[None, :].to(tl.float32)
-    top = tl.max(scores, axis=1)
-    lowest = tl.min(tl.where(scores == top[:, None], label[None, :], tiles * LABELS - 1), axis=1)
-    place = pair * tiles + tile
-    tl.store(best + place, top, mask=real)
-    tl.store(choice + place, lowest, mask=real)
-    tl.store(mass + place, tl.sum(tl.exp(scores - top[:, None]), axis=1), mask=real)
+    wanted = frame < tl.load(lengths + row, mask=real, other=0)
+    if tl.max(wanted.to(tl.int32), axis=0) > 0:
+        label = tile * LABELS + tl.arange(0, LABELS)
+        of_labels = tile * LABELS < COUNT
+        output = tl.where(of_labels, label, label - tile * LABELS + COUNT)
+        known = output < tl.where(of_labels, COUNT, OUTPUTS)
+        heard = (row * frames + tl.minimum(frame, frames - 1)) * JOINT
+        scores = tl.zeros((ROWS, LABELS), tl.float32)
+        for start in range(0, JOINT, WIDTH):
+            unit = start + tl.arange(0, WIDTH)
+            inside = unit < JOINT
+            there = wanted[:, None] & inside[None, :]
+            encoder = tl.load(projected + heard[:, None] + unit[None, :], mask=there, other=0.0)
+            predictor = tl.load(predicted + row[:, None] * JOINT + unit[None, :], mask=there, other=0.0)
+            mixed = (encoder + predictor).to(tl.float32)
+            if ACTIVATION == 0:
+                mixed = tl.maximum(mixed, 0.0)
+            elif ACTIVATION == 1:
+                mixed = _tanh(mixed)
+            else:
+                mixed = _sigmoid(mixed)
+            place = output[None, :] * JOINT + unit[:, None]
+            weights = tl.load(weight + place, mask=inside[:, None] & known[None, :], other=0.0)
+            scores += tl.dot(mixed.to(weights.dtype), weights, input_precision="ieee")
+        scores += tl.load(bias + output, mask=known, other=0.0)[None, :].to(tl.float32)
+        scores = tl.where(known[None, :], scores, float("-inf"))
+        top = tl.max(scores, axis=1)
+        lowest = tl.min(tl.where(scores == top[:, None], label[None, :], tiles * LABELS - 1), axis=1)
+        shares = tl.exp(scores - top[:, None])
+        tl.store(best + pair * tiles + tile, top, mask=wanted)
+        tl.store(choice + pair * tiles + tile, lowest, mask=wanted)
+        tl.store(mass + pair * tiles + tile, tl.sum(shares, axis=1), mask=wanted)
 
 
 @triton.jit
@@ -126,54 +169,58 @@ def _walk(
     row = tl.program_id(0)
     now = tl.load(time + row)
     length = tl.load(lengths + row)
-    count = tl.load(counts + row)
-    before = tl.load(symbols + row)
-    last = tl.load(last_frame + row)
-    tile = tl.arange(0, TILES)
-    in_vocabulary = tile < LABEL_TILES
-    offset = now * 0
-    found = offset
-    token = offset
-    duration = offset
-    probability = 0.0
-    for ahead in tl.static_range(WINDOW):
-        place = (row * WINDOW + ahead) * tiles
-        scores = tl.load(best + place + tile, mask=in_vocabulary, other=float("-inf"))
-        top = tl.max(scores, axis=0)
-        labels = tl.load(choice + place + tile, mask=in_vocabulary, other=BLANK)
-        # No label beyond the blank, whatever the scores: it will be an index.
-        label = tl.minimum(tl.min(tl.where(scores == top, labels, BLANK), axis=0), BLANK).to(tl.int64)
-        shares = tl.load(mass + place + tile, mask=in_vocabulary, other=0.0) * tl.exp(scores - top)
-        jump = offset * 0
-        if DURATIONS > 0:
-            index = tl.load(choice + place + LABEL_TILES) - LABEL_TILES * LABELS
-            jump = tl.load(duration_values + tl.minimum(index, DURATIONS - 1))
-        is_here = (offset == ahead) & (now + ahead < length) & (found == 0)
-        takes = is_here & (label != BLANK)
-        waits = is_here & (label == BLANK)
-        token = tl.where(takes, label, token)
-        duration = tl.where(takes, jump, duration)
-        probability = tl.where(takes, 1 / tl.sum(shares, axis=0), probability)
-        found = tl.where(takes, 1, found)
-        offset = tl.where(waits, offset + tl.maximum(jump, 1), offset)
-    is_found = found > 0
-    frame = now + offset
-    later = tl.where(is_found, frame + duration, frame)
+    if now < length:
+        count = tl.load(counts + row)
+        before = tl.load(symbols + row)
+        last = tl.load(last_frame + row)
+        tile = tl.arange(0, TILES)
+        in_vocabulary = tile < LABEL_TILES
+        offset = now * 0
+        found = offset
+        token = offset
+        duration = offset
+        probability = 0.0
+        for ahead in tl.static_range(WINDOW):
+            place = (row * WINDOW + ahead) * tiles
+            scores = tl.load(best + place + tile, mask=in_vocabulary, other=float("-inf"))
+            top = tl.max(scores, axis=0)
+            labels = tl.load(choice + place + tile, mask=in_vocabulary, other=BLANK)
+            # No label beyond the blank, whatever the scores: it will be an index.
+            label = tl.minimum(tl.min(tl.where(scores == top, labels, BLANK), axis=0), BLANK).to(tl.int64)
+            shares = tl.load(mass + place + tile, mask=in_vocabulary, other=0.0) * tl.exp(scores - top)
+            jump = offset * 0
+            if DURATIONS > 0:
+                index = tl.load(choice + place + LABEL_TILES) - LABEL_TILES * LABELS
+                # What nobody scored is no index.
+                jump = tl.load(duration_values + tl.maximum(tl.minimum(index, DURATIONS - 1), 0))
+            is_here = (offset == ahead) & (now + ahead < length) & (found == 0)
+            takes = is_here & (label != BLANK)
+            waits = is_here & (label == BLANK)
+            token = tl.where(takes, label, token)
+            duration = tl.where(takes, jump, duration)
+            probability = tl.where(takes, 1 / tl.sum(shares, axis=0), probability)
+            found = tl.where(takes, 1, found)
+            offset = tl.where(waits, offset + tl.maximum(jump, 1), offset)
+        is_found = found > 0
+        frame = now + offset
+        later = tl.where(is_found, frame + duration, frame)
 
-    column = row * columns + count
-    tl.store(tokens + column, token, mask=is_found)
-    tl.store(token_frames + column, frame, mask=is_found)
-    tl.store(token_durations + column, duration, mask=is_found)
-    tl.store(confidence + column, probability, mask=is_found)
-    tl.store(counts + row, count + found)
+        column = row * columns + count
+        tl.store(tokens + column, token, mask=is_found)
+        tl.store(token_frames + column, frame, mask=is_found)
+        tl.store(token_durations + column, duration, mask=is_found)
+        tl.store(confidence + column, probability, mask=is_found)
+        tl.store(counts + row, count + found)
 
-    several = tl.where(last == frame, before + 1, 1)
-    tl.store(symbols + row, tl.where(is_found, several, before))
-    tl.store(last_frame + row, frame, mask=is_found)
-    stuck = is_found & (several >= max_symbols) & (later == frame)
-    tl.store(time + row, tl.where(stuck, later + 1, later))
-    tl.store(found_out + row, found)
-    tl.store(label_out + row, token)
+        several = tl.where(last == frame, before + 1, 1)
+        tl.store(symbols + row, tl.where(is_found, several, before))
+        tl.store(last_frame + row, frame, mask=is_found)
+        stuck = is_found & (several >= max_symbols) & (later == frame)
+        tl.store(time + row, tl.where(stuck, later + 1, later))
+        tl.store(found_out + row, found)
+        tl.store(label_out + row, token)
+    else:
+        tl.store(found_out + row, 0)
 
 
 @triton.jit
@@ -209,44 +256,47 @@ def _lstm_layer(
     real = row < rows
     known = unit < WIDTH
     wanted = real[:, None] & known[None, :]
-    write = tl.zeros((ROWS, UNITS), tl.float32)
-    keep = tl.zeros((ROWS, UNITS), tl.float32)
-    content = tl.zeros((ROWS, UNITS), tl.float32)
-    show = tl.zeros((ROWS, UNITS), tl.float32)
-    if FIRST:
-        label = tl.load(labels + row, mask=real, other=0)
-        gates = label_gates + label[:, None] * (4 * WIDTH) + unit[None, :]
-        write += tl.load(gates, mask=wanted, other=0.0).to(tl.float32)
-        keep += tl.load(gates + WIDTH, mask=wanted, other=0.0).to(tl.float32)
-        content += tl.load(gates + 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
-        show += tl.load(gates + 3 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
-    else:
-        write += tl.load(bias + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-        keep += tl.load(bias + WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-        content += tl.load(bias + 2 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-        show += tl.load(bias + 3 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
-    for start in range(0, WIDTH, SLICE):
-        k = start + tl.arange(0, SLICE)
-        there = real[:, None] & (k < WIDTH)[None, :]
-        before = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-        write += _gate(before, from_hidden, unit, k, 0, WIDTH)
-        keep += _gate(before, from_hidden, unit, k, WIDTH, WIDTH)
-        content += _gate(before, from_hidden, unit, k, 2 * WIDTH, WIDTH)
-        show += _gate(before, from_hidden, unit, k, 3 * WIDTH, WIDTH)
-        if not FIRST:
-            read = tl.load(inputs + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
-            write += _gate(read, from_input, unit, k, 0, WIDTH)
-            keep += _gate(read, from_input, unit, k, WIDTH, WIDTH)
-            content += _gate(read, from_input, unit, k, 2 * WIDTH, WIDTH)
-            show += _gate(read, from_input, unit, k, 3 * WIDTH, WIDTH)
     place = row[:, None] * WIDTH + unit[None, :]
-    old_cell = tl.load(cell + place, mask=wanted, other=0.0)
     old_hidden = tl.load(hidden + place, mask=wanted, other=0.0)
-    advanced = _sigmoid(keep) * old_cell.to(tl.float32) + _sigmoid(write) * _tanh(content)
-    shown = _sigmoid(show) * _tanh(advanced)
-    is_found = (tl.load(found + row, mask=real, other=0) > 0)[:, None]
-    tl.store(cell + place, advanced.to(old_cell.dtype), mask=wanted & is_found)
-    tl.store(hidden_after + place, tl.where(is_found, shown.to(old_hidden.dtype), old_hidden), mask=wanted)
+    is_found = tl.load(found + row, mask=real, other=0) > 0
+    if tl.max(is_found.to(tl.int32), axis=0) > 0:
+        write = tl.zeros((ROWS, UNITS), tl.float32)
+        keep = tl.zeros((ROWS, UNITS), tl.float32)
+        content = tl.zeros((ROWS, UNITS), tl.float32)
+        show = tl.zeros((ROWS, UNITS), tl.float32)
+        if FIRST:
+            label = tl.load(labels + row, mask=real, other=0)
+            gates = label_gates + label[:, None] * (4 * WIDTH) + unit[None, :]
+            write += tl.load(gates, mask=wanted, other=0.0).to(tl.float32)
+            keep += tl.load(gates + WIDTH, mask=wanted, other=0.0).to(tl.float32)
+            content += tl.load(gates + 2 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
+            show += tl.load(gates + 3 * WIDTH, mask=wanted, other=0.0).to(tl.float32)
+        else:
+            write += tl.load(bias + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+            keep += tl.load(bias + WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+            content += tl.load(bias + 2 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+            show += tl.load(bias + 3 * WIDTH + unit, mask=known, other=0.0)[None, :].to(tl.float32)
+        for start in range(0, WIDTH, SLICE):
+            k = start + tl.arange(0, SLICE)
+            there = real[:, None] & (k < WIDTH)[None, :]
+            before = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
+            write += _gate(before, from_hidden, unit, k, 0, WIDTH)
+            keep += _gate(before, from_hidden, unit, k, WIDTH, WIDTH)
+            content += _gate(before, from_hidden, unit, k, 2 * WIDTH, WIDTH)
+            show += _gate(before, from_hidden, unit, k, 3 * WIDTH, WIDTH)
+            if not FIRST:
+                read = tl.load(inputs + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
+                write += _gate(read, from_input, unit, k, 0, WIDTH)
+                keep += _gate(read, from_input, unit, k, WIDTH, WIDTH)
+                content += _gate(read, from_input, unit, k, 2 * WIDTH, WIDTH)
+                show += _gate(read, from_input, unit, k, 3 * WIDTH, WIDTH)
+        old_cell = tl.load(cell + place, mask=wanted, other=0.0)
+        advanced = _sigmoid(keep) * old_cell.to(tl.float32) + _sigmoid(write) * _tanh(content)
+        shown = _sigmoid(show) * _tanh(advanced)
+        tl.store(cell + place, advanced.to(old_cell.dtype), mask=wanted & is_found[:, None])
+        tl.store(hidden_after + place, tl.where(is_found[:, None], shown.to(old_hidden.dtype), old_hidden), mask=wanted)
+    else:
+        tl.store(hidden_after + place, old_hidden, mask=wanted)
 
 
 @triton.jit
@@ -268,17 +318,21 @@ def _project(
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     real = row < rows
     known = unit < JOINT
-    total = tl.zeros((ROWS, UNITS), tl.float32)
-    for start in range(0, WIDTH, SLICE):
-        k = start + tl.arange(0, SLICE)
-        inside = k < WIDTH
-        said = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=real[:, None] & inside[None, :], other=0.0)
-        weights = tl.load(weight + unit[None, :] * WIDTH + k[:, None], mask=inside[:, None] & known[None, :], other=0.0)
-        total += tl.dot(said, weights, input_precision="ieee")
-    shift = tl.load(bias + unit, mask=known, other=0.0)
-    is_found = (tl.load(found + row, mask=real, other=0) > 0)[:, None]
-    place = predicted + row[:, None] * JOINT + unit[None, :]
-    tl.store(place, (total + shift[None, :].to(tl.float32)).to(shift.dtype), mask=is_found & known[None, :])
+    is_found = tl.load(found + row, mask=real, other=0) > 0
+    if tl.max(is_found.to(tl.int32), axis=0) > 0:
+        total = tl.zeros((ROWS, UNITS), tl.float32)
+        for start in range(0, WIDTH, SLICE):
+            k = start + tl.arange(0, SLICE)
+            inside = k < WIDTH
+            there = is_found[:, None] & inside[None, :]
+            said = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
+            those = inside[:, None] & known[None, :]
+            weights = tl.load(weight + unit[None, :] * WIDTH + k[:, None], mask=those, other=0.0)
+            total += tl.dot(said, weights, input_precision="ieee")
+        shift = tl.load(bias + unit, mask=known, other=0.0)
+        place = predicted + row[:, None] * JOINT + unit[None, :]
+        value = (total + shift[None, :].to(tl.float32)).to(shift.dtype)
+        tl.store(place, value, mask=is_found[:, None] & known[None, :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,42 +351,50 @@ class Scores:
 
 
 class JointKernel:
-    """Scores the frames ahead of every row, and keeps what a choice needs to know."""
+    """Scores the frames ahead of every row, and keeps what a choice needs to know.
+
+    Attributes:
+        window: frames ahead that are scored.
+        labels: of a tile.
+        label_tiles: tiles of labels.
+        tiles: all tiles; that of a TDT's durations is the last.
+        scores: what was found last.
+    """
 
     def __init__(self, joint: Joint, rows: int, window: int) -> None:
-        """Lay the weights out in whole tiles, and take memory for the scores of ``rows`` rows."""
-        labels, device = joint.blank + 1, joint.output.weight.device
-        self.window = window
-        self.label_tiles = triton.cdiv(labels, _LABELS)
-        self.tiles = self.label_tiles + bool(joint.durations)
-        parts = [(0, labels), (labels, labels + len(joint.durations))][: 1 + bool(joint.durations)]
-        weights, biases = joint.output.weight.detach(), joint.output.bias.detach().float()
-        self._weight = torch.cat([pad(weights[low:high], (0, 0, 0, -(high - low) % _LABELS)) for low, high in parts])
-        self._bias = torch.cat([_padded_bias(biases[low:high]) for low, high in parts])
+        """Choose tiles, and take memory for the scores of ``rows`` rows."""
+        weight, self._count = joint.output.weight, joint.blank + 1
+        self._weight, self._bias = weight.detach(), joint.output.bias.detach()
         self._activation = _ACTIVATIONS[type(joint.activation)]
-        place = rows, window, self.tiles
+        self._tile = chosen_tile(SCORES_OF_FEW, SCORES_OF_MANY, rows * window, self._count, weight.dtype)
+        self.window, self.labels = window, self._tile.columns
+        self.label_tiles = triton.cdiv(self._count, self.labels)
+        self.tiles = self.label_tiles + bool(joint.durations)
+        place, device = (rows, window, self.tiles), weight.device
         self.scores = Scores(
-            best=torch.empty(place, dtype=torch.float32, device=device),
-            choice=torch.empty(place, dtype=torch.int32, device=device),
-            mass=torch.empty(place, dtype=torch.float32, device=device),
+            best=torch.zeros(place, dtype=torch.float32, device=device),
+            choice=torch.zeros(place, dtype=torch.int32, device=device),
+            mass=torch.ones(place, dtype=torch.float32, device=device),
         )
 
-    def __call__(self, projected: Tensor, predicted: Tensor, time: Tensor) -> Scores:
+    def __call__(self, projected: Tensor, predicted: Tensor, time: Tensor, lengths: Tensor) -> Scores:
         """Score.
 
         Args:
             projected: encoder frames, projected for the joint, [rows, frames, joint width].
             predicted: predictor outputs, projected for the joint, [rows, joint width].
-            time: the frame that each row scores first, int64 [rows]; frames beyond the last are the last.
+            time: the frame that each row scores first, int64 [rows].
+            lengths: frames of each row, int64 [rows].
 
         Returns:
-            Scores in memory that the next call writes to.
+            Scores in memory that the next call writes to; of frames beyond a row's last they mean nothing.
         """
         rows, frames, width = projected.shape
-        _score_tile[(triton.cdiv(rows * self.window, _ROWS), self.tiles)](
+        _score_tile[(triton.cdiv(rows * self.window, self._tile.rows), self.tiles)](
             projected,
             predicted,
             time,
+            lengths,
             self._weight,
             self._bias,
             self.scores.best,
@@ -344,9 +406,13 @@ class JointKernel:
             WINDOW=self.window,
             JOINT=width,
             ACTIVATION=self._activation,
-            ROWS=_ROWS,
-            LABELS=_LABELS,
+            COUNT=self._count,
+            OUTPUTS=len(self._bias),
+            ROWS=self._tile.rows,
+            LABELS=self._tile.columns,
             WIDTH=_WIDTH,
+            num_warps=self._tile.warps,
+            num_stages=self._tile.stages,
         )
         return self.scores
 
@@ -391,7 +457,7 @@ class WalkKernel:
             WINDOW=self._scoring.window,
             LABEL_TILES=self._scoring.label_tiles,
             TILES=triton.next_power_of_2(self._scoring.label_tiles),
-            LABELS=_LABELS,
+            LABELS=self._scoring.labels,
             DURATIONS=len(self._durations),
             num_warps=1,
         )
@@ -428,7 +494,8 @@ class PredictorKernels:
             predicted: output of the predictor, projected for the joint, [rows, joint width]; changed.
         """
         rows, width = hidden.shape[1:]
-        grid = triton.cdiv(rows, _ROWS), triton.cdiv(width, _UNITS)
+        tile = chosen_tile(UNITS_OF_FEW, UNITS_OF_MANY, rows, width, hidden.dtype)
+        grid = triton.cdiv(rows, tile.rows), triton.cdiv(width, tile.columns)
         for layer, (from_input, from_hidden, bias) in enumerate(self._layers):
             _lstm_layer[grid](
                 after[max(0, layer - 1)],
@@ -444,12 +511,14 @@ class PredictorKernels:
                 rows,
                 FIRST=layer == 0,
                 WIDTH=width,
-                ROWS=_ROWS,
-                UNITS=_UNITS,
+                ROWS=tile.rows,
+                UNITS=tile.columns,
                 SLICE=_WIDTH,
+                num_warps=tile.warps,
+                num_stages=tile.stages,
             )
         weight, bias = self._projection.weight, self._projection.bias
-        _project[(grid[0], triton.cdiv(weight.size(0), _UNITS))](
+        _project[(grid[0], triton.cdiv(weight.size(0), tile.columns))](
             after[-1],
             weight,
             bias,
@@ -458,12 +527,9 @@ class PredictorKernels:
             rows,
             WIDTH=width,
             JOINT=weight.size(0),
-            ROWS=_ROWS,
-            UNITS=_UNITS,
+            ROWS=tile.rows,
+            UNITS=tile.columns,
             SLICE=_WIDTH,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
         )
-
-
-def _padded_bias(bias: Tensor) -> Tensor:
-    """Return a bias in whole tiles; labels that there are not score less than any other."""
-    return pad(bias, (0, -len(bias) % _LABELS), value=torch.finfo(bias.dtype).min)

@@ -28,6 +28,6 @@ class FusedLookAhead:
     def two_steps(self, state: TransducerState) -> None:
         """Move every row to its next label or past the window, twice: what the predictor says is in place again."""
         for before, after in ((state.hidden, self._spare), (self._spare, state.hidden)):
-            scores = self._score(self.projected, state.predicted, state.time)
+            scores = self._score(self.projected, state.predicted, state.time, state.lengths)
             self._walk(scores, state, self._found, self._labels)
             self._advance(self._labels, self._found, before, after, state.cell, state.predicted)

@@ -14,7 +14,7 @@ from models.graphs.lane import Lane
 from models.graphs.sizes import Sizes, frame_size, row_sizes
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.graph import GraphDriver
-from models.search.look_ahead import WINDOW, LookAhead, look_ahead
+from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.result import FetchedResult
 from models.search.state import TransducerState
 
@@ -40,7 +40,14 @@ class GraphedLookAhead:
     """
 
     def __init__(
-        self, predictor: Predictor, joint: Joint, max_symbols: int, *, fused: bool | None = None, loops: bool = True
+        self,
+        predictor: Predictor,
+        joint: Joint,
+        max_symbols: int,
+        *,
+        fused: bool | None = None,
+        loops: bool = True,
+        window: int | None = None,
     ) -> None:
         """Prepare nothing yet.
 
@@ -50,12 +57,14 @@ class GraphedLookAhead:
             max_symbols: labels after which a frame is left without a blank.
             fused: whether steps are our own kernels; None takes them where there is a GPU.
             loops: whether a GPU may repeat them by itself, if it can.
+            window: frames that a step scores; None lets the number of rows say how many.
         """
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
         self.fused = joint.output.weight.is_cuda if fused is None else fused
         self._loops = loops
+        self._window = window
         self._lane = Lane(joint.output.weight.device)
         self.sizes: Sizes[_Size] = Sizes()
 
@@ -92,7 +101,8 @@ class GraphedLookAhead:
 
     def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":
         parts = self._predictor, self._joint, self._max_symbols
-        return _Size(form, largest, *parts, lane=self._lane, loops=self._loops)
+        window = window_of(largest.size(0)) if self._window is None else self._window
+        return _Size(form, largest, *parts, window=window, lane=self._lane, loops=self._loops)
 
 
 class _Size:
@@ -106,6 +116,7 @@ class _Size:
         joint: Joint,
         max_symbols: int,
         *,
+        window: int,
         lane: Lane,
         loops: bool,
     ) -> None:
@@ -114,7 +125,7 @@ class _Size:
         self._projected = joint.encoder_projection(largest)
         self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
         self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
-        self._form = form(self._projected, predictor, joint, WINDOW)
+        self._form = form(self._projected, predictor, joint, window)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
         self._driver = GraphDriver(self._advance, self._going, lane, loops=loops)
 

@@ -10,8 +10,12 @@ from models.graphs.sizes import frame_size, row_sizes
 def test_every_number_of_rows_has_a_size_that_is_not_much_larger_and_is_warmed_up(rows):
     sizes = row_sizes(rows)
 
-    assert sizes[0] >= rows > sizes[0] // 4
+    assert sizes[0] >= rows > sizes[0] // (4 if rows <= 64 else 2)
     assert all(row_sizes(fewer)[0] in sizes for fewer in (1, max(1, rows // 2), max(1, rows // 10)))
+
+
+def test_257_rows_do_not_run_in_the_size_of_1024():
+    assert row_sizes(257) == [512, 256, 128, 64, 16, 4, 1]
 
 
 @given(st.integers(1, 100_000))

@@ -20,7 +20,16 @@ from models.kernels.convolution import _convolve
 from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
-from models.kernels.transducer import _lstm_layer, _project, _score_tile, _walk
+from models.kernels.transducer import (
+    SCORES_OF_FEW,
+    SCORES_OF_MANY,
+    UNITS_OF_FEW,
+    UNITS_OF_MANY,
+    _lstm_layer,
+    _project,
+    _score_tile,
+    _walk,
+)
 from training.losses.kernels.fold import _fold
 from training.losses.kernels.lattice import WARPS, _sum_backwards, _sum_forwards
 from training.losses.kernels.scores import _pull, _weigh
@@ -33,8 +42,8 @@ COUNTERS = ("starts", "lengths", "symbols", "last_frame", "counts", "tokens", "t
             "duration_values", "found", "found_out", "label_out", "labels")  # fmt: skip
 SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp32", "time": "*i64"}
 TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
-WIDTHS = {"ROWS": 16, "UNITS": 16, "SLICE": 64, "WIDTH": 640}
-TILES = {"ROWS": 16, "LABELS": 64, "WIDTH": 64}
+OF_SEARCH = {"COUNT": 1025, "OUTPUTS": 1030, "JOINT": 640, "ACTIVATION": 0, "WIDTH": 64}
+OF_PREDICTOR = {"SLICE": 64, "WIDTH": 640}
 LAUNCH = Launch()
 OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
 OF_CONVOLUTION = {"WIDTH": 1024, "BIASED": True, "SWISH": True, "CHANNELS": 256}
@@ -47,11 +56,7 @@ OF_SCORES |= dict.fromkeys(("sigma", "emphasis"), "fp32")
 OF_FOLD = dict.fromkeys(("places", "firsts", "steps", "counts"), "*i64") | {"total": "*fp32"}
 OF_TDT = {"OUTPUTS": 1030, "BLANK": 1024, "DURATIONS": 5, "RESTING": 0, "BLOCK": 2048}
 KERNELS = [
-    (_score_tile, {"bias": "*fp32"}, {"WINDOW": 8, "JOINT": 640, "ACTIVATION": 0} | TILES),
     (_walk, {}, {"BLANK": 1024, "WINDOW": 8, "LABEL_TILES": 17, "TILES": 32, "LABELS": 64, "DURATIONS": 5}),
-    (_lstm_layer, {"bias": "*fp32"}, {"FIRST": True} | WIDTHS),
-    (_lstm_layer, {"bias": "*fp32"}, {"FIRST": False} | WIDTHS),
-    (_project, {}, {"JOINT": 640} | WIDTHS),
     (_convolve, {}, {"KERNEL": 9, "FRAMES": 16} | OF_CONVOLUTION),
     (_convolve, {}, {"KERNEL": 9, "FRAMES": 8} | OF_CONVOLUTION),
     (_convolve, {}, {"KERNEL": 31, "FRAMES": 16} | OF_CONVOLUTION),
@@ -69,6 +74,20 @@ KERNELS = [
     (_pull, OF_SCORES, OF_TDT),
     (_fold, OF_FOLD, {"WIDTH": 640, "NODES": 16, "UNITS": 128}),
 ]  # fmt: skip
+
+
+# Small tiles, and in bfloat16 large ones.
+OF_TILES = {}
+for window, tile in ((8, SCORES_OF_FEW), (4, SCORES_OF_MANY)):
+    constants = {"WINDOW": window, "ROWS": tile.rows, "LABELS": tile.columns}
+    KERNELS.append((_score_tile, {}, OF_SEARCH | constants))
+    OF_TILES[_score_tile.__name__, tile.rows] = tile
+for tile in (UNITS_OF_FEW, UNITS_OF_MANY):
+    constants = OF_PREDICTOR | {"ROWS": tile.rows, "UNITS": tile.columns}
+    KERNELS.append((_lstm_layer, {"bias": "*fp32"}, {"FIRST": True} | constants))
+    KERNELS.append((_lstm_layer, {"bias": "*fp32"}, {"FIRST": False} | constants))
+    KERNELS.append((_project, {}, {"JOINT": 640} | constants))
+    OF_TILES |= dict.fromkeys(((_lstm_layer.__name__, tile.rows), (_project.__name__, tile.rows)), tile)
 
 
 def registers(assembly):
@@ -95,6 +114,9 @@ for dtype in ("bf16", "fp32"):
     for kernel, types, constants in KERNELS:
         if kernel is _expand and dtype == "fp32":
             continue
+        tile = OF_TILES.get((kernel.__name__, constants.get("ROWS")))
+        if tile and tile.rows > 16 and dtype == "fp32":
+            continue
         if kernel is _attend:
             constants |= {"TILE": {"bf16": LAUNCH.tile, "fp32": 16}[dtype]}
         known = TYPES | types | dict.fromkeys(constants, "constexpr")
@@ -103,6 +125,8 @@ for dtype in ("bf16", "fp32"):
         options = {"num_warps": 1} if kernel is _walk else OF_ATTENTION if kernel is _attend else {}
         if kernel in (_sum_forwards, _sum_backwards):
             options = {"num_warps": WARPS}
+        if tile:
+            options = {"num_warps": tile.warps, "num_stages": tile.stages}
         if kernel is _expand:
             (launch,) = [launch for launch in LAUNCHES if launch.columns == constants["COLUMNS"]]
             options = {"num_warps": launch.warps, "num_stages": launch.stages}

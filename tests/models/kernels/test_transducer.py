@@ -15,7 +15,8 @@ from models.search.state import TransducerState
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
-from models.kernels.transducer import JointKernel, PredictorKernels
+from models.kernels import transducer as kernels
+from models.kernels.transducer import JointKernel, PredictorKernels, Tile, chosen_tile
 from models.search.fused_look_ahead import FusedLookAhead
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -44,27 +45,38 @@ def random_joint(draw, labels, durations, width, activation="relu"):
     width=st.integers(1, 80),
     durations=st.sampled_from([(), TDT]),
     activation=st.sampled_from(["relu", "tanh", "sigmoid"]),
+    tile=st.sampled_from([kernels.SCORES_OF_FEW, kernels.SCORES_OF_MANY]),
 )
-def test_scores_are_those_of_the_joint(device, seed, dtype, rows, frames, window, labels, width, durations, activation):
+def test_scores_are_those_of_the_joint(
+    device, seed, dtype, rows, frames, window, labels, width, durations, activation, tile
+):
     joint = random_joint(seed, labels, durations, width, activation).to(device, dtype)
     projected, predicted = torch.randn(rows, frames, width), torch.randn(rows, width)
     projected, predicted = projected.to(device, dtype), predicted.to(device, dtype)
     time = torch.randint(0, frames + 3, (rows,), device=device)
+    lengths = torch.randint(0, frames + 1, (rows,), device=device)
 
-    kernel = JointKernel(joint, rows, window)
-    scores = kernel(projected, predicted, time)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "chosen_tile", lambda *_: tile)
+        kernel = JointKernel(joint, rows, window)
+    kernel.scores.best.fill_(7.0)
+    scores = kernel(projected, predicted, time, lengths)
 
-    frame = (time[:, None] + torch.arange(window, device=device)).clamp(max=frames - 1)
+    ahead = time[:, None] + torch.arange(window, device=device)
+    wanted_frames = ahead < lengths[:, None]
+    assert (scores.best[~wanted_frames] == 7.0).all()  # what nobody reads is not written
+    frame = ahead.clamp(max=frames - 1)
     heard = projected[torch.arange(rows, device=device)[:, None], frame].float()
     logits = joint.float()(heard, predicted[:, None].float())
     parts = [part for part in joint.split(logits) if part.size(2)]
     for part, first in zip(parts, (0, kernel.label_tiles), strict=False):
-        for tile, wanted in enumerate(part.split(64, dim=2), start=first):
-            best, mass = scores.best[:, :, tile], scores.mass[:, :, tile]
-            chosen = (scores.choice[:, :, tile] - 64 * tile).long()
-            assert torch.allclose(best, wanted.amax(2), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
-            assert torch.allclose(best + mass.log(), wanted.logsumexp(2), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
-            assert (wanted.gather(2, chosen[:, :, None]).squeeze(2) >= wanted.amax(2) - 2 * TOLERANCE[dtype]).all()
+        for place, of_tile in enumerate(part.split(kernel.labels, dim=2), start=first):
+            wanted = of_tile[wanted_frames]
+            best, mass = scores.best[:, :, place][wanted_frames], scores.mass[:, :, place][wanted_frames]
+            chosen = (scores.choice[:, :, place][wanted_frames] - kernel.labels * place).long()
+            assert torch.allclose(best, wanted.amax(1), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+            assert torch.allclose(best + mass.log(), wanted.logsumexp(1), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+            assert (wanted.gather(1, chosen[:, None]).squeeze(1) >= wanted.amax(1) - 2 * TOLERANCE[dtype]).all()
 
 
 def test_the_lowest_of_equal_labels_is_chosen(device):
@@ -73,7 +85,8 @@ def test_the_lowest_of_equal_labels_is_chosen(device):
     joint.output.bias.zero_()
 
     scores = JointKernel(joint, 2, 8)(torch.ones(2, 5, 4, device=device), torch.ones(2, 4, device=device),
-                                      torch.zeros(2, dtype=torch.int64, device=device))  # fmt: skip
+                                      torch.zeros(2, dtype=torch.int64, device=device),
+                                      torch.full((2,), 8, device=device))  # fmt: skip
 
     assert scores.choice.unique(dim=1).tolist() == [[[0, 64, 128]]] * 2
     assert scores.mass.unique(dim=1).tolist() == [[[64, 37, 5]]] * 2
@@ -87,8 +100,12 @@ def test_the_lowest_of_equal_labels_is_chosen(device):
     width=st.integers(1, 70),
     layers=st.integers(1, 3),
     joint_width=st.integers(1, 40),
+    tile=st.sampled_from([kernels.UNITS_OF_FEW, kernels.UNITS_OF_MANY]),
+    any_found=st.booleans(),
 )
-def test_labels_are_read_as_the_predictor_reads_them(device, seed, dtype, rows, width, layers, joint_width):
+def test_labels_are_read_as_the_predictor_reads_them(
+    device, seed, dtype, rows, width, layers, joint_width, tile, any_found
+):
     torch.manual_seed(seed)
     predictor = Predictor(5, width, layers).requires_grad_(requires_grad=False)
     joint = Joint(6, width, joint_width, 5).requires_grad_(requires_grad=False).to(device, dtype)
@@ -96,7 +113,7 @@ def test_labels_are_read_as_the_predictor_reads_them(device, seed, dtype, rows, 
     predictor.to(device, dtype)
     hidden, cell = (torch.randn(layers, rows, width).to(device, dtype) for _ in range(2))
     predicted = torch.randn(rows, joint_width).to(device, dtype)
-    labels, found = torch.randint(0, 6, (rows,), device=device), torch.randint(0, 2, (rows,), device=device)
+    labels, found = torch.randint(0, 6, (rows,), device=device), torch.randint(0, 2, (rows,), device=device) * any_found
     output, (wanted_hidden, wanted_cell) = predictor.float()(labels, (hidden.float(), cell.float()))
     wanted = joint.float().predictor_projection(output)
     wanted = [new.where(found[:, None] > 0, old) for new, old in
@@ -105,10 +122,21 @@ def test_labels_are_read_as_the_predictor_reads_them(device, seed, dtype, rows, 
     joint.to(dtype)
 
     after = torch.full_like(hidden, float("nan"))
-    PredictorKernels(predictor, joint)(labels, found, hidden, after, cell, predicted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "chosen_tile", lambda *_: tile)
+        PredictorKernels(predictor, joint)(labels, found, hidden, after, cell, predicted)
 
     for got, expected in zip((after, cell, predicted), wanted, strict=True):
         assert torch.allclose(got.float(), expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+def test_tiles_are_large_as_soon_as_there_are_enough_of_them(device):
+    few, many = Tile(16, 64), Tile(128, 128)
+
+    assert chosen_tile(few, many, 64 * 8, 1025, torch.bfloat16) == few
+    assert chosen_tile(few, many, 512 * 4, 1025, torch.bfloat16) == many
+    assert chosen_tile(few, many, 64 * 8, 8193, torch.bfloat16) == many
+    assert chosen_tile(few, many, 512 * 4, 8193, torch.float32) == few
 
 
 def small_transducer(seed, durations, layers, blank_bias, device):
