@@ -157,6 +157,12 @@ class Metrics:
         self.batch_duration = histogram(
             "batch_duration_seconds", "Time of a batch in its engine.", _STAGE_EDGES, "model"
         )
+        self.batch_budget = gauge(
+            "batch_budget_seconds",
+            "Audio a batch may have, padding included; less after one did not fit.",
+            "model",
+            "device",
+        )
         self.out_of_memory = counter("oom_total", "Batches that did not fit the device.")
 
         # Engines
@@ -245,7 +251,7 @@ class Metrics:
         """Withdraw what was said of a model that is gone; its counters stay, as Prometheus wants them."""
         for gauge in (
             *(self.queue_depth, self.queue_audio_seconds, self.model_info),
-            *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes),
+            *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes, self.batch_budget),
         ):
             gauge.remove_by_labels({"model": model})
 

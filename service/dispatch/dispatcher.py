@@ -13,6 +13,7 @@ import numpy.typing as npt
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy
+from service.dispatch.budget import MOST_MISFITS, Budget
 from service.dispatch.catalog import Catalog
 from service.dispatch.errors import (
     DeadlineExceededError,
@@ -24,6 +25,7 @@ from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Lane, Utterance
 from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Prompt, Ready, Result, Transcript
+from service.engine.shapes import computed_seconds
 from service.metrics import Metrics, length_class
 from service.tracing import PassingOn, Tracer
 
@@ -116,6 +118,7 @@ class Dispatcher:
         self.recent = BatchLog(tracer)
         self._ledger = Ledger()
         self._engines: dict[EngineLink, dict[str, float]] = {}  # with the running RTFx of each model that is ready
+        self._budgets: dict[tuple[EngineLink, str], Budget] = {}
         self._accepted = 0
         self._abandoned: str | None = None
         self._sending: set[asyncio.Task[None]] = set()
@@ -200,6 +203,8 @@ class Dispatcher:
             metrics.queue_audio_seconds.labels(model.id).set(audio)
         metrics.queue_oldest_age.set(now - min((utterance.arrived for utterance in waiting), default=now))
         metrics.queue_predicted_wait.set(self.admission.predicted_wait)
+        for (engine, model_id), budget in self._budgets.items():
+            metrics.batch_budget.labels(model_id, engine.name).set(budget.seconds)
         metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
     def abandon(self, reason: str) -> None:
@@ -218,6 +223,7 @@ class Dispatcher:
     def engine_ready(self, engine: EngineLink, ready: Ready) -> None:
         """It has a model, for which batches may be sent to it."""
         self._engines.setdefault(engine, {})[ready.model] = ready.rtfx
+        self._budgets[engine, ready.model] = Budget(ready.batch_seconds)
         self.catalog.ready(ready)
         self._update_rtfx()
         self._size_window()
@@ -239,8 +245,9 @@ class Dispatcher:
 
     def forget(self, model: str) -> None:
         """Offer a model no longer; nothing waits for it."""
-        for speeds in self._engines.values():
+        for engine, speeds in self._engines.items():
             speeds.pop(model, None)
+            self._budgets.pop((engine, model), None)
         self.catalog.remove(model)
         self.admission.rtfx.pop(model, None)
         self._update_rtfx()
@@ -269,6 +276,8 @@ class Dispatcher:
         Alone, because one of them may be the cause: its neighbours must not die with it a second time.
         """
         self._engines.pop(engine, None)
+        for lost in [key for key in self._budgets if key[0] is engine]:
+            del self._budgets[lost]
         self._update_rtfx()
         self.metrics.worker_up.labels(engine.name).set(0)
         if loss != "stopped":
@@ -291,8 +300,13 @@ class Dispatcher:
                 self._send(engine, batch)
 
     def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:
-        policies = {model: _policy(self._policy, engine.models[model], rtfx) for model, rtfx in speeds.items()}
+        policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in speeds.items()}
         return self._batcher.next_batch(self._clock(), policies)
+
+    def _policy_of(self, engine: EngineLink, model: str, rtfx: float) -> BatchPolicy:
+        """Return the bounds of a batch for a model, as an engine announced it and as its batches fit."""
+        padded, budget = tuple(engine.models[model].padded_seconds), self._budgets[engine, model]
+        return replace(self._policy, batch_seconds=budget.seconds, padded_seconds=padded, rtfx=rtfx)
 
     def _send(self, engine: EngineLink, batch: list[Utterance]) -> None:
         number = self._ledger.hand_over(engine, batch)
@@ -323,6 +337,8 @@ class Dispatcher:
         if model in speeds and result.infer_seconds > 0:
             speeds[model] = _RTFX_MEMORY * speeds[model] + (1 - _RTFX_MEMORY) * audio / result.infer_seconds
             self._update_rtfx()
+        if budget := self._budgets.get((engine, model)):
+            budget.fit(result.padded_seconds)
         self.recent.note(
             *("ok", engine.name, utterances, self._clock()),
             padded_seconds=result.padded_seconds,
@@ -346,8 +362,11 @@ class Dispatcher:
         if out_of_memory:
             self.metrics.out_of_memory.inc()
         if len(utterances) > 1:
-            for utterance in utterances:
-                self._run_alone(utterance)
+            if out_of_memory:
+                self._make_smaller(engine, utterances)
+            else:
+                for utterance in utterances:
+                    self._run_alone(utterance)
             return
         error: Exception = (
             DeviceMemoryError("This audio does not fit the device, even alone.")
@@ -358,9 +377,27 @@ class Dispatcher:
             if not utterance.answer.done():
                 utterance.answer.set_exception(error)
 
+    def _make_smaller(self, engine: EngineLink, utterances: list[Utterance]) -> None:
+        """Let what did not fit together run again in smaller batches; what was in several that did not, alone."""
+        model, longest = utterances[0].lane.model, max(utterance.seconds for utterance in utterances)
+        if budget := self._budgets.get((engine, model)):
+            padded = len(utterances) * computed_seconds(longest, tuple(engine.models[model].padded_seconds))
+            budget.misfit(padded)
+            extra = {"device": engine.name, "model": model, "padded_seconds": padded, "budget": budget.seconds}
+            log.warning("a batch did not fit the device", extra=extra)
+        for utterance in utterances:
+            utterance.misfits += 1
+            if utterance.misfits >= MOST_MISFITS or budget is None:
+                self._run_alone(utterance)
+            else:
+                self._run_again(utterance)
+
     def _run_alone(self, utterance: Utterance) -> None:
         """Let a suspect run again by itself, if anybody still waits for it."""
         utterance.alone = True
+        self._run_again(utterance)
+
+    def _run_again(self, utterance: Utterance) -> None:
         if utterance.lane.model not in self.catalog:
             self._give_up(utterance, f"The model {utterance.lane.model!r} was lost.")
         elif not utterance.answer.done():
@@ -385,9 +422,3 @@ class Dispatcher:
         for model in self.catalog:
             if speeds := [speeds[model.id] for speeds in self._engines.values() if model.id in speeds]:
                 self.admission.rtfx[model.id] = sum(speeds)
-
-
-def _policy(policy: BatchPolicy, ready: Ready, rtfx: float) -> BatchPolicy:
-    """Return the bounds of a batch for a model as an engine announced it."""
-    padded = tuple(ready.padded_seconds)
-    return replace(policy, batch_seconds=ready.batch_seconds, padded_seconds=padded, rtfx=rtfx)

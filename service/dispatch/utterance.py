@@ -39,6 +39,7 @@ class Utterance:
         turn: In which of them it may run; -1 before it has come to the batcher.
         passed_over: Batches that were led by a later arrival since its caller last had something in one.
         engines_lost: Engines that died with it.
+        misfits: Batches with it that did not fit the device.
         alone: It shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
         sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
         prompt: What is asked for.
@@ -56,6 +57,7 @@ class Utterance:
     turn: int = -1
     passed_over: int = 0
     engines_lost: int = 0
+    misfits: int = 0
     alone: bool = False
     sent: float = 0.0
     prompt: Prompt = NOTHING_ASKED

@@ -46,7 +46,8 @@ class FakeEngine:
     def answer(self, dispatcher: Dispatcher) -> None:
         number, utterances = self.batches.popitem()
         heard = [Transcript(str(samples[0]), [], [], []) for samples in utterances]
-        dispatcher.engine_answered(self, Result(number, heard, 0.1, len(utterances) * 1.0))
+        padded_seconds = len(utterances) * max(map(len, utterances)) / RATE
+        dispatcher.engine_answered(self, Result(number, heard, 0.1, padded_seconds))
 
     def fail(self, dispatcher: Dispatcher, kind: FailureKind) -> None:
         number, _ = self.batches.popitem()
