@@ -90,7 +90,8 @@ def _measure(recipe: Recipe, precision: str, batch: Batch, device: torch.device,
         device=device,
         config=config,
         mode=TrainingMode(recipe),
-        recipe=SimpleNamespace(precision=precision, objective=Objective()),
+        recipe=SimpleNamespace(precision=precision, objective=Objective(), seed=0),
+        step=0,
     )
     times = []
     for step in range(repeats + 2):

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from training.evaluation import WordErrors
+    from training.ranks import Ranks
     from training.recipe import Recipe
     from training.run import Run
 
@@ -30,7 +31,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--resume as if nothing had happened.",
     )
     parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
-    parser.add_argument("--out", required=True, metavar="DIR", help="where the run keeps its state and its log")
+    parser.add_argument("--out", metavar="DIR", help="where the run keeps its state and its log")
+    parser.add_argument("--check", action="store_true", help="say what would be trained on and how, and train nothing")
     parser.add_argument("--resume", action="store_true", help="go on with the run in DIR, if one was begun there")
     parser.add_argument("--minutes", type=positive, metavar="N", help="stop after N minutes, to be gone on with later")
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
@@ -46,33 +48,50 @@ def run(args: argparse.Namespace) -> int:
     from training.errors import TrainingError
     from training.lock import locked
     from training.loop import train
+    from training.ranks import joined, local_device
     from training.recipe_file import read_recipe
 
     try:
         recipe = read_recipe(Path(args.recipe))
+        if args.check:
+            return _check(recipe, _device(args.device))
+        if not args.out:
+            raise CommandError("--out DIR is missing: where the run keeps its state and its log")
         if args.export:
             _check_export(Path(args.export))
         word_errors = _word_errors() if recipe.dev else None
-        folder = Path(args.out)
+        folder, device = Path(args.out), local_device(_device(args.device))
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
-            training = _run(args, recipe)
-            _report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
+        with joined(device) as ranks, locked(folder) if ranks.is_first else nullcontext():
+            report = _report if ranks.is_first else _report_of_others
+            training = _run(args, recipe, device, ranks)
+            report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
             for line in training.survey:
-                _report(line)
+                report(line)
             told: list[int] = []
             with _listening(told):
-                train(training, word_errors=word_errors, report=_report, minutes=args.minutes, stops=lambda: bool(told))
+                train(training, word_errors=word_errors, report=report, minutes=args.minutes, stops=lambda: bool(told))
             if told:
-                _report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
+                report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
                 return 128 + told[0]
-            if args.export:
+            if args.export and ranks.is_first:
                 training.export(Path(args.export))
-                _report(f"{args.export}: the averaged weights of step {training.step}")
+                report(f"{args.export}: the averaged weights of step {training.step}")
     except TrainingError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(str(error)) from error
+    return 0
+
+
+def _check(recipe: "Recipe", device: "torch.device") -> int:
+    """Say what would be trained on; a teacher whose labels are not on the disk yet is asked for them."""
+    from training.run import Run
+
+    training = Run(recipe, Path(), device)
+    _report(f"{training.parameters:,} parameters, step 0 of {recipe.steps}")
+    for line in training.survey:
+        _report(line)
     return 0
 
 
@@ -104,7 +123,7 @@ def _listening(told: list[int]) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _run(args: argparse.Namespace, recipe: "Recipe") -> "Run":
+def _run(args: argparse.Namespace, recipe: "Recipe", device: "torch.device", ranks: "Ranks") -> "Run":
     """Return the run in the folder, or a new one there."""
     from training.run import Run, has_state
 
@@ -112,7 +131,7 @@ def _run(args: argparse.Namespace, recipe: "Recipe") -> "Run":
     begun = has_state(folder)
     if begun and not args.resume:
         raise CommandError(f"{folder} holds a run; --resume goes on with it")
-    training = Run(recipe, folder, _device(args.device))
+    training = Run(recipe, folder, device, ranks)
     if begun:
         training.resume()
     return training
@@ -132,6 +151,12 @@ def _report(line: str) -> None:
 
     tqdm.write(line, file=sys.stdout)
     sys.stdout.flush()
+
+
+def _report_of_others(line: str) -> None:
+    """Print of another process than the first only what that does not know: which clips it cannot read."""
+    if line.startswith("skipped: /"):
+        _report(line)
 
 
 def _word_errors() -> "WordErrors":

@@ -59,6 +59,8 @@ class Batch:
         targets: what the teacher thinks of the student's frames, or None if it heard none of the clips.
         audio_seconds: audio in it, without padding.
         skipped: of each clip that could not be read, and is not in it, why.
+        part: which part of its step it is.
+        is_silence: whether there is no clip in it, but silence that nothing is learned from.
     """
 
     position: Position
@@ -74,16 +76,25 @@ class Batch:
     targets: BatchTargets | None
     audio_seconds: float
     skipped: tuple[str, ...] = ()
+    part: int = 0
+    is_silence: bool = False
 
     @property
     def is_lost(self) -> bool:
         """Whether none of its clips could be read."""
-        return bool(self.skipped) and not self.audio_seconds
+        return bool(self.skipped) and self.is_silence
 
     @property
     def padding_share(self) -> float:
-        """How much of it is padding."""
+        """How much of its audio is padding."""
         return 1 - int(self.lengths.sum()) / self.waveforms.numel()
+
+    @property
+    def read_labels(self) -> tuple[Tensor, Tensor]:
+        """What a decoder reads, [batch, longest], and how much of each row that is: sequences, or else transcripts."""
+        if self.sequences.size(1):
+            return self.sequences, self.sequence_lengths
+        return self.tokens, self.token_lengths
 
     def to(self, device: torch.device) -> "Batch":
         """Return it on a device."""

@@ -1,44 +1,100 @@
-"""Length buckets: few shapes of batches, and little padding in each."""
+"""Buckets of length, and of labels where these are padded too: few shapes of batches, and little padding in each."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """Lengths that batches may have.
+@dataclass(frozen=True, slots=True, order=True)
+class Bucket:
+    """What the clips of a batch may have at most.
 
     Attributes:
-        bounds: longest clip of each bucket in seconds, ascending; the last holds the longest of all.
-        batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
+        seconds: of audio.
+        labels: of a transcript.
     """
 
-    bounds: tuple[float, ...]
-    batch_seconds: float
+    seconds: float
+    labels: int
 
-    def bucket(self, seconds: float) -> int:
-        """Return the bucket of a clip."""
-        return bisect_left(self.bounds, seconds)
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Shapes that batches may have.
+
+    Attributes:
+        all: the buckets, ascending by seconds, and by labels where several have the same seconds; the last one of each
+            of these, and the last one of all, hold the most.
+        batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
+        batch_labels: labels and padding that a batch may hold, or None for any number.
+    """
+
+    all: tuple[Bucket, ...]
+    batch_seconds: float
+    batch_labels: int | None = None
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The lengths that batches may have, in seconds, ascending."""
+        return tuple(dict.fromkeys(bucket.seconds for bucket in self.all))
+
+    def bucket(self, seconds: float, labels: int = 0) -> int:
+        """Return the bucket of a clip: the shortest that it fits into, and of those the one with the fewest labels."""
+        bounds = self.bounds
+        return bisect_left(self.all, Bucket(bounds[bisect_left(bounds, seconds)], labels))
 
     def rows(self, bucket: int) -> int:
         """Return how many clips fill a batch."""
-        return max(1, int(self.batch_seconds / self.bounds[bucket]))
+        shape = self.all[bucket]
+        rows = int(self.batch_seconds / shape.seconds)
+        if self.batch_labels and shape.labels:
+            rows = min(rows, self.batch_labels // shape.labels)
+        return max(1, rows)
 
 
-def buckets_of_equal_audio(seconds: Sequence[float], count: int, batch_seconds: float) -> Buckets:
-    """Return up to ``count`` buckets between which clips of these lengths divide their audio evenly.
+def buckets_of_equal_audio(
+    seconds: Sequence[float],
+    count: int,
+    batch_seconds: float,
+    labels: Sequence[int] | None = None,
+    label_buckets: int = 1,
+    batch_labels: int | None = None,
+) -> Buckets:
+    """Return buckets between which clips of these lengths divide their audio, and then their labels, evenly.
 
     Where many clips have one length, fewer buckets do.
+
+    Args:
+        seconds: length of each clip.
+        count: lengths that batches may have, at most.
+        batch_seconds: audio and padding that a batch may hold.
+        labels: of each clip's transcript; None if they do not matter.
+        label_buckets: into how many buckets clips of similar length are divided by their labels, at most.
+        batch_labels: labels and padding that a batch may hold, or None for any number.
     """
-    ascending = sorted(seconds)
+    labels = [0] * len(seconds) if labels is None else labels
+    bounds = _edges(seconds, count)
+    inside: list[list[int]] = [[] for _ in bounds]
+    for length, number in zip(seconds, labels, strict=True):
+        inside[bisect_left(bounds, length)].append(number)
+    found = [
+        Bucket(bound, int(edge))
+        for bound, numbers in zip(bounds, inside, strict=True)
+        for edge in _edges(numbers, label_buckets)
+    ]
+    return Buckets(tuple(found), batch_seconds, batch_labels)
+
+
+def _edges(sizes: Sequence[float], count: int) -> list[float]:
+    """Return up to ``count`` sizes, the largest one last, up to which things of these sizes share their sum evenly."""
+    ascending = sorted(sizes)
     total = sum(ascending)
-    bounds: list[float] = []
+    edges: list[float] = []
     passed = 0.0
-    for length in ascending:
-        passed += length
-        if passed >= total * (len(bounds) + 1) / count and len(bounds) < count - 1 and length not in bounds[-1:]:
-            bounds.append(length)
-    if ascending[-1] not in bounds[-1:]:
-        bounds.append(ascending[-1])
-    return Buckets(tuple(bounds), batch_seconds)
+    for size in ascending:
+        passed += size
+        if passed >= total * (len(edges) + 1) / count and len(edges) < count - 1 and size not in edges[-1:]:
+            edges.append(size)
+    if ascending[-1] not in edges[-1:]:
+        edges.append(ascending[-1])
+    return edges

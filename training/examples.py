@@ -126,6 +126,14 @@ class Examples:
         self.sequence(clip, [])
         return self._vocabulary.encode(text, clip.prompt)
 
+    def label_counts(self) -> list[int]:
+        """Return how many labels each take has, those of its prompt included; 0 where only a teacher knows."""
+        return [
+            0 if take.clip.text is None else len(self.sequence(take.clip, tokens)) or len(tokens)
+            for take in self.takes
+            for tokens in [[] if take.clip.text is None else self.tokens(take.clip, take.clip.text)]
+        ]
+
     def sequence(self, clip: Clip, tokens: list[int]) -> list[int]:
         """Return what an attention decoder reads and writes: prompt, transcript, end; nothing without one.
 

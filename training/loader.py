@@ -12,12 +12,12 @@ from training.student import FRONT_END
 
 
 def load(
-    sampler: BucketSampler, examples: Examples, start: Position, student_stride: int
+    sampler: BucketSampler, examples: Examples, start: Position, student_stride: int, own: range | None = None
 ) -> Generator[Batch, None, None]:
-    """Yield batches without end, from the one at ``start``.
+    """Yield batches without end, from the step at ``start``: of each step those parts that are one's own, or all.
 
-    A clip that cannot be read is left out, and its batch says so. A batch of which no clip can be read holds a second
-    of silence instead, in which nothing is said: every batch is a step, here and wherever else it is taken.
+    A clip that cannot be read is left out, and its batch says so. A batch of which no clip can be read, or that
+    has none, holds a second of silence instead, which nothing is learned from: those who train together step together.
     """
 
     def one(plan: PlannedBatch) -> Batch:
@@ -36,7 +36,7 @@ def load(
             student_stride,
             FRONT_END.sample_rate,
         )
-        audio_seconds = batch.audio_seconds if made else 0.0
-        return replace(batch, skipped=tuple(skipped), audio_seconds=audio_seconds)
+        batch = replace(batch, skipped=tuple(skipped), part=plan.part)
+        return batch if made else replace(batch, is_silence=True, audio_seconds=0.0)
 
-    return ahead(one, sampler.batches(start))
+    return ahead(one, sampler.batches(start, own))

@@ -1,12 +1,13 @@
 """The loop: a batch, a loss, a step, and now and then a line, a measurement, a state on disk."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 from torch.nn.utils import clip_grad_norm_
 from tqdm import tqdm
 
@@ -15,7 +16,16 @@ from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
 from training.loader import load
-from training.objective import Guesses, Losses, attention_objective, labels_of, losses, transducer_objective
+from training.objective import (
+    Guesses,
+    Labels,
+    Losses,
+    attention_objective,
+    labels_of,
+    losses,
+    transducer_objective,
+    without_weight,
+)
 from training.precision import autocast
 from training.progress import Progress
 from training.run import Run
@@ -41,6 +51,10 @@ class StepResult:
         attention: its part from transcripts by the attention decoder, or None.
         gradient_norm: before it was cut.
         learning_rate: of the step.
+        audio_seconds: audio in it.
+        padding_share: of its audio.
+        label_padding_share: of what a decoder reads.
+        skipped: clips that could not be read.
     """
 
     loss: float
@@ -51,6 +65,10 @@ class StepResult:
     attention: float | None
     gradient_norm: float
     learning_rate: float
+    audio_seconds: float
+    padding_share: float
+    label_padding_share: float
+    skipped: int
 
 
 def train(
@@ -77,19 +95,26 @@ def train(
     """
     progress = Progress(run, clock)
     deadline = None if minutes is None else clock() + 60 * minutes
-    journal = Journal(run.folder / "log.jsonl", run.step)
-    batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor)
+    journal = Journal(run.folder / "log.jsonl", run.step) if run.ranks.is_first else None
+    batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor, run.own_parts)
     skipped = SkippedClips(report)
+    costs = run.ranks.together(PartCosts(run), some_unused=run.network.teacher_head is not None)
+
+    def is_over() -> bool:
+        return run.ranks.any(here=stops() or (deadline is not None and clock() >= deadline))
+
     try:
         if word_errors and run.recipe.dev and run.step == 0:
             report(measure(run, journal, word_errors))
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
-            while not run.finished and not stops() and (deadline is None or clock() < deadline):
-                batch = next(batches)
-                skipped.note(batch)
-                result = take_step(run, batch)
-                _journal_step(journal, run, batch, result)
-                progress.after_step(batch.audio_seconds, result.loss)
+            while not run.finished and not is_over():
+                parts = [next(batches) for _ in run.own_parts]
+                for batch in parts:
+                    skipped.note(batch)
+                result = take_step(run, *parts, costs=costs)
+                if journal:
+                    _journal_step(journal, run, result)
+                progress.after_step(result.audio_seconds, result.loss)
                 bar.update()
                 if run.step % run.recipe.report_every == 0:
                     report(progress.line(result.learning_rate))
@@ -100,16 +125,37 @@ def train(
         run.save()
     finally:
         batches.close()
-        journal.close()
+        if journal:
+            journal.close()
 
 
-def take_step(run: Run, batch: Batch) -> StepResult:
-    """Change the weights once, and move the run on by a step and a batch.
+class PartCosts(nn.Module):
+    """What a part of a step costs, as the module whose gradients processes put together."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.network = run.network
+        self._run = run
+
+    def forward(self, batch: Batch, labels: Labels) -> Losses:
+        """Return what a batch costs, shared out to the labels of the step."""
+        return batch_losses(self._run, batch, labels)
+
+
+def take_step(run: Run, *parts: Batch, costs: nn.Module | None = None) -> StepResult:
+    """Change the weights once, and move the run on by a step.
+
+    Args:
+        run: the run.
+        parts: the parts of the step that are this process's.
+        costs: ``PartCosts`` of the run, as all processes have it together; None where there is one.
 
     Raises:
-        TrainingError: if the loss or its gradient is not a finite number; no weight is changed then.
+        TrainingError: if the loss or its gradient is not a finite number; no weight is changed then. A scaled loss is
+            scaled less instead, and the step changes nothing.
     """
-    recipe = run.recipe.optimizer
+    recipe, ranks = run.recipe.optimizer, run.ranks
+    costs = costs or PartCosts(run)
     rate = learning_rate(
         run.step,
         steps=run.recipe.steps,
@@ -118,39 +164,88 @@ def take_step(run: Run, batch: Batch) -> StepResult:
         decay=recipe.decay,
         final=recipe.final,
     )
-    # Dropout is a function of the step, so a resumed run draws what the run itself would have drawn.
-    torch.manual_seed(int(np.random.SeedSequence([run.recipe.seed, run.step]).generate_state(1)[0]))
     run.mode.apply(run.network)
-    costs = batch_losses(run, batch.to(run.device))
+    labels = _labels_of_step(run, parts)
     run.optimizer.zero_grad()
-    costs.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
-    norm = clip_grad_norm_(run.network.parameters(), recipe.max_norm)
-    if not torch.isfinite(costs.total + norm):
-        raise TrainingError(f"the loss of step {run.step + 1} is {costs.total.item()}, its gradient {norm.item()}")
-    for group in run.optimizer.param_groups:
-        group["lr"] = rate
-    run.optimizer.step()
-    run.average.update(run.network, run.step)
+    found = []
+    for number, batch in enumerate(parts):
+        # Dropout is a function of the step, so a resumed run draws what the run itself would have drawn.
+        seed = np.random.SeedSequence([run.recipe.seed, run.step, batch.part])
+        torch.manual_seed(int(seed.generate_state(1)[0]))
+        with ranks.syncing(costs, last=number == len(parts) - 1):
+            part: Losses = costs(batch.to(run.device), labels)
+            # Gradients are averaged over processes, and their sum is wanted.
+            (part.total * (run.loss_scale.value * ranks.count)).backward()  # type: ignore[no-untyped-call]  # untyped
+        found.append(part)
+    run.loss_scale.unscale(run.network.parameters())
+    norm = clip_grad_norm_(run.network.parameters(), recipe.max_norm).item()
+    result = _summed_up(run, found, parts, norm, rate)
+    overflowed = not math.isfinite(norm)
+    if not math.isfinite(result.loss) or (overflowed and not run.loss_scale.can_shrink):
+        raise TrainingError(f"the loss of step {run.step + 1} is {result.loss}, its gradient {norm}")
+    if not overflowed:
+        for group in run.optimizer.param_groups:
+            group["lr"] = rate
+        run.optimizer.step()
+        run.average.update(run.network, run.step)
+    run.loss_scale.after_step(overflowed=overflowed)
 
     run.step += 1
-    run.position = Position(batch.position.epoch, batch.position.batch + 1)
-    run.audio_seconds += batch.audio_seconds
+    run.position = Position(parts[0].position.epoch, parts[0].position.batch + 1)
+    run.audio_seconds += result.audio_seconds
+    return result
+
+
+def _labels_of_step(run: Run, parts: Sequence[Batch]) -> Labels:
+    """Count the labels of all parts of a step, of the other processes too."""
+    own = [labels_of(batch, run.recipe.objective) for batch in parts if not batch.is_silence]
+    counts = [sum(one.transcripts for one in own), sum(one.sequences for one in own)]
+    transcripts, sequences = run.ranks.sums(counts)
+    return Labels(transcripts, sequences, share=1 / run.recipe.batches.parts)
+
+
+def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: float, rate: float) -> StepResult:
+    """Put together what all parts of a step, those of other processes too, say of themselves."""
+    names = ("ctc", "distillation", "hidden", "transducer", "attention")
+    costs = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in names]
+    read = [batch.read_labels for batch in parts]
+    counted = [
+        float(torch.stack([one.total.detach() for one in found]).sum()),
+        *(float(torch.stack([cost.detach() for cost in each]).sum()) if each else 0.0 for each in costs),
+        *(float(len(each)) for each in costs),
+        sum(batch.audio_seconds for batch in parts),
+        float(sum(int(batch.lengths.sum()) for batch in parts)),
+        float(sum(batch.waveforms.numel() for batch in parts)),
+        float(sum(int(lengths.sum()) for _, lengths in read)),
+        float(sum(labels.numel() for labels, _ in read)),
+        float(sum(len(batch.skipped) for batch in parts)),
+    ]
+    total, *rest = run.ranks.sums(counted)
+    sums, present = rest[: len(names)], rest[len(names) : 2 * len(names)]
+    audio, samples, padded_samples, labels, padded_labels, skipped = rest[2 * len(names) :]
+    numbers = {name: cost if there else None for name, cost, there in zip(names, sums, present, strict=True)}
     return StepResult(
-        loss=costs.total.item(),
-        ctc=_number(costs.ctc),
-        distillation=_number(costs.distillation),
-        hidden=_number(costs.hidden),
-        transducer=_number(costs.transducer),
-        attention=_number(costs.attention),
-        gradient_norm=norm.item(),
+        loss=total,
+        **numbers,
+        gradient_norm=norm,
         learning_rate=rate,
+        audio_seconds=audio,
+        padding_share=1 - samples / padded_samples,
+        label_padding_share=1 - labels / padded_labels if padded_labels else 0.0,
+        skipped=int(skipped),
     )
 
 
-def batch_losses(run: Run, batch: Batch) -> Losses:
-    """Return what a batch, which is on the run's device, costs."""
+def batch_losses(run: Run, batch: Batch, labels: Labels | None = None) -> Losses:
+    """Return what a batch, which is on the run's device, costs.
+
+    Args:
+        run: the run.
+        batch: the batch.
+        labels: what costs are shared out to; None takes its own.
+    """
     network, objective = run.network, run.recipe.objective
-    labels = labels_of(batch, objective)
+    labels = labels or labels_of(batch, objective)
     with torch.no_grad():
         features, frames = run.front_end(batch.waveforms, batch.lengths)
         if batch.stretches is not None:
@@ -160,22 +255,41 @@ def batch_losses(run: Run, batch: Batch) -> Losses:
     with autocast(run.device, run.recipe.precision):
         with torch.set_grad_enabled(not run.mode.frozen):
             encoded, frames = network.encoder(features, frames)
+        transducer = attention = None
+        if network.predictor and network.joint:
+            transducer = transducer_objective(
+                network.predictor,
+                network.joint,
+                encoded,
+                frames,
+                batch,
+                objective,
+                labels,
+                with_durations=_with_durations(run),
+            )
+        if network.attention_decoder:
+            attention = attention_objective(network.attention_decoder, encoded, frames, batch, objective, labels)
         guesses = Guesses(
             logits=network.ctc(encoded) if network.ctc else None,
             teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
             hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,
-            transducer=transducer_objective(network.predictor, network.joint, encoded, frames, batch, objective, labels)
-            if network.predictor and network.joint
-            else None,
-            attention=attention_objective(network.attention_decoder, encoded, frames, batch, objective, labels)
-            if network.attention_decoder
-            else None,
+            transducer=transducer,
+            attention=attention,
         )
-    return losses(guesses, frames, batch, objective, labels)
+    costs = losses(guesses, frames, batch, objective, labels)
+    return without_weight(costs) if batch.is_silence else costs
 
 
-def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
-    """Measure the averaged weights on the dev set, log it, and return a line that says so."""
+def _with_durations(run: Run) -> bool:
+    """Tell whether a TDT learns with its durations in a step: the same in every process."""
+    random = np.random.default_rng([run.recipe.seed, run.step, 2**32])
+    return bool(random.random() >= run.recipe.objective.omega)
+
+
+def measure(run: Run, journal: Journal | None, word_errors: WordErrors) -> str:
+    """Measure the averaged weights on the dev set, log it, and return a line that says so; only the first rank does."""
+    if journal is None:
+        return ""
     state = without_teacher_heads(run.average.state)
     model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
     rates = word_error_rates(model, run.dev, word_errors)
@@ -183,7 +297,7 @@ def measure(run: Run, journal: Journal, word_errors: WordErrors) -> str:
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
 
 
-def _journal_step(journal: Journal, run: Run, batch: Batch, result: StepResult) -> None:
+def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
     journal.write(
         step=run.step,
         epoch=run.position.epoch,
@@ -196,8 +310,10 @@ def _journal_step(journal: Journal, run: Run, batch: Batch, result: StepResult) 
         gradient_norm=result.gradient_norm,
         learning_rate=result.learning_rate,
         audio_seconds=round(run.audio_seconds, 3),
-        padding_share=round(batch.padding_share, 4),
-        **({"skipped": len(batch.skipped)} if batch.skipped else {}),
+        padding_share=round(result.padding_share, 4),
+        label_padding_share=round(result.label_padding_share, 4),
+        **({"skipped": result.skipped} if result.skipped else {}),
+        **({"loss_scale": run.loss_scale.value} if run.recipe.precision == "float16" else {}),
     )
 
 
@@ -222,7 +338,3 @@ class SkippedClips:
         self._lost_in_a_row = self._lost_in_a_row + 1 if batch.is_lost else 0
         if self._lost_in_a_row >= _LOST_BATCHES:
             raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be read; the last: {batch.skipped[-1]}")
-
-
-def _number(loss: Tensor | None) -> float | None:
-    return None if loss is None else loss.item()

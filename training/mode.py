@@ -16,7 +16,9 @@ class TrainingMode:
     """
 
     def __init__(self, recipe: Recipe) -> None:
-        self.batch_norm: Literal["batch", "running"] = recipe.batch_norm or ("running" if recipe.initial else "batch")
+        self.batch_norm: Literal["batch", "ranks", "running"] = recipe.batch_norm or (
+            "running" if recipe.initial else "batch"
+        )
         self.frozen = recipe.freeze == "encoder"
 
     def freeze(self, network: Network) -> None:
@@ -29,7 +31,8 @@ class TrainingMode:
         network.train()
         if self.frozen:
             network.encoder.eval()
-        if self.batch_norm == "running":
-            for module in network.modules():
-                if isinstance(module, FrameBatchNorm):
+        for module in network.modules():
+            if isinstance(module, FrameBatchNorm):
+                module.over_ranks = self.batch_norm == "ranks"
+                if self.batch_norm == "running":
                     module.eval()

@@ -65,10 +65,12 @@ class Labels:
     Attributes:
         transcripts: labels of the transcripts.
         sequences: labels that an attention decoder predicts.
+        share: what a batch's mean over frames weighs in that of the step.
     """
 
     transcripts: float
     sequences: float
+    share: float = 1.0
 
 
 def labels_of(batch: Batch, objective: Objective) -> Labels:
@@ -113,11 +115,28 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
             valid,
             objective.label_emphasis,
         )
+        distillation = labels.share * distillation
         total = total + distillation
         if guesses.hidden is not None:
-            hidden = hidden_loss(guesses.hidden.float(), batch.targets.hidden, valid)
+            hidden = labels.share * hidden_loss(guesses.hidden.float(), batch.targets.hidden, valid)
             total = total + objective.hidden * hidden
     return Losses(total, ctc, distillation, hidden, guesses.transducer, guesses.attention)
+
+
+def without_weight(costs: Losses) -> Losses:
+    """Return costs of nothing, whose gradients are zero."""
+
+    def nothing(cost: Tensor | None) -> Tensor | None:
+        return None if cost is None else torch.zeros_like(cost)
+
+    return Losses(
+        costs.total * 0.0,
+        nothing(costs.ctc),
+        nothing(costs.distillation),
+        nothing(costs.hidden),
+        nothing(costs.transducer),
+        nothing(costs.attention),
+    )
 
 
 def ctc_objective(
@@ -156,6 +175,8 @@ def transducer_objective(
     batch: Batch,
     objective: Objective,
     labels: Labels,
+    *,
+    with_durations: bool,
 ) -> Tensor:
     """Return what the transcripts cost a transducer, per label of theirs.
 
@@ -165,11 +186,10 @@ def transducer_objective(
         encoded: frames of the encoder, [batch, frames, width].
         lengths: frames of each clip, [batch].
         batch: what was said.
-        objective: how the loss departs from the log-probability; draws a number of torch's generator if the durations
-            of a TDT are left out now and then.
+        objective: how the loss departs from the log-probability.
         labels: what the cost is shared out to.
+        with_durations: whether a TDT learns with its durations.
     """
-    with_durations = bool(joint.durations) and not (objective.omega and torch.rand(()).item() < objective.omega)
     loss = transducer_loss(
         joint,
         joint.encoder_projection(encoded),
@@ -177,7 +197,7 @@ def transducer_objective(
         lengths,
         batch.tokens,
         batch.token_lengths,
-        with_durations=with_durations,
+        with_durations=with_durations and bool(joint.durations),
         fast_emit=objective.fast_emit,
         sigma=objective.sigma,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
 
 
 def _within(low: float, high: float, **options: Any) -> Any:  # noqa: ANN401  # a field of any type
@@ -28,6 +28,8 @@ class TrainingData:
         source_balance: power of a source's audio that its share in an epoch is proportional to: 1 takes what there
             is, 0 gives every source the same.
         speaker_balance: the same for the speakers of a source.
+        max_labels_per_second: clips with more labels in a second are left out: a short clip with the transcript of a
+            long one makes a batch take memory that others leave empty. None leaves out none.
     """
 
     manifests: tuple[Path, ...]
@@ -37,6 +39,7 @@ class TrainingData:
     speeds: tuple[float, ...] = _within(0.5, 2, default=(1.0,))
     source_balance: float = _within(0, 1, default=1.0)
     speaker_balance: float = _within(0, 1, default=1.0)
+    max_labels_per_second: float | None = _within(0.1, 1000, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +49,18 @@ class Batches:
     Attributes:
         seconds: audio and padding in one batch.
         buckets: lengths that batches may have; each holds about the same audio.
+        label_buckets: into how many buckets clips of similar length are divided by their labels. None takes 4 for an
+            attention decoder, which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
+        labels: labels and padding in one batch, at most; None sets no bound.
+        parts: batches that make a step: their gradients are put together. The processes that train together share
+            them, and one alone computes them in turn, so that the step is the same (training/ranks.py).
     """
 
     seconds: float = _within(1, 10_000)
     buckets: int = _within(1, 100)
+    label_buckets: int | None = _within(1, 100, default=None)
+    labels: int | None = _within(1, 1_000_000, default=None)
+    parts: int = _within(1, 10_000, default=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,12 +441,14 @@ class Recipe:
             trained on as it is: a FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or
             a Jasper, a QuartzNet or a Citrinet.
         dropout: share of each module's output in the encoder that is dropped.
-        batch_norm: whose mean and variance batch norm takes in training: those of the ``batch``, or the ``running``
-            ones, which stay as they are. None takes the running ones where a model starts from a checkpoint, whose
-            statistics are of far more speech than a batch holds, and the batch's elsewhere.
+        batch_norm: whose mean and variance batch norm takes in training: those of the ``batch``, of the batches that
+            all ``ranks`` have at a time, or the ``running`` ones, which stay as they are. None takes the running ones
+            where a model starts from a checkpoint, whose statistics are of far more speech than a batch holds, and the
+            batch's elsewhere.
         freeze: what stays as the checkpoint has it: the ``encoder``, its batch norm and dropout included, or nothing.
         dev: what progress is measured on, if anything.
-        precision: of matrix products; weights and their updates are float32 always.
+        precision: of matrix products; weights and their updates are float32 always. ``tf32`` rounds the factors of
+            float32 products on GPUs; the loss of ``float16`` is scaled.
         report_every: steps from one line of progress to the next.
         save_every: steps from one state on disk to the next.
     """
@@ -455,7 +468,7 @@ class Recipe:
     languages: tuple[Language, ...] | None = None
     initial: Path | None = None
     dropout: float = _within(0, 0.9, default=0.1)
-    batch_norm: Literal["batch", "running"] | None = None
+    batch_norm: Literal["batch", "ranks", "running"] | None = None
     freeze: Literal["encoder"] | None = None
     dev: Dev | None = None
     precision: Precision = "float32"

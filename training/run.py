@@ -12,15 +12,20 @@ from models.features import LogMelFeatures
 from models.prompts import Prompt
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
+from training.density import without_dense
 from training.ema import WeightAverage
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.examples import Examples
 from training.export import check_export, export_nemo
+from training.forecast import forecast
 from training.labelling import labelled
+from training.loss_scale import LossScale
 from training.manifest import read_manifest
 from training.mode import TrainingMode
 from training.optimizer import new_optimizer
+from training.precision import set_products
 from training.prompted_vocabulary import PromptedVocabulary
+from training.ranks import Ranks
 from training.recipe import Dev, Recipe
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
@@ -38,8 +43,11 @@ from training.takes import Take, read_clips, takes_of
 from training.vocabulary import CharacterVocabulary, TrainingVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
-# Parts of a recipe that watch a run and change nothing about it.
-_OBSERVING = ("dev", "report_every", "save_every")
+# Parts of a recipe that may change while a run goes on: those that watch it, and its length, which the learning rate
+# follows from then on.
+_CHANGEABLE = ("dev", "report_every", "save_every", "steps")
+# Buckets by labels for each length, where a decoder computes the padding of labels.
+_LABEL_BUCKETS = 4
 
 
 class Run:
@@ -52,6 +60,9 @@ class Run:
         vocabulary: the labels.
         config: what the student is.
         network: the student.
+        ranks: the processes that train it together.
+        own_parts: which parts of a step are those of this process.
+        loss_scale: what the loss is multiplied by.
         front_end: what turns waveforms into its features.
         mode: what of it learns, and how.
         optimizer: what changes its weights.
@@ -65,7 +76,7 @@ class Run:
         audio_seconds: audio trained on.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, device: torch.device) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, device: torch.device, ranks: Ranks | None = None) -> None:
         """Prepare a run at its first step; labels that the teacher has not given yet are computed now.
 
         Raises:
@@ -74,12 +85,19 @@ class Run:
         self.recipe = recipe
         self.folder = folder
         self.device = device
+        self.ranks = ranks or Ranks()
+        self.own_parts = self.ranks.share(recipe.batches.parts)
+        self.loss_scale = LossScale(scales=recipe.precision == "float16")
+        set_products(recipe.precision)
         clips = read_clips(recipe.data)
         takes = takes_of(clips, recipe.data)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         initial = read_initial(recipe.initial) if recipe.initial else None
         tuned = None if recipe.shape or not initial else tunable_config(initial.config)
         self.vocabulary = _vocabulary(recipe)
+        takes, dense = without_dense(takes, self.vocabulary, recipe.data.max_labels_per_second)
+        if not takes:
+            raise RecipeError(f"no clip is left: {dense}")
         if recipe.shape:
             self.config = student_config(
                 recipe.shape,
@@ -96,7 +114,8 @@ class Run:
             if not self.config.ctc:
                 raise RecipeError("a teacher's labels are for a CTC head, which this model does not have")
             stride = self.config.encoder.subsampling_factor
-            labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
+            with self.ranks.one_after_the_first():
+                labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
         has_own_labels = recipe.labels or not recipe.shape
         teacher_labels = len(labels.pieces) if labels and has_own_labels else None
         hidden = labels.width if labels else 0
@@ -108,15 +127,20 @@ class Run:
         self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
+        if self.network.ctc and not labels and not recipe.objective.ctc:
+            self.network.ctc.requires_grad_(requires_grad=False)  # it has no part in the loss
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
-        self.sampler = _sampler(takes, recipe)
         mels = self.config.features.mels
         positions = self.config.attention.positions if self.config.attention else None
         self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels, positions)
         for take in self.dev:
             self.examples.tokens(take.clip, "")  # in a language that the model has
+        counts = self.examples.label_counts()
+        self.sampler = _sampler(takes, counts, recipe, attends=self.config.attention is not None)
         self.survey = survey(clips, takes, recipe.data, self.examples, self.vocabulary, self.config)
+        self.survey += [dense] if dense else []
+        self.survey.append(forecast(self.sampler, takes, counts))
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
@@ -133,7 +157,9 @@ class Run:
         return sum(value.numel() for name, value in self.network.named_parameters() if not is_of_teacher_heads(name))
 
     def save(self) -> None:
-        """Put the state on the disk."""
+        """Put the state on the disk, in the first process."""
+        if not self.ranks.is_first:
+            return
         snapshot = Snapshot(
             identity=self._identity,
             step=self.step,
@@ -142,6 +168,7 @@ class Run:
             network=dict(self.network.state_dict()),
             average=self.average.state,
             optimizer=self.optimizer.state_dict(),
+            loss_scale=self.loss_scale.state(),
         )
         write_snapshot(_state_path(self.folder), snapshot)
 
@@ -157,6 +184,7 @@ class Run:
             self.network.load_state_dict(snapshot.network)
             self.average.restore(snapshot.average)
             self.optimizer.load_state_dict(snapshot.optimizer)
+            self.loss_scale.restore(snapshot.loss_scale)
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ResumeError(f"{_state_path(self.folder)} is damaged: it has not the weights of this run") from error
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
@@ -202,18 +230,19 @@ def _vocabulary(recipe: Recipe) -> TrainingVocabulary:
     return read_vocabulary(path)
 
 
-def _sampler(takes: Sequence[Take], recipe: Recipe) -> BucketSampler:
-    seconds = [take.seconds for take in takes]
+def _sampler(takes: Sequence[Take], labels: Sequence[int], recipe: Recipe, *, attends: bool) -> BucketSampler:
+    seconds, batches = [take.seconds for take in takes], recipe.batches
     weights = sampling_weights(takes, recipe.data.source_balance, recipe.data.speaker_balance)
-    buckets = buckets_of_equal_audio(seconds, recipe.batches.buckets, recipe.batches.seconds)
-    return BucketSampler(seconds, weights, buckets, recipe.seed)
+    label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
+    buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
+    return BucketSampler(seconds, weights, buckets, recipe.seed, labels, batches.parts)
 
 
 def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
     """Return what decides how a run goes: its recipe, without where things lie, and what it trains on."""
     digest = hashlib.sha256("\n".join(_line(take) for take in takes).encode())
     values = _without_folders(dataclasses.asdict(recipe))
-    return {key: value for key, value in values.items() if key not in _OBSERVING} | {"clips": digest.hexdigest()}
+    return {key: value for key, value in values.items() if key not in _CHANGEABLE} | {"clips": digest.hexdigest()}
 
 
 def _line(take: Take) -> str:

@@ -10,7 +10,7 @@ from training.buckets import Buckets
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A batch of a run: its epoch, and its number there."""
+    """A step of a run: its epoch, and the number of its batch there."""
 
     epoch: int = 0
     batch: int = 0
@@ -31,27 +31,38 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """A batch to be loaded.
+    """A batch to be loaded: one of the parts of a step.
 
     Attributes:
-        position: where it stands.
-        draws: what it holds.
+        position: the step.
+        draws: what it holds: nothing, where a step has fewer clips than parts.
         seconds: length that its clips are padded to.
+        part: which part of the step it is.
     """
 
     position: Position
     draws: tuple[Draw, ...]
     seconds: float
+    part: int = 0
 
 
 class BucketSampler:
     """Draws batches of clips of similar length, epoch after epoch.
 
-    In an epoch a clip of weight w is drawn floor(w) or ceil(w) times, w on average. A batch is full but for the last
-    one of each bucket, and the order of the batches is random.
+    In an epoch a clip of weight w is drawn floor(w) or ceil(w) times, w on average. All parts of a step are of one
+    bucket, so that nobody who computes one waits for another's longer clips. They are full but for those of the last
+    step of each bucket, which share evenly what is left, and the order of the steps is random.
     """
 
-    def __init__(self, seconds: Sequence[float], weights: Sequence[float], buckets: Buckets, seed: int) -> None:
+    def __init__(
+        self,
+        seconds: Sequence[float],
+        weights: Sequence[float],
+        buckets: Buckets,
+        seed: int,
+        labels: Sequence[int] | None = None,
+        parts: int = 1,
+    ) -> None:
         """Sample clips of these lengths.
 
         Args:
@@ -59,31 +70,51 @@ class BucketSampler:
             weights: how often to draw each clip in an epoch.
             buckets: lengths of batches; the longest clip fits.
             seed: of all choices.
+            labels: of each clip, or None where they do not matter.
+            parts: batches that make a step.
         """
         self._weights = np.asarray(weights, dtype=np.float64)
-        self._bucket = np.asarray([buckets.bucket(length) for length in seconds])
+        labels = [0] * len(seconds) if labels is None else labels
+        self._bucket = np.asarray([buckets.bucket(*clip) for clip in zip(seconds, labels, strict=True)])
+        self._parts = parts
         self._buckets = buckets
         self._seed = seed
 
-    def epoch(self, number: int) -> list[PlannedBatch]:
-        """Return the batches of an epoch, in order."""
+    def epoch(self, number: int) -> list[tuple[PlannedBatch, ...]]:
+        """Return the steps of an epoch, in order: all parts of each."""
         random = np.random.default_rng([self._seed, number])
         draws = self._draws(random)
-        batches: list[tuple[tuple[Draw, ...], float]] = []
-        for bucket, bound in enumerate(self._buckets.bounds):
-            inside = [draw for draw in draws if self._bucket[draw.take] == bucket]
-            rows = self._buckets.rows(bucket)
-            batches += [(tuple(inside[start : start + rows]), bound) for start in range(0, len(inside), rows)]
-        order = random.permutation(len(batches))
-        return [PlannedBatch(Position(number, place), *batches[index]) for place, index in enumerate(order)]
+        inside: list[list[Draw]] = [[] for _ in self._buckets.all]
+        for draw in draws:
+            inside[self._bucket[draw.take]].append(draw)
+        steps: list[tuple[list[Draw], float]] = []
+        for bucket, (shape, held) in enumerate(zip(self._buckets.all, inside, strict=True)):
+            size = self._buckets.rows(bucket) * self._parts
+            steps += [(held[start : start + size], shape.seconds) for start in range(0, len(held), size)]
+        order = random.permutation(len(steps))
+        return [self._shared_out(Position(number, place), *steps[index]) for place, index in enumerate(order)]
 
-    def batches(self, start: Position) -> Iterator[PlannedBatch]:
-        """Yield batches without end, from the one at ``start``; one past the end of its epoch opens the next."""
-        yield from self.epoch(start.epoch)[start.batch :]
-        epoch = start.epoch + 1
+    def batches(self, start: Position, own: range | None = None) -> Iterator[PlannedBatch]:
+        """Yield parts without end, from the step at ``start``; one past the end of its epoch opens the next.
+
+        Args:
+            start: the first step.
+            own: which parts of each step are wanted; None wants all.
+        """
+        own = range(self._parts) if own is None else own
+        epoch, steps = start.epoch, self.epoch(start.epoch)[start.batch :]
         while True:
-            yield from self.epoch(epoch)
+            for step in steps:
+                yield from (step[part] for part in own)
             epoch += 1
+            steps = self.epoch(epoch)
+
+    def _shared_out(self, position: Position, draws: list[Draw], seconds: float) -> tuple[PlannedBatch, ...]:
+        edges = [len(draws) * part // self._parts for part in range(self._parts + 1)]
+        return tuple(
+            PlannedBatch(position, tuple(draws[edges[part] : edges[part + 1]]), seconds, part)
+            for part in range(self._parts)
+        )
 
     def _draws(self, random: np.random.Generator) -> list[Draw]:
         """Return the draws of an epoch in random order."""

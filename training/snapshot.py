@@ -31,6 +31,7 @@ class Snapshot:
         network: state of the network.
         average: state of the average of its weights.
         optimizer: state of the optimizer.
+        loss_scale: state of the factor of the loss.
     """
 
     identity: dict[str, Any]
@@ -40,6 +41,7 @@ class Snapshot:
     network: dict[str, Tensor]
     average: dict[str, Tensor]
     optimizer: dict[str, Any]
+    loss_scale: dict[str, float]
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
@@ -57,6 +59,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         "network": snapshot.network,
         "average": snapshot.average,
         "optimizer": snapshot.optimizer,
+        "loss_scale": snapshot.loss_scale,
     }
     fresh = path.with_suffix(".new")
     reason: OSError | None = None
@@ -114,6 +117,7 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
             network=content["network"],
             average=content["average"],
             optimizer=content["optimizer"],
+            loss_scale=content["loss_scale"],
         )
     except FileNotFoundError as error:
         raise ResumeError(f"there is no run to resume at {path.parent}") from error

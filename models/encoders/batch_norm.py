@@ -1,7 +1,9 @@
 """Batch norm over padded batches of clips."""
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 
 
 class FrameBatchNorm(nn.BatchNorm1d):
@@ -9,21 +11,33 @@ class FrameBatchNorm(nn.BatchNorm1d):
 
     In training, what stands in the padding and how much of it there is change nothing for the real frames. The
     statistics of training are float32, whatever autocast says.
+
+    Attributes:
+        over_ranks: whether they are those of all the batches that processes which train together have at a time.
     """
+
+    over_ranks = False
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:  # type: ignore[override]  # it has to know the padding
         """Normalise ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
         if not self.training:
             return super().forward(frames)
         real = valid[:, None].float()
-        count = real.sum().clamp(min=1)
+        count = self._summed(real.sum()).clamp(min=1)
         frames = frames.float()
-        mean = (frames * real).sum(dim=(0, 2)) / count
+        mean = self._summed((frames * real).sum(dim=(0, 2))) / count
         centered = frames - mean[:, None]
-        variance = (centered.square() * real).sum(dim=(0, 2)) / count
+        variance = self._summed((centered.square() * real).sum(dim=(0, 2))) / count
         self._track(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
         scale = self.weight * (variance + self.eps).rsqrt()
         return centered * scale[:, None] + self.bias[:, None]
+
+    def _summed(self, value: Tensor) -> Tensor:
+        """Return the sum of what every process has, if that is wanted; gradients flow back to all of them."""
+        if not self.over_ranks or not dist.is_initialized():
+            return value
+        summed: Tensor = all_reduce(value)  # type: ignore[no-untyped-call]  # torch has no types for it
+        return summed
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:

@@ -34,10 +34,11 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("parameters, step 0 of 4")
     assert out[1].startswith("4 clips (13.7 s); trained on: 4 takes, ")
-    assert out[2].startswith("step 0: dev WER % ")
-    assert out[3].startswith("step 4/4: loss ")
-    assert out[4].startswith("step 4: dev WER % ")
-    assert out[5].endswith("model.nemo: the averaged weights of step 4")
+    assert out[2].startswith("an epoch: 4 steps, 1.0 clips a batch, 2 lengths; padding ")
+    assert out[3].startswith("step 0: dev WER % ")
+    assert out[4].startswith("step 4/4: loss ")
+    assert out[5].startswith("step 4: dev WER % ")
+    assert out[6].endswith("model.nemo: the averaged weights of step 4")
     log = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [0, 1, 2, 3, 4, 4]
     assert log[-1]["wer"]["all"] > 0
@@ -52,6 +53,36 @@ def test_minutes_stop_a_run_and_resume_goes_on_with_it(recipe, capsys):
     assert run(recipe, "--resume") == 0
 
     assert "step 4/4" in capsys.readouterr().out
+
+
+def test_a_check_says_what_would_happen_and_does_nothing(recipe, capsys):
+    before = sorted(recipe.iterdir())
+
+    assert cli.main(["train", str(recipe / "recipe.yaml"), "--check", "--device", "cpu"]) == 0
+
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].endswith("parameters, step 0 of 4")
+    assert out[2].startswith("an epoch: 4 steps")
+    assert len(out) == 3
+    assert sorted(recipe.iterdir()) == before
+
+
+def test_a_run_needs_a_folder(recipe, capsys):
+    assert cli.main(["train", str(recipe / "recipe.yaml")]) == 2
+
+    assert "--out" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_made_longer(recipe, capsys):
+    run(recipe)
+    recipe_file(recipe, steps=7)
+    capsys.readouterr()
+
+    assert run(recipe, "--resume") == 0
+
+    assert "step 4 of 7" in capsys.readouterr().out
+    steps = [json.loads(line)["step"] for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
+    assert steps[-3:] == [5, 6, 7]
 
 
 def test_resume_begins_a_run_where_there_is_none(recipe):

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.buckets import buckets_of_equal_audio
+from training.sampler import BucketSampler
 
 SECONDS = st.lists(st.floats(0.1, 30), min_size=1, max_size=60)
 
@@ -45,3 +46,40 @@ def test_buckets_divide_the_audio_evenly_and_leave_little_padding():
     padded = np.array(buckets.bounds)[of_clip].sum()
     assert audio == pytest.approx(np.full(12, seconds.sum() / 12), rel=0.02)
     assert 1 - seconds.sum() / padded < 0.12
+
+
+CLIPS = st.lists(st.tuples(st.floats(0.1, 30), st.integers(0, 300)), min_size=1, max_size=60)
+
+
+@given(CLIPS, st.integers(1, 6), st.integers(1, 4), st.none() | st.integers(1, 500))
+@settings(max_examples=100, deadline=None)
+def test_in_two_dimensions_every_clip_has_the_least_bucket_that_holds_it(clips, count, label_count, batch_labels):
+    seconds, labels = map(list, zip(*clips, strict=True))
+
+    buckets = buckets_of_equal_audio(seconds, count, 40, labels, label_count, batch_labels)
+
+    assert list(buckets.all) == sorted(set(buckets.all))
+    for clip in clips:
+        found = buckets.bucket(*clip)
+        shape = buckets.all[found]
+        assert clip[0] <= shape.seconds
+        assert clip[1] <= shape.labels
+        same = [other for other in buckets.all if other.seconds == shape.seconds]
+        assert len(same) <= label_count
+        assert all(other.labels < clip[1] for other in same if other < shape)
+        rows = buckets.rows(found)
+        assert rows == 1 or batch_labels is None or rows * shape.labels <= batch_labels
+
+
+def test_in_two_dimensions_less_than_half_of_the_label_padding_is_left():
+    random = np.random.default_rng(0)
+    seconds = random.gamma(4, 1.5, size=5000).clip(1, 17)
+    labels = (seconds * random.uniform(1, 6, size=5000) + 10).astype(int)
+
+    def label_padding(label_buckets):
+        buckets = buckets_of_equal_audio(seconds.tolist(), 8, 160, labels.tolist(), label_buckets)
+        sampling = BucketSampler(seconds.tolist(), [1.0] * 5000, buckets, 0, labels.tolist())
+        counts = [[labels[draw.take] for draw in batch.draws] for (batch,) in sampling.epoch(0)]
+        return 1 - sum(map(sum, counts)) / sum(max(one) * len(one) for one in counts)
+
+    assert label_padding(4) < 0.5 * label_padding(1)

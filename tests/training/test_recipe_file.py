@@ -63,7 +63,7 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("student.transducer", TDT | {"durations": [0]}, "durations [0] must ascend to one above 0"),
         ("student.transducer", TDT | {"durations": [2, 1]}, "durations [2, 1] must ascend to one above 0"),
         ("student.transducer", TDT | {"durations": [0, 65]}, "student.transducer.durations is 65"),
-        ("precision", "float16", "precision is 'float16'; it may be float32, bfloat16"),
+        ("precision", "float8", "precision is 'float8'; it may be float32, tf32, bfloat16, float16"),
         ("vocabulary", None, "teacher or vocabulary must be there"),
         ("student", None, "student, convolutional or initial must be there"),
         ("augmentation.splice", {"share": 0.5}, "augmentation.splice needs a teacher"),

@@ -9,20 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.buckets import buckets_of_equal_audio
+from training.errors import RecipeError
+from training.ranks import Ranks
 from training.sampler import BucketSampler, Position
 
 SECONDS = st.lists(st.floats(0.1, 30), min_size=1, max_size=60)
 
 
-def sampler(seconds, weights=None, seed=0):
+def sampler(seconds, weights=None, seed=0, parts=1):
     buckets = buckets_of_equal_audio(seconds, 4, 40)
-    return BucketSampler(seconds, weights or [1.0] * len(seconds), buckets, seed)
+    return BucketSampler(seconds, weights or [1.0] * len(seconds), buckets, seed, parts=parts)
+
+
+def batches_of(sampling, epoch):
+    """The batches of all parts of an epoch."""
+    return [batch for step in sampling.epoch(epoch) for batch in step]
 
 
 @given(SECONDS, st.integers(0, 5), st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
 def test_an_epoch_holds_every_clip_once(seconds, seed, epoch):
-    batches = sampler(seconds, seed=seed).epoch(epoch)
+    batches = batches_of(sampler(seconds, seed=seed), epoch)
 
     assert sorted(draw.take for batch in batches for draw in batch.draws) == list(range(len(seconds)))
 
@@ -31,7 +38,7 @@ def test_an_epoch_holds_every_clip_once(seconds, seed, epoch):
 @settings(max_examples=50, deadline=None)
 def test_a_batch_is_padded_to_its_bucket_and_only_one_of_a_bucket_is_not_full(seconds, epoch):
     partial = Counter()
-    for batch in sampler(seconds).epoch(epoch):
+    for batch in batches_of(sampler(seconds), epoch):
         lengths = [seconds[draw.take] for draw in batch.draws]
         assert max(lengths) <= batch.seconds
         assert len(lengths) == 1 or len(lengths) * batch.seconds <= 40
@@ -43,7 +50,7 @@ def test_a_batch_is_padded_to_its_bucket_and_only_one_of_a_bucket_is_not_full(se
 @given(st.lists(st.floats(0, 3), min_size=1, max_size=40), st.integers(0, 100))
 @settings(max_examples=50, deadline=None)
 def test_a_weight_is_rounded_up_or_down_and_draws_of_one_clip_differ(weights, epoch):
-    batches = sampler([5.0] * len(weights), weights).epoch(epoch)
+    batches = batches_of(sampler([5.0] * len(weights), weights), epoch)
 
     draws = [draw for batch in batches for draw in batch.draws]
     counts = Counter(draw.take for draw in draws)
@@ -55,7 +62,7 @@ def test_a_weight_is_rounded_up_or_down_and_draws_of_one_clip_differ(weights, ep
 def test_a_weight_is_what_a_clip_gets_on_average():
     sampling = sampler([5.0, 5.0], [0.3, 1.7])
 
-    drawn = Counter(draw.take for epoch in range(1000) for batch in sampling.epoch(epoch) for draw in batch.draws)
+    drawn = Counter(draw.take for epoch in range(1000) for batch in batches_of(sampling, epoch) for draw in batch.draws)
 
     assert drawn[0] / 1000 == pytest.approx(0.3, abs=0.05)
     assert drawn[1] / 1000 == pytest.approx(1.7, abs=0.05)
@@ -76,7 +83,57 @@ def test_going_on_from_any_batch_gives_the_same_batches(seconds, done, seed):
 def test_epochs_and_seeds_differ():
     seconds = [float(length) for length in range(1, 40)]
 
-    orders = {tuple(sampler(seconds, seed=seed).epoch(epoch)) for seed in range(3) for epoch in range(3)}
+    orders = {tuple(batches_of(sampler(seconds, seed=seed), epoch)) for seed in range(3) for epoch in range(3)}
     batches = {tuple(batch.draws for batch in order) for order in orders}
 
     assert len(batches) == 9
+
+
+CLIPS = st.lists(st.tuples(st.floats(0.1, 30), st.integers(0, 200)), min_size=1, max_size=60)
+
+
+@given(CLIPS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 3]), st.integers(0, 5), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_ranks_share_an_epoch_step_by_step_in_one_bucket(clips, ranks, own, seed, epoch):
+    seconds, labels = map(list, zip(*clips, strict=True))
+    buckets = buckets_of_equal_audio(seconds, 4, 40, labels, 3, 300)
+    parts = ranks * own
+    samplers = [BucketSampler(seconds, [1.0] * len(clips), buckets, seed, labels, parts) for _ in range(ranks)]
+    steps = len(samplers[0].epoch(epoch))
+
+    shares = [Ranks(rank, ranks).share(parts) for rank in range(ranks)]
+    taken = [
+        list(islice(one.batches(Position(epoch), share), steps * own))
+        for one, share in zip(samplers, shares, strict=True)
+    ]
+
+    for step in range(steps):
+        together = [batch for mine in taken for batch in mine[step * own : (step + 1) * own]]
+        assert {batch.position for batch in together} == {Position(epoch, step)}
+        assert len({batch.seconds for batch in together}) == 1
+        inside = {buckets.bucket(seconds[draw.take], labels[draw.take]) for batch in together for draw in batch.draws}
+        assert len(inside) == 1
+        sizes = [len(batch.draws) for batch in together]
+        assert max(sizes) - min(sizes) <= 1
+        assert max(sizes) <= buckets.rows(inside.pop())
+    draws = Counter(draw.take for mine in taken for batch in mine for draw in batch.draws)
+    assert draws == Counter(range(len(clips)))
+
+
+@given(SECONDS, st.integers(0, 12), st.sampled_from([(1, 4), (4, 1), (2, 4), (4, 2)]))
+@settings(max_examples=40, deadline=None)
+def test_a_run_goes_on_with_another_number_of_ranks_in_the_same_steps(seconds, done, ranks):
+    before, after = ranks
+    whole = sampler(seconds, parts=4)
+    steps = [step for epoch in range(done + 2) for step in whole.epoch(epoch)]
+    start = steps[done][0].position
+
+    taken = [sampler(seconds, parts=4).batches(start, Ranks(rank, after).share(4)) for rank in range(after)]
+
+    assert [next(mine) for mine in taken for _ in range(4 // after)] == list(steps[done])
+    assert before != after
+
+
+def test_parts_that_ranks_cannot_share_are_refused():
+    with pytest.raises(RecipeError, match=r"batches\.parts is 3; it must be a multiple of the 2 processes"):
+        Ranks(0, 2).share(3)

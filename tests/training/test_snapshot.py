@@ -14,7 +14,9 @@ CPU = torch.device("cpu")
 def state(step=7):
     weights = {"weight": torch.randn(2, 3), "count": torch.tensor(4)}
     optimizer = {"state": {0: {"step": torch.tensor(7.0)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
-    return Snapshot({"seed": 1, "clips": "abc"}, step, Position(2, 5), 12.5, weights, weights, optimizer)
+    return Snapshot(
+        {"seed": 1, "clips": "abc"}, step, Position(2, 5), 12.5, weights, weights, optimizer, {"value": 2.0}
+    )
 
 
 def test_it_comes_back_as_it_was(tmp_path):
@@ -31,6 +33,7 @@ def test_it_comes_back_as_it_was(tmp_path):
     )
     assert torch.equal(read.network["weight"], written.network["weight"])
     assert read.optimizer == written.optimizer
+    assert read.loss_scale == {"value": 2.0}
 
 
 def test_whoever_dies_while_writing_leaves_the_old_state(tmp_path, monkeypatch):

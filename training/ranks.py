@@ -1,0 +1,119 @@
+"""The processes that train together, one a device, as `torchrun` starts them; alone there is one.
+
+Every process has the same weights and its own parts of each step. Which parts, follows from the seed, the epoch and the
+step, so that nobody has to be asked. Gradients are averaged by PyTorch's DistributedDataParallel.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from training.errors import RecipeError, TrainingError
+
+# A measurement on the first rank may take hours, and nobody has failed then. A rank that is gone is noticed at once.
+_PATIENCE = timedelta(hours=12)
+
+
+class Ranks:
+    """One of the processes of a run, and what it does together with the others.
+
+    Attributes:
+        rank: which one it is, from 0; the first writes and reports.
+        count: how many there are.
+    """
+
+    def __init__(self, rank: int = 0, count: int = 1) -> None:
+        self.rank = rank
+        self.count = count
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes and reports."""
+        return self.rank == 0
+
+    def share(self, parts: int) -> range:
+        """Return which parts of a step are those of this process.
+
+        Raises:
+            RecipeError: if they cannot be shared out evenly.
+        """
+        if parts % self.count:
+            raise RecipeError(f"batches.parts is {parts}; it must be a multiple of the {self.count} processes")
+        own = parts // self.count
+        return range(self.rank * own, (self.rank + 1) * own)
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """Return sums over all processes, each of which calls this with as many values."""
+        if self.count == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64)
+        if dist.get_backend() == "nccl":
+            total = total.cuda()
+        dist.all_reduce(total)
+        found: list[float] = total.tolist()
+        return found
+
+    def any(self, *, here: bool) -> bool:
+        """Tell whether something holds in any of the processes, each of which calls this."""
+        return self.sums([float(here)])[0] > 0
+
+    @contextmanager
+    def one_after_the_first(self) -> Iterator[None]:
+        """Let the first process do something before the others do: what it leaves on the disk, they find."""
+        if self.count > 1 and not self.is_first:
+            dist.barrier()
+        yield
+        if self.count > 1 and self.is_first:
+            dist.barrier()
+
+    def together(self, module: nn.Module, *, some_unused: bool) -> nn.Module:
+        """Return a module whose gradients are the mean over all processes.
+
+        Args:
+            module: what computes the cost of a part.
+            some_unused: whether some of its weights may take no part in a step.
+        """
+        if self.count == 1:
+            return module
+        return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=some_unused)
+
+    def syncing(self, module: nn.Module, *, last: bool) -> AbstractContextManager[None]:
+        """Return the context of a backward pass, of which only the last one of a step averages gradients."""
+        if isinstance(module, DistributedDataParallel) and not last:
+            context: AbstractContextManager[None] = module.no_sync()
+            return context
+        return nullcontext()
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[Ranks]:
+    """Join the other processes that `torchrun` started, if it did: over NCCL on GPUs, over Gloo on CPUs.
+
+    Raises:
+        TrainingError: if one of the others is gone, while this one waits for it.
+    """
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        yield Ranks()
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
+    try:
+        yield Ranks(dist.get_rank(), dist.get_world_size())
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
+            raise TrainingError("another process of this run is gone; --resume goes on from the last state") from error
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def local_device(device: torch.device) -> torch.device:
+    """Return the GPU of this process, where `torchrun` says which one of the machine's it is."""
+    if device.type != "cuda" or "LOCAL_RANK" not in os.environ:
+        return device
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
