@@ -1,5 +1,7 @@
-# Steno as an image: docs/operations.md, "Images". VARIANT is cpu or cuda; both begin with the same slim Debian, because
-# PyTorch's CUDA build brings its libraries and the host brings the driver.
+# Steno as an image: docs/operations.md, "Images".
+#   docker build -t steno . && docker run --rm -p 8000:8000 steno
+# VARIANT is cpu or cuda; both begin with the same slim Debian, because PyTorch's CUDA build brings its libraries and the
+# host brings the driver. Of the cpu variant, TORCH_INDEX is worth 4 GB.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 # What pip is to install, and nothing else of pyproject.toml: the layers below stay cached when the rest of it changes.
@@ -10,7 +12,7 @@ RUN python3 /requirements/requirements.py /requirements/pyproject.toml > /requir
 FROM ${BASE_IMAGE} AS torch
 ARG VARIANT=cpu
 ARG TORCH_VERSION=2.13.0
-# Where pip finds that build of PyTorch; empty: its own index, which has the CUDA build only.
+# The index of PyTorch's CPU builds that pytorch.org shows. Empty: pip's own, whose build carries CUDA; it runs on CPUs too.
 ARG TORCH_INDEX=
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 # The environment that ships has no pip: another one's installs into it.
@@ -19,13 +21,12 @@ COPY constraints.txt docker/install-torch /build/
 RUN /build/install-torch
 
 FROM torch AS dependencies
-ARG VARIANT=cpu
 COPY --from=requirements /requirements/requirements.txt /build/
 RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile \
     --constraint /build/constraints.txt --requirement /build/requirements.txt
 COPY docker/prune.py /build/
 # Compiled here: a root that is read-only can keep no bytecode. By hash, not by time: layers of equal files are equal.
-RUN /opt/pip/bin/python /build/prune.py ${VARIANT} /opt/steno /opt/torch \
+RUN /opt/pip/bin/python /build/prune.py /opt/steno /opt/torch \
  && /opt/steno/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/steno/lib /opt/torch
 
 FROM dependencies AS application

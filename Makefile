@@ -102,7 +102,7 @@ $(NEMO)/.ready:
 	$(NEMO)/bin/pip install --quiet 'nemo_toolkit[asr]==3.0.0' torch==$(TORCH_VERSION)
 	touch $@
 
-# With a container engine. VARIANT=cuda takes gigabytes; of VARIANT=cpu, TORCH_INDEX names the wheel index.
+# With a container engine. VARIANT=cuda takes gigabytes, and so does VARIANT=cpu without TORCH_INDEX.
 image:
 	$(ENGINE) build --build-arg VARIANT=$(VARIANT) --build-arg TORCH_VERSION=$(TORCH_VERSION) \
 	  --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg REVISION=$$(git rev-parse HEAD) --tag steno:$(VARIANT) $(ARGS) .
@@ -175,6 +175,7 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/queueing.svg docs/measured/queueing.json
+	$(BIN)/python -m benchmarks plots docs/img/dashboard.svg docs/measured/dashboard.json
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

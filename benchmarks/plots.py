@@ -3,11 +3,12 @@
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
 as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
 the transducers' search is, by batch. `cost`: of a million hours, by machine. `queueing`: latency by load, a line for
-each policy. Needs matplotlib (the `plots` extra).
+each policy. `dashboard`: its panels, where Grafana puts them. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,56 @@ def _queueing(documents: list[Document]) -> Figure:
     return figure
 
 
+def _dashboard(documents: list[Document]) -> Figure:
+    document = documents[0]
+    panels = document["panels"]
+    minutes = [document["minutes"] * (point / (document["points"] - 1) - 1) for point in range(document["points"])]
+    rows = max(y + h for _, y, _, h in (panel["place"] for panel in panels))
+    figure = plt.figure(figsize=(15, 0.3 * rows))
+    for panel in panels:
+        x, y, width, height = panel["place"]
+        middle = 1 - (y + height / 2) / rows
+        if panel["type"] == "row":
+            figure.text(0.01, middle, panel["title"], fontsize="large", fontweight="bold", va="center")
+            continue
+        figure.text(x / 24 + 0.01, 1 - (y + 0.4) / rows, panel["title"], fontsize="medium", va="top")
+        if panel["type"] == "timeseries":
+            inside = (x / 24 + 0.035, 1 - (y + height - 1.2) / rows, width / 24 - 0.045, (height - 3) / rows)
+            _draw_panel(figure.add_axes(inside), panel, minutes)
+        elif panel["type"] == "stat":
+            shown = [_with_unit(_last(series), panel["unit"]) for series in panel["series"]]
+            figure.text(x / 24 + 0.01, middle - 0.5 / rows, ", ".join(shown), fontsize="xx-large", color=_OURS)
+        else:
+            lines = "\n".join(series["name"].replace(", ", "\n") for series in panel["series"][:1])
+            figure.text(x / 24 + 0.01, 1 - (y + 2) / rows, lines, fontsize="small", va="top")
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Document, minutes: list[float]) -> None:
+    unit = panel["unit"]
+    share = 100 if unit == "percentunit" else 1 / (1 << 20) if unit == "bytes" else 1
+    happened = [series for series in panel["series"] if any(series["values"])]
+    for series in happened or panel["series"][:1]:
+        values = [math.nan if value is None else share * value for value in series["values"]]
+        axes.plot(minutes, values, linewidth=1.2, label=series["name"])
+    axes.set_ylabel(_UNITS.get(unit, ""), fontsize="x-small")
+    axes.set_ylim(bottom=0)
+    axes.tick_params(labelsize="x-small")
+    axes.grid(visible=True, alpha=0.3)
+    if happened:
+        axes.legend(fontsize="x-small", loc="upper left", ncols=2)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _last(series: Document) -> float:
+    return float([value for value in series["values"] if value is not None][-1])
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return f"{100 * value:.4g} %" if unit == "percentunit" else f"{value:.3g}"
+
+
 def _draw_ratios(axes: Axes, rows: list[Document], places: dict[tuple[str, str], int]) -> None:
     for row in rows:
         place, ratio = places[row["head"], row["engine"]], row["ratio"]
@@ -171,7 +222,15 @@ def _engine(engine: str) -> str:
     return " ".join([{"nemo": "NeMo", "steno": "Steno"}.get(name, name), *dtype])
 
 
-_PICTURES = {"cost": _cost, "latency": _latency, "peers": _peers, "queueing": _queueing, "search": _search}
+_UNITS = {"s": "s", "percentunit": "%", "reqps": "requests a second", "ops": "a second", "bytes": "MiB"}
+_PICTURES = {
+    "cost": _cost,
+    "dashboard": _dashboard,
+    "latency": _latency,
+    "peers": _peers,
+    "queueing": _queueing,
+    "search": _search,
+}
 
 
 if __name__ == "__main__":

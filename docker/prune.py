@@ -1,4 +1,4 @@
-"""Take out of an image what a service that transcribes never opens: `prune.py VARIANT VENV TORCH`.
+"""Take out of an image what a service that transcribes never opens: `prune.py VENV TORCH`.
 
 Prints what each cut saves. docker/image_test.py transcribes, with every decoder, in what is left.
 """
@@ -41,7 +41,7 @@ KEPT = {
 }
 
 # Packages that torch requires for its compilers and for extensions, which nothing here uses, and imports only then.
-# Of the cuda variant, gigabytes large, they are no share worth a doubt.
+# Of a build for CUDA, gigabytes large, they are no share worth a doubt.
 UNUSED_ON_CPU = (
     "sympy",
     "isympy.py",
@@ -55,10 +55,10 @@ UNUSED_ON_CPU = (
 
 def main() -> None:
     """Cut and say what was cut."""
-    variant, venv, torch = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    venv, torch = Path(sys.argv[1]), Path(sys.argv[2])
     (packages,) = venv.glob("lib/python3*/site-packages")
     patterns = list(CUTS)
-    if variant == "cpu":
+    if not (torch / "nvidia").exists():
         patterns += UNUSED_ON_CPU
         patterns += [f"{name}-*.dist-info" for name in UNUSED_ON_CPU]
     for pattern in patterns:

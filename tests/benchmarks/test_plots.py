@@ -28,6 +28,7 @@ def texts(picture):
         ("latency-cpu", "latency-110m-cpu"),
         ("search-cpu", "search-cpu"),
         ("queueing", "queueing"),
+        ("dashboard", "dashboard"),
     ],
 )
 def test_the_documentations_pictures_are_of_their_measurements(tmp_path, picture, measured):

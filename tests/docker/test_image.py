@@ -64,7 +64,7 @@ def test_pruning_takes_tests_and_leaves_what_is_read(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("text")
 
-    prune = [sys.executable, ROOT / "docker" / "prune.py", "cpu", tmp_path / "venv", tmp_path / "torch"]
+    prune = [sys.executable, ROOT / "docker" / "prune.py", tmp_path / "venv", tmp_path / "torch"]
     subprocess.run(prune, capture_output=True, check=True)
 
     assert all(path.exists() for path in read)
