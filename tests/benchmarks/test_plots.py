@@ -99,4 +99,4 @@ def test_what_there_is_no_picture_of_is_said(tmp_path, benchmark):
     done = draw(tmp_path / "out.svg", PEERS, measured)
 
     assert done.returncode == 2
-    assert "there are pictures of cost or latency or peers or queueing or search" in done.stderr
+    assert "there are pictures of cost or dashboard or latency or peers or queueing or search" in done.stderr
