@@ -1,12 +1,30 @@
 """`steno transcribe`: recordings to text."""
 
 import argparse
-import dataclasses
-import json
+import os
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from bulk.file_transcripts import Failed, Transcribed, transcribe_files
+from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
+from cli.recordings import Recording, recordings, transcript_paths
+from cli.renderings import FORMATS, TIMED, Format, check_installed, formats, render
+
+Take = Callable[[Recording, Transcribed], str | None]
+"""Does something with a transcript; returns what is to be printed of it."""
+
+_EPILOG = """\
+examples:
+  steno transcribe talk.mp3
+  steno transcribe talk.mp3 --format srt > talk.srt
+  steno transcribe recordings/ --format srt,json --output-dir transcripts/
+  ffmpeg -i film.mkv -f wav - | steno transcribe -
+
+With --output-dir the folders below a folder stay as they are, a file is there when it is whole, and a recording whose
+transcript is there is skipped: run the same again after it was stopped.
+"""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -14,35 +32,97 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "transcribe",
         help="turn recordings into text",
-        description="Turn recordings (wav, flac, mp3, ogg, webm, mp4, m4a, aac, amr) into text, one line a file.",
+        description="Turn recordings (wav, flac, mp3, ogg, webm, mp4, m4a, aac, amr) into text, one line a file, or "
+        "into files in a folder.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="recording")
     parser.add_argument(
-        "--format", choices=("txt", "json"), default="txt", help="json: tokens, words and their times as well"
+        "files", nargs="+", metavar="FILE", help="recording; a folder: all that are in it and below; -: a pipe"
     )
+    parser.add_argument(
+        "--format",
+        type=formats,
+        default=["txt"],
+        metavar="{" + ",".join(FORMATS) + "}",
+        help="json: tokens, words and their times as well; srt, vtt: subtitles; tsv: segments with their times in "
+        "milliseconds; several by commas with --output-dir (default: txt)",
+    )
+    parser.add_argument("--output-dir", metavar="DIR", type=Path, help="write files instead: DIR/talk.srt for talk.mp3")
+    parser.add_argument("--overwrite", action="store_true", help="transcribe again what is in --output-dir already")
     add_model_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line for each file; files that fail are named on stderr."""
-    from tqdm import tqdm
+    """Print or write a transcript for each file; files that fail are named on stderr."""
+    check_installed(args.format)
+    args.timestamps = args.timestamps or bool(set(args.format) & set(TIMED))
+    with recordings(args.files) as found:
+        if args.output_dir is None:
+            return _print(args, found)
+        return _write(args, found)
 
-    outcomes = transcribe_files(open_model(args), args.files, transcription_options(args))
-    failures = 0
-    with tqdm(zip(args.files, outcomes, strict=True), total=len(args.files), unit="file", disable=None) as progress:
-        for name, outcome in progress:
-            if isinstance(outcome, Failed):
-                failures += 1
-                tqdm.write(f"{name}: {outcome.error}", file=sys.stderr)
-            else:
-                tqdm.write(_line(name, outcome, args), file=sys.stdout)
+
+def _print(args: argparse.Namespace, found: Sequence[Recording]) -> int:
+    (wanted, *more) = args.format
+    if more or (len(found) > 1 and wanted in TIMED):
+        raise CommandError("several files, or several formats, of subtitles and tables need --output-dir")
+
+    def take(one: Recording, outcome: Transcribed) -> str:
+        line = render(one.name, outcome, wanted)
+        return f"{one.name}\t{line}" if wanted == "txt" and len(found) > 1 else line
+
+    return 1 if _transcribe(args, found, take) else 0
+
+
+def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
+    wanted: list[Format] = args.format
+    places = transcript_paths(found, args.output_dir, [f".{one}" for one in wanted])
+    paths = dict(zip((one.location for one in found), places, strict=True))
+    left = [one for one in found if args.overwrite or not all(path.exists() for path in paths[one.location])]
+    skipped = len(found) - len(left)
+    if skipped and left:
+        print(f"{skipped} of {len(found)} are there already, {len(left)} are left", file=sys.stderr)
+
+    def take(one: Recording, outcome: Transcribed) -> None:
+        for path, form in zip(paths[one.location], wanted, strict=True):
+            _write_whole(path, render(one.name, outcome, form) + "\n")
+
+    failures = _transcribe(args, left, take) if left else 0
+    print(f"{len(left) - failures} written, {skipped} skipped, {failures} failed", file=sys.stderr)
     return 1 if failures else 0
 
 
-def _line(name: str, outcome: Transcribed, args: argparse.Namespace) -> str:
-    if args.format == "json":
-        fields = {"audio": name, "duration": outcome.seconds, **dataclasses.asdict(outcome.hypothesis)}
-        return json.dumps(fields, ensure_ascii=False)
-    text = outcome.hypothesis.text
-    return text if len(args.files) == 1 else f"{name}\t{text}"
+def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take) -> int:
+    """Transcribe in full batches, with a bar on a terminal; return how many failed."""
+    from tqdm import tqdm
+
+    outcomes = transcribe_files(open_model(args), [one.location for one in found], transcription_options(args))
+    failures = 0
+    with tqdm(zip(found, outcomes, strict=True), total=len(found), unit="file", disable=None) as progress:
+        for one, outcome in progress:
+            if isinstance(outcome, Failed):
+                failures += 1
+                tqdm.write(f"{one.name}: {outcome.error}", file=sys.stderr)
+            elif (line := take(one, outcome)) is not None:
+                tqdm.write(line, file=sys.stdout)
+    return failures
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that is there when it is whole, however the run ends.
+
+    Raises:
+        CommandError: if it cannot be written: nor could the next ones.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error

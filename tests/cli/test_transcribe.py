@@ -1,12 +1,17 @@
 """`steno transcribe` prints a line for each recording and goes on after a bad one."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import srt
+import webvtt
 
 import cli
+from tests.service.serving import wait_for
 
 HYBRID = "hybrid-tdt-ctc-bpe"
 CANARY = "canary-small"
@@ -131,13 +136,13 @@ def test_a_bad_recording_is_named_and_the_others_still_go(transcribe, clips, tmp
     page = tmp_path / "page.wav"
     page.write_text("<html>not found</html>")
 
-    assert transcribe(clips[0], str(page), str(tmp_path / "none.wav"), str(tmp_path), clips[1]) == 1
+    assert transcribe(clips[0], str(page), str(tmp_path / "none.wav"), clips[1]) == 1
 
     captured = capsys.readouterr()
     assert [line.split("\t")[0] for line in captured.out.splitlines()] == clips[:2]
     errors = captured.err.splitlines()
     assert errors[0].startswith(f"{page}: the file looks like HTML or XML; supported: wav, flac, ")
-    assert errors[1:] == [f"{tmp_path / 'none.wav'}: No such file or directory", f"{tmp_path}: Is a directory"]
+    assert errors[1:] == [f"{tmp_path / 'none.wav'}: No such file or directory"]
 
 
 def test_the_longest_audio_is_an_option(transcribe, clips, capsys):
@@ -157,3 +162,146 @@ def test_a_process_exits_with_the_status_and_shows_no_progress_to_a_pipe(golden,
     assert done.returncode == 1
     assert done.stdout.startswith(clips[0] + "\t")
     assert done.stderr == f"{tmp_path / 'none.wav'}: No such file or directory\n"
+
+
+def test_a_pipe_is_read(golden, clips, expected):
+    command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "transcribe"]
+    command += ["--model", str(golden / HYBRID / "model.nemo"), "--device", "cpu", "-"]
+    with Path(clips[0]).open("rb") as clip:
+        done = subprocess.run(command, stdin=clip, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"
+
+
+def test_subtitles_of_one_recording_are_printed(transcribe, clips, expected, capsys):
+    clip = next(path for path in clips if name_of(path) == "slt-12s")
+    texts = {}
+    for form in ("srt", "vtt", "tsv"):
+        assert transcribe("--format", form, clip) == 0
+        texts[form] = capsys.readouterr().out
+
+    cues = list(srt.parse(texts["srt"]))
+    words = " ".join(cue.content for cue in cues).split()
+    assert words == expected["slt-12s"]["alone"]["transducer"]["text"].split()
+    assert all(cue.start < cue.end for cue in cues)
+    assert [cue.text.split() for cue in webvtt.from_string(texts["vtt"])] == [cue.content.split() for cue in cues]
+    head, *rows = [line.split("\t") for line in texts["tsv"].splitlines()]
+    assert head == ["start", "end", "text"]
+    assert " ".join(text for _, _, text in rows).split() == words
+    assert all(int(start) <= int(end) <= 12_500 for start, end, _ in rows)
+
+
+def test_canary_is_asked_for_times_where_they_are_needed(write, clips, capsys):
+    clip = next(path for path in clips if name_of(path) == "noise-2s")
+
+    assert write("--format", "srt", clip) == 0
+    assert " --> " in capsys.readouterr().out
+
+
+@pytest.fixture
+def archive(clips, tmp_path):
+    """A folder of recordings, some below, and what is none."""
+    folder = tmp_path / "talks"
+    (folder / "deep" / "er").mkdir(parents=True)
+    for path, place in zip(clips, ("a.wav", "deep/b.wav", "deep/er/c.wav"), strict=False):
+        shutil.copy(path, folder / place)
+    (folder / "notes.txt").write_text("no recording")
+    return folder
+
+
+def written(folder) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_goes_into_a_folder_and_goes_on_where_it_was(transcribe, archive, clips, expected, tmp_path, capsys):
+    out = tmp_path / "out"
+    asked = ("--format", "txt,json", "--output-dir", str(out), str(archive))
+    assert transcribe(*asked) == 0
+
+    texts = [expected[name_of(path)]["alone"]["transducer"]["text"] for path in clips[:3]]
+    first = written(out)
+    assert set(first) == {f"{place}.{form}" for place in ("a", "deep/b", "deep/er/c") for form in ("txt", "json")}
+    assert [first[f"{place}.txt"] for place in ("a", "deep/b", "deep/er/c")] == [text + "\n" for text in texts]
+    assert json.loads(first["deep/b.json"])["audio"] == str(archive / "deep" / "b.wav")
+    assert "3 written, 0 skipped, 0 failed" in capsys.readouterr().err
+
+    (out / "deep" / "b.json").unlink()
+    (out / "a.txt").write_text("corrected by hand")
+    assert transcribe(*asked) == 0
+    assert "1 written, 2 skipped, 0 failed" in capsys.readouterr().err
+    assert set(written(out)) == set(first)
+    assert written(out)["a.txt"] == "corrected by hand"
+    assert transcribe(*asked, "--overwrite") == 0
+    assert written(out)["a.txt"] == first["a.txt"]
+
+
+def test_nothing_is_loaded_where_all_is_there(archive, tmp_path, capsys):
+    out = tmp_path / "out"
+    for name in ("a", "deep/b", "deep/er/c"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / f"{name}.srt").touch()
+
+    asked = ["transcribe", "--model", "/nowhere.nemo", "--format", "srt", "--output-dir", str(out), str(archive)]
+    assert cli.main(asked) == 0
+    assert "0 written, 3 skipped, 0 failed" in capsys.readouterr().err
+
+
+def test_a_run_that_is_stopped_leaves_whole_files_only(transcribe, golden, archive, tmp_path):
+    out = tmp_path / "out"
+    for number in range(60):
+        shutil.copy(archive / "a.wav", archive / f"more-{number:02}.wav")
+    command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "transcribe", str(archive)]
+    command += ["--model", str(golden / HYBRID / "model.nemo"), "--device", "cpu", "--batch-seconds", "2"]
+    process = subprocess.Popen([*command, "--output-dir", str(out)], stderr=subprocess.PIPE)
+    wait_for(lambda: out.exists() and len(list(out.glob("more-*.txt"))) > 2)
+    process.kill()
+    process.communicate()
+
+    there = written(out)
+    assert {there[name] for name in there if name.startswith("more-") and name.endswith(".txt")} == {there["a.txt"]}
+    assert transcribe("--output-dir", str(out), str(archive)) == 0
+    assert len(list(out.rglob("*.txt"))) == 63
+
+
+def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
+    (tmp_path / "x").mkdir()
+    for place in ("x/a.wav", "x/a.wave", "x/b.wav"):
+        shutil.copy(clips[0], tmp_path / place)
+    assert (
+        transcribe("--output-dir", str(tmp_path / "out"), *(str(tmp_path / "x" / n) for n in ("a.wav", "a.wave"))) == 0
+    )
+
+    assert set(written(tmp_path / "out")) == {"a.wav.txt", "a.wave.txt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("--format", "srt", "a.wav", "b.wav"), "need --output-dir"),
+        (("--format", "srt,vtt", "a.wav"), "need --output-dir"),
+        (("--output-dir", "out", "x/a.wav", "y/a.wav"), "two recordings would be written to out/a.wav.txt"),
+        (("{empty}",), "no recordings"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_usage(arguments, fault, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    arguments = [argument.replace("{empty}", str(tmp_path / "empty")) for argument in arguments]
+
+    assert cli.main(["transcribe", *arguments]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_an_unknown_format_is_wrong_usage(capsys):
+    with pytest.raises(SystemExit) as done:
+        cli.main(["transcribe", "--format", "srt,docx", "a.wav"])
+
+    assert done.value.code == 2
+    assert "docx" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_to_ends_the_run(transcribe, clips, tmp_path, capsys):
+    (tmp_path / "out").write_text("a file")
+
+    assert transcribe("--output-dir", str(tmp_path / "out"), clips[0]) == 2
+    assert f"{tmp_path / 'out'}" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""From what stands on the command line to recordings: files, folders, URLs and a pipe."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from bulk.entries import entries
+from bulk.errors import JobError
+from bulk.storage import is_url
+from cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PIPE = "-"
+_PIPE_NAME = "stdin"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording to transcribe.
+
+    Attributes:
+        name: what the user calls it.
+        location: its path or URL.
+        place: its path below the folder that was named, or its file's name: where its transcript goes.
+    """
+
+    name: str
+    location: str
+    place: PurePosixPath
+
+
+@contextmanager
+def recordings(arguments: Sequence[str]) -> Iterator[list[Recording]]:
+    """Yield the recordings that are meant, each once, in the order given; those of a folder by their names.
+
+    Raises:
+        CommandError: if a folder holds none, or standard input is meant and is a terminal.
+    """
+    with tempfile.TemporaryDirectory(prefix="steno-") as folder:
+        found = [one for argument in arguments for one in _of(argument, Path(folder))]
+        yield list({one.location: one for one in found}.values())
+
+
+def _of(argument: str, folder: Path) -> list[Recording]:
+    if argument == PIPE:
+        return [_of_pipe(folder)]
+    if is_url(argument):
+        return [Recording(argument, argument, PurePosixPath(PurePosixPath(argument.partition("?")[0]).name))]
+    if not Path(argument).is_dir():
+        return [Recording(argument, argument, PurePosixPath(Path(argument).name))]
+    try:
+        inside = sorted(entries(argument), key=lambda entry: entry.audio)
+    except JobError as error:
+        raise CommandError(str(error)) from error
+    return [Recording(str(Path(argument, one.audio)), one.location, PurePosixPath(one.audio)) for one in inside]
+
+
+def _of_pipe(folder: Path) -> Recording:
+    """Copy standard input to a file: decoders go to and fro in a recording, and a pipe only goes on."""
+    if sys.stdin.isatty():
+        raise CommandError(f"{PIPE} reads a recording from a pipe, and standard input is a terminal")
+    path = folder / _PIPE_NAME
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+    return Recording(PIPE, str(path), PurePosixPath(_PIPE_NAME))
+
+
+def transcript_paths(found: Sequence[Recording], folder: Path, suffixes: Sequence[str]) -> list[list[Path]]:
+    """Return where the transcripts of each recording go, one path for each suffix.
+
+    ``talks/a.mp3`` goes to ``a.srt``, as players look for it; beside a ``talks/a.wav`` both keep their whole names.
+
+    Raises:
+        CommandError: if two would go to the same place.
+    """
+    bare = Counter(one.place.with_suffix("") for one in found)
+    paths = []
+    for one in found:
+        name = one.place.stem if bare[one.place.with_suffix("")] == 1 else one.place.name
+        paths.append([folder / one.place.with_name(name + suffix) for suffix in suffixes])
+    if twice := [path for path, count in Counter(path for each in paths for path in each).items() if count > 1]:
+        raise CommandError(f"two recordings would be written to {twice[0]}; transcribe one of them elsewhere")
+    return paths

@@ -1,0 +1,66 @@
+"""A transcript as text, JSON, subtitles or a table."""
+
+import dataclasses
+import json
+from typing import Literal, get_args
+
+from bulk.file_transcripts import Transcribed
+from cli.errors import CommandError
+
+Format = Literal["txt", "json", "srt", "vtt", "tsv"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+TIMED: tuple[Format, ...] = ("srt", "vtt", "tsv")
+
+
+def formats(text: str) -> list[Format]:
+    """Read formats by commas, each once.
+
+    Raises:
+        ValueError: if one is unknown.
+    """
+    wanted = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    return [FORMATS[FORMATS.index(one)] for one in wanted]  # what is unknown has no index
+
+
+def check_installed(wanted: list[Format]) -> None:
+    """Refuse formats for which packages are missing.
+
+    Raises:
+        CommandError: if so.
+    """
+    if set(wanted) & set(TIMED):
+        try:
+            import service.http.subtitles
+            import service.http.timed_words  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise CommandError(f"{', '.join(TIMED)} need the extra 'serve' ({error.name} is missing)") from None
+
+
+def render(name: str, outcome: Transcribed, wanted: Format) -> str:
+    """Return the transcript of a recording in a format, without a line's end behind it.
+
+    ``json`` is one line, with the fields of ``Hypothesis``. ``tsv`` has a line for each segment: start and end in
+    milliseconds, and the text. Segments and subtitles are those of the service.
+    """
+    if wanted == "txt":
+        return outcome.hypothesis.text
+    if wanted == "json":
+        fields = {"audio": name, "duration": outcome.seconds, **dataclasses.asdict(outcome.hypothesis)}
+        return json.dumps(fields, ensure_ascii=False)
+    from service.engine.protocol import Transcript, Word
+    from service.http.segments import split_segments
+    from service.http.subtitles import cues, srt, vtt
+    from service.http.timed_words import timed_words
+
+    heard = outcome.hypothesis
+    words = [Word(one.text, one.start, one.end, one.confidence, one.token_span) for one in heard.words]
+    timed = timed_words(Transcript(heard.text, heard.tokens, heard.token_confidence, words), outcome.seconds)
+    if wanted == "tsv":
+        rows = ((part[0].start, part[-1].end, " ".join(word.text for word in part)) for part in split_segments(timed))
+        lines = (f"{_milliseconds(start)}\t{_milliseconds(end)}\t{' '.join(text.split())}" for start, end, text in rows)
+        return "\n".join(["start\tend\ttext", *lines])
+    return (srt if wanted == "srt" else vtt)(cues(timed)).rstrip("\n")
+
+
+def _milliseconds(seconds: float | None) -> int:
+    return round(1000 * (seconds or 0.0))
