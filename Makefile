@@ -30,7 +30,7 @@ NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
 .PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-long test-cpus
-.PHONY: test-gpu null-cuda lint format bench plots clean
+.PHONY: soak test-gpu null-cuda lint format bench plots clean
 
 setup: $(STAMP)
 
@@ -136,6 +136,10 @@ test: setup
 
 test-long: setup
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)
+
+# Mixed traffic and faults, twenty minutes (tests/soak). ARGS='--minutes 2 --seed 7', or '--mode row', or '--mode slow'.
+soak: setup
+	$(BIN)/python -m tests.soak $(ARGS)
 
 # As on older processors, and on this one: instruction sets are hidden, or QEMU stands in (tests/cpus/run.sh).
 # ARGS='avx2 sse4.2' runs those levels alone.

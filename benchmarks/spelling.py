@@ -23,7 +23,7 @@ from models.search.result import SearchResult
 from models.spelling import Speller
 from models.tokenizers import Vocabulary
 from service.engine.loop import SWITCH_INTERVAL, keep_interpreter_free
-from service.engine.process import SpeechRecognized
+from service.engine.process import Sanity, SpeechRecognized
 
 _MEASURED_SECONDS = 1.0
 _OPERATIONS = 100
@@ -45,8 +45,8 @@ def main() -> None:
     model = load_model(args.model)
     vocabulary, seconds = model._vocabulary, model._config.seconds  # noqa: SLF001
     fetched, speller = found(vocabulary, args.clips, args.tokens).fetched(), Speller(vocabulary, seconds)
-    batch, encoder = SpeechRecognized(Recognition(fetched, speller)), msgspec.msgpack.Encoder()
-    one_by_one = SpeechRecognized(Recognition(fetched, speller.one_by_one))
+    batch, encoder = SpeechRecognized(Recognition(fetched, speller), Sanity()), msgspec.msgpack.Encoder()
+    one_by_one = SpeechRecognized(Recognition(fetched, speller.one_by_one), Sanity())
 
     def spell() -> None:
         encoder.encode(batch.transcripts())

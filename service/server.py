@@ -307,8 +307,12 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        settings: How it runs.
+        engine_module: The Python module of the engine process.
 
     Raises:
         SettingsError: If the file of keys cannot be read, or is wrong.
@@ -319,7 +323,7 @@ def run(settings: Settings) -> None:
     keep_heap_small()
 
     async def main() -> None:
-        server = Server(settings)
+        server = Server(settings, engine_module)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, server.stop)

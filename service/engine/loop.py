@@ -84,6 +84,8 @@ class Recognizer(Protocol):
     padded_seconds: Sequence[float]
     places: int
     weight_bytes: int
+    checkpoint: str
+    identity: str | None
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Run a bucket a step, the largest first; yields its audio-seconds and its seconds."""
@@ -336,6 +338,8 @@ class Loop:
                 weight_bytes=recognizer.weight_bytes,
                 load_seconds=arrival.loaded - arrival.began,
                 warmup_seconds=self._clock() - arrival.loaded,
+                checkpoint=recognizer.checkpoint,
+                identity=recognizer.identity,
                 padded_seconds=list(recognizer.padded_seconds),
             )
         )
@@ -369,18 +373,15 @@ class Loop:
         """Wait for a batch that the device began with at ``began`` at the earliest, and spell it."""
         try:
             recognized.wait()
-        except Exception as error:  # noqa: BLE001  # the thread of the device hears of it if that is lost
+            # The device had the batch before this one first.
+            done = self._clock()
+            seconds, self._done = done - max(began, self._done), done
+            return Result(laid.batch.number, recognized.transcripts(), seconds, laid.laid_out().padded_seconds)
+        except Exception as error:  # noqa: BLE001  # one batch must not end this thread, and that of the device hears
             failure = _failure(laid.batch, recognizer.kind_of(error), error)
             if failure.kind is FailureKind.DEVICE:
                 self._inbox.put(_Lost(error))
             return failure
-        # The device had the batch before this one first.
-        done = self._clock()
-        seconds, self._done = done - max(began, self._done), done
-        try:
-            return Result(laid.batch.number, recognized.transcripts(), seconds, laid.laid_out().padded_seconds)
-        except Exception as error:  # noqa: BLE001  # one batch must not end the thread
-            return _failure(laid.batch, FailureKind.BATCH, error)
 
 
 def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:

@@ -1,6 +1,7 @@
 """The engine process proper: a model on its device. The only file of the service that imports torch."""
 
 import gc
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,9 +12,10 @@ import numpy as np
 import torch
 
 import models
-from models import Model, Recognition, TimedText, default_dtype, load_model
+from models import Model, Recognition, TimedText, bundled, checkpoint_path, default_dtype, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
+from service.engine.identity import identity
 from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.shapes import most_rows, padded_samples
@@ -29,6 +31,7 @@ _GPU_BATCH_SECONDS = 1920.0
 _PLACES = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
 _CPU_WARMUP_STEP = 3
+_MOST_INSANE_BATCHES = 3
 
 
 class SpeechRecognizer:
@@ -39,8 +42,10 @@ class SpeechRecognizer:
         torch.backends.cudnn.allow_tf32 = False  # float32 is asked for by those who want NeMo's tokens
         self._threads = load.threads
         self._use_threads()
+        self._sanity = Sanity()
+        self.checkpoint, self.identity = _found(load, on_download)
         self._model: Model = load_model(
-            load.checkpoint,
+            self.checkpoint,
             device,
             _dtype(load.dtype, device),
             load.attention_context,
@@ -94,13 +99,16 @@ class SpeechRecognizer:
         """Find the tokens of a batch."""
         waveforms, lengths = laid_out.batch
         asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
-        return SpeechRecognized(self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked))
+        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked)
+        return SpeechRecognized(recognition, self._sanity)
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Ask the device whether it survived: a poisoned CUDA context fails every later call."""
-        if isinstance(error, torch.OutOfMemoryError):
+        if _is_out_of_memory(error):
             torch.cuda.empty_cache()
             return FailureKind.OUT_OF_MEMORY
+        if isinstance(error, NotFiniteError) and self._sanity.is_lost:
+            return FailureKind.DEVICE
         if self._device.type == "cuda":
             try:
                 torch.cuda.synchronize(self._device)
@@ -124,19 +132,79 @@ class SpeechRecognizer:
             torch.set_num_threads(self._threads)
 
 
+class NotFiniteError(ArithmeticError):
+    """What the device computed is no number, so its transcript would be garbage."""
+
+
+class Sanity:
+    """Counts batches in a row whose outputs are no numbers. A recording can do that, but not one after the other."""
+
+    def __init__(self) -> None:
+        self._insane = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the device, or the weights on it, must be at fault."""
+        return self._insane >= _MOST_INSANE_BATCHES
+
+    def check(self, texts: Sequence[TimedText]) -> None:
+        """Take note of a batch.
+
+        Raises:
+            NotFiniteError: If a confidence in it is no number.
+        """
+        # A sum is one when all are.
+        if all(math.isfinite(sum(text.token_confidence)) for text in texts):
+            self._insane = 0
+            return
+        self._insane += 1
+        raise NotFiniteError(f"outputs of the model are no numbers, {self._insane} batches in a row")
+
+
 class SpeechRecognized:
     """A batch on the device, or done."""
 
-    def __init__(self, recognition: Recognition) -> None:
+    def __init__(self, recognition: Recognition, sanity: Sanity) -> None:
         self._recognition = recognition
+        self._sanity = sanity
 
     def wait(self) -> None:
         """Wait until the device is done with it."""
         self._recognition.wait()
 
     def transcripts(self) -> list[Transcript]:
-        """Spell it."""
-        return [_transcript(text) for text in self._recognition.timed_texts()]
+        """Spell it.
+
+        Raises:
+            NotFiniteError: If it is none.
+        """
+        texts = self._recognition.timed_texts()
+        self._sanity.check(texts)
+        return [_transcript(text) for text in texts]
+
+
+def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
+    """Return what to load, and what it is now: a name on the hub becomes a file or folder of the cache.
+
+    Raises:
+        ValueError: If it is not what it was when an engine before this one loaded it.
+    """
+    if load.checkpoint == bundled.NAME:  # with what else ships with it
+        return load.checkpoint, None
+    path = checkpoint_path(load.checkpoint, on_download)
+    if not path.exists():  # which the loader says in its words
+        return str(path), None
+    found = identity(path)
+    if load.identity not in (None, found):
+        raise ValueError(
+            f"{path} has changed since it was loaded: requests would be answered by two models; start the service again"
+        )
+    return str(path), found
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Tell it of a GPU's allocator, of torch's for the host, which has no type of its own, and of Python's."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def _device(name: str) -> torch.device:

@@ -31,6 +31,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         attention_context: Encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
         beam: Texts that the search of an attention decoder keeps; None takes what the checkpoint says.
         language_model: Of a CTC decoder: a path, "none", or None for that of the bundled model.
+        identity: What the checkpoint is to be, as an engine before this one said it (`Ready`); None: whatever is there.
     """
 
     model: str
@@ -43,6 +44,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     attention_context: int | None = None
     beam: int | None = None
     language_model: str | None = None
+    identity: str | None = None
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
@@ -124,6 +126,9 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
         weight_bytes: What its weights take of the device's memory.
         load_seconds: Time that loading the model took.
         warmup_seconds: Time the buckets took.
+        checkpoint: What it was loaded from: of a name on the hub, the folder of the cache, for which the hub is not
+            asked again.
+        identity: Of the files there; None where they do not change.
         padded_seconds: Lengths to which utterances are padded, ascending; none where it is the longest of a batch.
     """
 
@@ -138,6 +143,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     load_seconds: float
     warmup_seconds: float
     padded_seconds: list[float] = []
+    checkpoint: str | None = None
+    identity: str | None = None
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):

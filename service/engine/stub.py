@@ -109,6 +109,8 @@ class StubRecognizer:
         self.padded_seconds: Sequence[float] = ()
         self.places = 1
         self.weight_bytes = WEIGHT_BYTES
+        self.checkpoint = load.checkpoint
+        self.identity: str | None = None
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Pretend; there is nothing to warm."""

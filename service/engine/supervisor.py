@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from audio.descriptor import unnamed_file
 from service.engine.channel import FrontChannel
 from service.engine.protocol import (
@@ -343,6 +345,7 @@ class Supervisor:
                 engine.load_began = engine.last_heard
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
+                self._pin(message)
                 log.info(
                     "model ready",
                     extra={
@@ -366,6 +369,13 @@ class Supervisor:
             case Result() | Failure():
                 if message.number is not None and engine.answered(message.number):
                     self._listener.engine_answered(engine, message)
+
+    def _pin(self, ready: Ready) -> None:
+        """Have later incarnations load what this one did: of a name on the hub, without asking there again."""
+        load = self._loads.get(ready.model)
+        if load is not None and ready.checkpoint is not None:
+            pinned = msgspec.structs.replace(load, checkpoint=ready.checkpoint, identity=ready.identity)
+            self._loads[ready.model] = pinned
 
     def _load_failed(self, engine: Engine, model: str, reason: str) -> None:
         """Without a model that it must have, an engine is of no use; without another, it goes on."""

@@ -78,6 +78,7 @@ _DISPATCH_ERRORS: dict[type[Exception], _Row] = {
 }
 
 _FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed_body"}
+_NO_MEMORY_SECONDS = 60
 _INTERNAL = _Row(500, "internal_error", should_retry=False)
 
 
@@ -113,6 +114,8 @@ def error_response(error: Exception) -> ErrorResponse:
             response = ErrorResponse(row, str(error.detail), None)
             response.headers.update(error.headers or {})
             return response
+        case MemoryError():
+            error = OverloadedError("The service has no memory for this request now.", _NO_MEMORY_SECONDS)
     row = _DISPATCH_ERRORS.get(type(error), _INTERNAL)
     if row is _INTERNAL:
         return ErrorResponse(row, "The server failed on this request.", None)

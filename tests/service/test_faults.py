@@ -1,15 +1,22 @@
 """Faults of the system under the service; those of engines, decoders and clients stand with what they are faults of."""
 
+import concurrent.futures
 import contextlib
 import os
 import resource
+import shutil
+import signal
 import socket
 import tempfile
+import time
+from pathlib import Path
 
 import httpx
+import pytest
 
 from service.engine.stub import SAMPLE_RATE
-from tests.service.serving import form, serving, steno_serve, tone, wait_for, wav
+from tests.models.checkpoint.hub_stand_in import Hub, Repository
+from tests.service.serving import PATIENCE, form, post_bytes, serving, steno_serve, tone, wait_for, wav
 
 CLIP = wav(tone(SAMPLE_RATE))
 
@@ -47,3 +54,136 @@ def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path
         assert still.status_code == 200
         wait_for(lambda: httpx.get(url.join("/healthz"), trust_env=False).status_code == 200)
         assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
+
+
+def test_a_service_without_memory_refuses_for_now_and_recovers(golden, tmp_path):
+    """However little there is: a request is answered, refused, or has its connection closed, and no other one pays."""
+    model = str(golden / "quartznet-small" / "model.nemo")
+    with steno_serve(tmp_path / "log", "--model", model) as service:
+        pid = service.process.pid
+        upload = form(wav(tone(30 * SAMPLE_RATE)))
+        expected = service.client.post("/v1/audio/transcriptions", **upload).json()["text"]
+        usual = resource.prlimit(pid, resource.RLIMIT_AS)
+        answers = []
+        for megabytes in range(12):
+            taken = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.prlimit(pid, resource.RLIMIT_AS, (taken + (megabytes << 20), usual[1]))
+            with contextlib.suppress(httpx.TransportError):
+                answers.append(service.client.post("/v1/audio/transcriptions", **upload))
+            resource.prlimit(pid, resource.RLIMIT_AS, usual)
+            assert service.client.get("/healthz").status_code == 200
+
+        refused = [answer for answer in answers if answer.status_code != 200]
+        assert {answer.json()["text"] for answer in answers if answer.status_code == 200} <= {expected}
+        assert {(answer.status_code, answer.json()["error"]["code"]) for answer in refused} == {(503, "overloaded")}
+        assert {answer.headers["retry-after"] for answer in refused} == {"60"}
+        assert service.client.post("/v1/audio/transcriptions", **upload).json()["text"] == expected
+        assert service.metric('steno_http_requests_in_flight{endpoint="transcriptions"}') == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["changed", "gone"])
+def test_a_checkpoint_that_is_not_what_it_was_when_its_engine_is_replaced_ends_the_service(golden, tmp_path, fault):
+    """Half of a recording by one model and half by another is no transcript; who restarts the service gets the new."""
+    checkpoint = tmp_path / "model.nemo"
+    shutil.copy(golden / "quartznet-small" / "model.nemo", checkpoint)
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service:
+        checkpoint.unlink()
+        if fault == "changed":
+            shutil.copy(golden / "jasper-small" / "model.nemo", checkpoint)
+        service.signal_engine(signal.SIGKILL)
+
+        assert service.process.wait(PATIENCE) == 2
+        said = [line for line in service.log.read_text().splitlines() if not line.startswith("{")]
+        assert len(said) == 1
+        assert str(checkpoint) in said[0]
+        assert ("has changed since it was loaded" in said[0]) == (fault == "changed")
+
+
+def test_an_engine_that_is_replaced_does_not_ask_the_hub(golden, tmp_path):
+    files = {"small.nemo": (golden / "quartznet-small" / "model.nemo").read_bytes()}
+    with Hub({"owner/small": Repository({"main": files})}) as hub:
+        environment = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_DISABLE_XET": "1"}
+        with steno_serve(tmp_path / "log", "--model", "owner/small", **environment) as service:
+            expected = service.client.post("/v1/audio/transcriptions", **form(CLIP)).json()
+            asked = len(hub.requests)
+            hub.repositories["owner/small"].revisions["main"] = {"small.nemo": b"another model by now"}
+            service.signal_engine(signal.SIGKILL)
+            wait_for(lambda: len(service.events("model ready")) == 2)
+
+            assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).json() == expected
+            assert len(hub.requests) == asked
+
+            hub.stop()
+            service.signal_engine(signal.SIGKILL)
+            wait_for(lambda: len(service.events("model ready")) == 3)
+            assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).json() == expected
+            assert not service.events("the hub cannot be reached")
+
+
+@pytest.mark.parametrize("jump", [-1e9, 1e9])
+def test_a_jump_of_the_wall_clock_changes_nothing(monkeypatch, jump):
+    with serving(engine_timeout_seconds=2.0) as service, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        service.hold_engine()
+        asked = [pool.submit(service.post, **form(CLIP)) for _ in range(4)]
+        wait_for(lambda: service.metric("steno_queue_depth") == 3)
+
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + jump)
+        service.release_engine()
+
+        assert [answer.result().status_code for answer in asked] == [200] * 4
+        assert service.post(**form(CLIP)).status_code == 200
+        assert service.metric("steno_worker_restarts_total") == 0
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process started."""
+    return [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
+
+
+def exists(pid: int) -> bool:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def test_a_second_sigterm_ends_whatever_is_under_way_and_leaves_no_process(golden, tmp_path):
+    """A client in each stage: in its head, in its body, queued, and with the engine."""
+    model = str(golden / "quartznet-small" / "model.nemo")
+    with steno_serve(tmp_path / "log", "--model", model) as service, contextlib.ExitStack() as stack:
+        port = service.client.base_url.port
+        whole = post_bytes(port, CLIP)
+        service.signal_engine(signal.SIGSTOP)
+        connections = []
+        for sent in (whole[:40], whole[: len(whole) // 2], whole, whole):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+            connection.sendall(sent)
+            connections.append(connection)
+        wait_for(lambda: service.metric("steno_queue_depth") == 1)
+        processes = children(service.process.pid)
+
+        service.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: bool(service.events("draining")))
+        service.process.send_signal(signal.SIGTERM)
+
+        assert service.process.wait(PATIENCE) == 0
+        answers = [connection.recv(1 << 16) for connection in connections]
+        assert [answer.split(b" ")[1:2] for answer in answers[2:]] == [[b"503"], [b"503"]]
+        wait_for(lambda: not any(map(exists, processes)))
+        assert service.events("cut off")[0]["requests"] == 3
+
+
+def test_sigterm_twice_while_the_model_loads_ends_the_service(golden, tmp_path):
+    model = str(golden / "quartznet-small" / "model.nemo")
+    with steno_serve(tmp_path / "log", "--model", model, wait_ready=False) as service:
+        wait_for(lambda: bool(service.events("engine started")))
+        service.signal_engine(signal.SIGSTOP)  # for ever
+        engine = service.engine_pid()
+
+        service.process.send_signal(signal.SIGTERM)
+        service.process.send_signal(signal.SIGTERM)
+
+        assert service.process.wait(PATIENCE) == 0
+        wait_for(lambda: not exists(engine))

@@ -1,0 +1,238 @@
+"""A service under mixed traffic and faults for a while: every answer accounted for, and everything given back.
+
+    make soak                                        twenty minutes on the bundled model, a fault every ten seconds
+    make soak ARGS='--minutes 2 --seed 7'            the same traffic and faults again, as far as times allow
+    make soak ARGS='--mode row --requests 100000'    requests in a row on the stub engine
+    make soak ARGS='--mode slow --requests 2000'     as many slow uploads at once
+
+It ends with 1 if an answer was wrong that no fault explains, a transcript was not that of the recording alone, or
+memory, descriptors, threads, processes or files are not back at their level.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import os
+import random
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from service.engine.stub import SAMPLE_RATE
+from tests.service.serving import form, metric, post_bytes, tone, wav
+from tests.soak.account import Account
+from tests.soak.clients import Clients
+from tests.soak.faults import Faults
+from tests.soak.processes import Level
+from tests.soak.recordings import recordings
+
+_ROOT = Path(__file__).resolve().parents[2]
+_SECOND = _ROOT / "tests" / "data" / "golden" / "quartznet-small" / "model.nemo"
+_READY_SECONDS = 300.0
+_QUIET_SECONDS = 120.0
+_IN_A_ROW_AT_ONCE = 8
+_SLOW_PIECES = 10
+_SLOW_SECONDS = 1.0
+
+
+def say(what: str) -> None:
+    """Print a line with the time since the start."""
+    print(f"{time.monotonic() - _STARTED:8.1f} s  {what}", flush=True)
+
+
+_STARTED = time.monotonic()
+
+
+@contextlib.contextmanager
+def service(folder: Path, *command: str, **environment: str) -> Iterator[tuple[str, int]]:
+    """Run a service until the block ends; yields its URL and its process id."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    files = folder / "files"
+    files.mkdir()
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *(part.format(port=port) for part in command)],
+            stderr=log,
+            cwd=_ROOT,
+            env=dict(os.environ) | {"TMPDIR": str(files), "PYTHONWARNINGS": "ignore"} | environment,
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_ready(url, process)
+        yield url, process.pid
+        process.terminate()
+        status = process.wait(_QUIET_SECONDS)
+        if status:
+            raise SystemExit(f"the service ended with {status}")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _wait_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
+    end = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
+                return
+        time.sleep(0.1)
+    raise SystemExit("the service did not become ready")
+
+
+def at_rest(url: str, pid: int, folder: Path) -> Level:
+    """Return its level once nothing is under way."""
+    end = time.monotonic() + _QUIET_SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(httpx.TransportError):
+            ready = httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+            text = httpx.get(f"{url}/metrics", trust_env=False).text
+            busy = metric(text, "steno_http_requests_in_flight") if "steno_http_requests_in_flight{" in text else 0
+            if ready and busy <= 1 and metric(text, "steno_connections") <= 1:  # the one that asks
+                time.sleep(11.0)  # a collection of garbage later
+                return Level.of(pid, folder / "files")
+        time.sleep(0.5)
+    raise SystemExit("the service did not come to rest")
+
+
+def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
+    """Run traffic of all kinds with faults."""
+    keys, admin = [secrets.token_hex(16) for _ in range(2)], secrets.token_hex(16)
+    entries = ",".join(f"user{index}:{_digest(key)}" for index, key in enumerate(keys))
+    flags = ("--port", "{port}", "--log-format", "json", "--log-level", "info")
+    environment = {"STENO_API_KEYS": entries, "STENO_ADMIN_KEYS": f"admin:{_digest(admin)}"}
+    account, files = Account(), recordings(folder)
+    with service(folder, "cli", "serve", *flags, **environment) as (url, pid):
+        headers = {"authorization": f"Bearer {keys[0]}"}
+        with httpx.Client(base_url=url, timeout=_READY_SECONDS, headers=headers, trust_env=False) as client:
+            expected = {
+                one.name: client.post("/v1/audio/transcriptions", **form(one.content, one.name)).json()["text"]
+                for one in files
+            }
+        say(f"{len(files)} recordings have transcripts")
+        clients = Clients(url, keys, admin, f"second={_SECOND}", files, expected, account)
+        faults = Faults(pid, url, account, args.every)
+
+        async def load(minutes: float, *, with_faults: bool) -> None:
+            until = time.monotonic() + 60 * minutes
+            work = [clients.run(f"{args.seed}/{number}/{with_faults}", until) for number in range(args.clients)]
+            if with_faults:
+                work.append(faults.run(f"{args.seed}/faults", until, say))
+            await asyncio.gather(*work, clients.second_model(until))
+
+        asyncio.run(load(min(1.0, args.minutes / 4), with_faults=False))
+        before = at_rest(url, pid, folder)
+        say(f"at rest: {before}")
+        asyncio.run(load(args.minutes, with_faults=True))
+        after = at_rest(url, pid, folder)
+        say(f"at rest: {after}")
+    return account, before.excess(after)
+
+
+def stubbed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
+    """Send requests to the stub engine: one after the other by a few clients, or slowly, all at once."""
+    account = Account()
+    clip = wav(tone(SAMPLE_RATE // 2))
+    with service(folder, "tests.soak.stub_service", "{port}") as (url, pid):
+        text = httpx.post(f"{url}/v1/audio/transcriptions", **form(clip), trust_env=False).json()["text"]
+
+        async def load(requests: int) -> None:
+            if args.mode == "row":
+                await _in_a_row(url, clip, text, requests, account)
+            else:
+                await _slowly(url, clip, text, requests, args.seed, account)
+
+        asyncio.run(load(min(2000, args.requests)))
+        before = at_rest(url, pid, folder)
+        say(f"at rest: {before}")
+        asyncio.run(load(args.requests))
+        after = at_rest(url, pid, folder)
+        say(f"at rest: {after}")
+    return account, before.excess(after)
+
+
+async def _in_a_row(url: str, clip: bytes, text: str, requests: int, account: Account) -> None:
+    async def client(count: int) -> None:
+        async with httpx.AsyncClient(base_url=url, timeout=_QUIET_SECONDS, trust_env=False) as http:
+            for _ in range(count):
+                began = time.monotonic()
+                answer = await http.post("/v1/audio/transcriptions", **form(clip))
+                is_right = answer.status_code == 200 and answer.json()["text"] == text
+                account.note("in a row", str(answer.status_code), began, is_right=is_right, detail=answer.text)
+
+    await asyncio.gather(*(client(requests // _IN_A_ROW_AT_ONCE) for _ in range(_IN_A_ROW_AT_ONCE)))
+
+
+async def _slowly(url: str, clip: bytes, text: str, requests: int, seed: int, account: Account) -> None:
+    where = httpx.URL(url)
+    sent = post_bytes(where.port or 80, clip)
+    chance = random.Random(seed)
+
+    async def client(pause: float) -> None:
+        began = time.monotonic()
+        await asyncio.sleep(pause)
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        step = len(sent) // _SLOW_PIECES + 1
+        for begin in range(0, len(sent), step):
+            writer.write(sent[begin : begin + step])
+            await writer.drain()
+            await asyncio.sleep(_SLOW_SECONDS)
+        head = await reader.readuntil(b"\r\n\r\n")
+        status = head.split(b" ")[1].decode()
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        body = await reader.readexactly(int(length.split(b":")[1]))
+        # More at once than the service takes are refused, and it says so.
+        is_right = (status == "200" and text.encode() in body) or (status == "503" and b'"overloaded"' in body)
+        account.note("slow", status, began, is_right=is_right, detail=body.decode())
+        writer.close()
+
+    await asyncio.gather(*(client(chance.random() * 2 * _SLOW_SECONDS) for _ in range(requests)))
+
+
+def _replayable(arguments: list[str], seed: int) -> str:
+    return " ".join(arguments if "--seed" in arguments else [*arguments, f"--seed {seed}"])
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def main() -> int:
+    """Parse, run, report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=("mixed", "row", "slow"), default="mixed")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of traffic with faults (mixed)")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between faults (mixed)")
+    parser.add_argument("--clients", type=int, default=12, help="at once (mixed)")
+    parser.add_argument("--requests", type=int, help="row: 100000, slow: 2000")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    args = parser.parse_args()
+    args.requests = args.requests or {"row": 100_000, "slow": 2000, "mixed": 0}[args.mode]
+    say(f"seed {args.seed}: make soak ARGS='{_replayable(sys.argv[1:], args.seed)}'")
+    with tempfile.TemporaryDirectory() as folder:
+        account, excess = (mixed if args.mode == "mixed" else stubbed)(args, Path(folder))
+        wrong = [*account.violations, *(f"not given back: {line}" for line in excess)]
+        log = (Path(folder) / "log").read_text()
+    tracebacks = log.count('"event": "request failed"')
+    print(account.report())
+    print(f"requests that failed with a traceback in the log: {tracebacks}")
+    print(*(f"WRONG: {line}" for line in wrong[:40]), sep="\n")
+    print(f"seed {args.seed}: {sum(account.outcomes.values())} answers, {len(wrong)} wrong")
+    if wrong or tracebacks:
+        kept = Path(tempfile.gettempdir()) / f"soak-{args.seed}.log"
+        kept.write_text(log)
+        print(f"the log of the service: {kept}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""Every answer of a soak, and whether the faults at its time explain it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+# A recording under which two engines died is given up, and a file under which two decoders did.
+_BLAMED_AFTER = 2
+_AFTERMATH_SECONDS = 2.0
+BROKEN = "connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One that was done to the service, in monotonic seconds."""
+
+    kind: str
+    began: float
+    ended: float
+
+
+@dataclass
+class Account:
+    """What clients got, and what they should not have got.
+
+    Attributes:
+        outcomes: Answers by the kind of client, and what came.
+        violations: Answers that nothing explains, one line each.
+        faults: Those that were done.
+    """
+
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def note(self, client: str, what: str, began: float, *, is_right: bool, detail: str = "") -> None:
+        """Take an answer down; one that is not right is a violation, unless faults explain it.
+
+        Args:
+            client: Its kind.
+            what: Status and code, or that the connection broke.
+            began: When the request did.
+            is_right: It is what this client should get on a day without faults.
+            detail: What else came, for who looks for the cause.
+        """
+        self.outcomes[client, what] += 1
+        if not is_right and not self._is_explained(client, what, began):
+            during = [fault.kind for fault in self.faults if fault.ended + _AFTERMATH_SECONDS >= began]
+            self.violations.append(f"{client}: {what} {detail[:300]} (faults meanwhile: {', '.join(during) or 'none'})")
+
+    def _is_explained(self, client: str, what: str, began: float) -> bool:
+        during = Counter(
+            fault.kind.partition(" ")[0] for fault in self.faults if fault.ended + _AFTERMATH_SECONDS >= began
+        )
+        match what:
+            case "503 worker_lost":
+                return during["engine"] >= _BLAMED_AFTER or (client == "second model" and during["engine"] > 0)
+            case "400 invalid_audio":
+                return during["decoders"] >= _BLAMED_AFTER
+            case "503 decoder_unavailable" | "503 overloaded":
+                return during["descriptors"] > 0
+            case "400 model_load_failed" | "404 model_not_found" | "503 model_loading":
+                return client == "second model" and (during["engine"] > 0 or during["descriptors"] > 0)
+            case _ if what == BROKEN:
+                return during["descriptors"] > 0
+        return False
+
+    def report(self) -> str:
+        """Return the counts, by client."""
+        lines = [f"  {client:>14}  {count:6}  {what}" for (client, what), count in sorted(self.outcomes.items())]
+        done = Counter(fault.kind for fault in self.faults)
+        return "\n".join(
+            ["answers:", *lines, "faults:", *(f"  {count:6}  {kind}" for kind, count in sorted(done.items()))]
+        )

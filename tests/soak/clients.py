@@ -1,0 +1,227 @@
+"""The clients of a soak: each kind asks in its own way, knows what it should get, and says what it got."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import httpx
+
+from tests.soak.account import BROKEN, Account
+from tests.soak.recordings import Recorded
+
+_PATH = "/v1/audio/transcriptions"
+_ADMIN = "/v1/admin/models"
+_PATIENCE_SECONDS = 300.0
+_SECOND = "second"
+_SLOW_PIECES = 20
+_SLOW_SECONDS = 0.1
+
+
+@dataclass
+class Clients:
+    """What all of them share.
+
+    Attributes:
+        url: Of the service.
+        keys: That open it.
+        admin_key: That loads models.
+        second: A checkpoint that comes and goes.
+        recordings: What they upload.
+        expected: The transcript of each alone, by name.
+        account: Where they say what they got.
+    """
+
+    url: str
+    keys: Sequence[str]
+    admin_key: str
+    second: str
+    recordings: Sequence[Recorded]
+    expected: Mapping[str, str]
+    account: Account
+
+    async def run(self, seed: str, until: float) -> None:
+        """Be one client after the other, as the seed draws them, until a time."""
+        chance = random.Random(seed)
+        kinds: dict[Callable[[httpx.AsyncClient, random.Random], Awaitable[None]], float] = {
+            self.plain: 8,
+            self.verbose: 3,
+            self.text: 2,
+            self.stream: 3,
+            self.slow: 2,
+            self.leaves: 4,
+            self.bad_audio: 2,
+            self.bad_key: 1,
+        }
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(
+            base_url=self.url, timeout=_PATIENCE_SECONDS, limits=limits, trust_env=False
+        ) as client:
+            while time.monotonic() < until:
+                (kind,) = chance.choices(list(kinds), list(kinds.values()))
+                await kind(client, chance)
+
+    async def plain(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Ask for JSON."""
+        await self._ask(client, chance, "json", lambda answer: answer.json()["text"])
+
+    async def verbose(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Ask for words and segments."""
+        fields = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+        await self._ask(client, chance, "verbose_json", lambda answer: answer.json()["text"], fields)
+
+    async def text(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Ask for the text alone."""
+        await self._ask(client, chance, "text", lambda answer: answer.text.strip("\n"), {"response_format": "text"})
+
+    async def stream(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Ask for events; an error among them counts as the answer."""
+        await self._ask(client, chance, "stream", _streamed, {"stream": "true"})
+
+    async def slow(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Send the body bit by bit, without saying how long it is."""
+        recording = chance.choice(self.recordings)
+        form = self._form(client, recording, {})
+        body = form.read()
+
+        async def pieces():
+            step = len(body) // _SLOW_PIECES + 1
+            for begin in range(0, len(body), step):
+                yield body[begin : begin + step]
+                await asyncio.sleep(_SLOW_SECONDS)
+
+        headers = self._key(chance) | {"content-type": form.headers["content-type"]}
+        request = client.build_request("POST", _PATH, content=pieces(), headers=headers)
+        await self._send(client, request, "slow", recording, lambda answer: answer.json()["text"])
+
+    async def leaves(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Close the connection anywhere within the request, or some time after it."""
+        recording = chance.choice(self.recordings)
+        form = self._form(client, recording, {})
+        form.headers.update(self._key(chance))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
+        sent = f"POST {_PATH} HTTP/1.1\r\n{lines}\r\n".encode() + form.read()
+        where = httpx.URL(self.url)
+        try:
+            _, writer = await asyncio.open_connection(where.host, where.port)
+            writer.write(sent[: chance.randrange(1, len(sent) + 1)])
+            await asyncio.sleep(chance.choice((0.0, 0.02, 0.2, 1.0)))
+            writer.close()
+        except OSError:
+            pass
+        self.account.outcomes["leaves", "left"] += 1
+
+    async def bad_audio(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Upload what is none."""
+        junk = Recorded("junk.mp4", chance.choice((b"", b"\0\0\0 ftypM4A ", b"OggS")) + chance.randbytes(3000), 0.0)
+        request = client.build_request("POST", _PATH, files=_file(junk), headers=self._key(chance))
+        began = time.monotonic()
+        answer, what = await self._answer(client, request)
+        is_right = answer is not None and answer.status_code == 400
+        self.account.note("bad audio", what, began, is_right=is_right, detail="" if answer is None else answer.text)
+
+    async def bad_key(self, client: httpx.AsyncClient, chance: random.Random) -> None:
+        """Come without a key that is known."""
+        request = client.build_request(
+            "POST", _PATH, files=_file(chance.choice(self.recordings)), headers={"authorization": "Bearer nobody"}
+        )
+        began = time.monotonic()
+        answer, what = await self._answer(client, request)
+        # It is refused before its body is sent: a client that sees its connection closed meanwhile may say so instead.
+        self.account.note("bad key", what, began, is_right=answer is not None and answer.status_code == 401)
+
+    async def second_model(self, until: float) -> None:
+        """Have a model loaded, ask it, and have it unloaded, over and over."""
+        recording = next(one for one in self.recordings if one.seconds == 3.5)
+        expected: str | None = None
+        admin = {"authorization": f"Bearer {self.admin_key}"}
+        async with httpx.AsyncClient(base_url=self.url, timeout=_PATIENCE_SECONDS, trust_env=False) as client:
+            while time.monotonic() < until:
+                for request, right in (
+                    (client.build_request("POST", _ADMIN, json={"checkpoint": self.second}, headers=admin), (201, 409)),
+                    (self._second(client, recording), (200,)),
+                    (client.build_request("DELETE", f"{_ADMIN}/{_SECOND}", headers=admin), (200,)),
+                ):
+                    began = time.monotonic()
+                    answer, what = await self._answer(client, request)
+                    is_right = answer is not None and answer.status_code in right
+                    if is_right and request.url.path == _PATH and answer is not None:
+                        expected = expected or answer.json()["text"]
+                        is_right = answer.json()["text"] == expected
+                        what = what if is_right else f"{what}, another text"
+                    self.account.note(
+                        "second model", what, began, is_right=is_right, detail=answer.text if answer else ""
+                    )
+                await asyncio.sleep(1.0)
+
+    def _second(self, client: httpx.AsyncClient, recording: Recorded) -> httpx.Request:
+        headers = {"authorization": f"Bearer {self.keys[0]}"}
+        return client.build_request("POST", _PATH, files=_file(recording), data={"model": _SECOND}, headers=headers)
+
+    async def _ask(
+        self,
+        client: httpx.AsyncClient,
+        chance: random.Random,
+        kind: str,
+        text: Callable[[httpx.Response], str],
+        fields: Mapping[str, str] = {},  # it is not changed
+    ) -> None:
+        recording = chance.choice(self.recordings)
+        form = self._form(client, recording, fields)
+        form.headers.update(self._key(chance))
+        await self._send(client, form, kind, recording, text)
+
+    async def _send(
+        self,
+        client: httpx.AsyncClient,
+        request: httpx.Request,
+        kind: str,
+        recording: Recorded,
+        text: Callable[[httpx.Response], str],
+    ) -> None:
+        began = time.monotonic()
+        answer, what = await self._answer(client, request)
+        is_right = answer is not None and answer.status_code == 200 and " " not in what
+        detail = "" if answer is None else f"{recording.name}: {answer.text}"
+        if is_right and answer is not None:
+            heard = text(answer)
+            if not (is_right := heard == self.expected[recording.name]):
+                what, detail = "200, another text", f"{recording.name}: {heard!r}"
+        self.account.note(kind, what, began, is_right=is_right, detail=detail)
+
+    async def _answer(self, client: httpx.AsyncClient, request: httpx.Request) -> tuple[httpx.Response | None, str]:
+        try:
+            answer = await client.send(request)
+        except httpx.TransportError as error:
+            return None, BROKEN if not isinstance(error, httpx.ReadTimeout) else "no answer"
+        code = _code(answer)
+        return answer, f"{answer.status_code} {code}".strip()
+
+    def _form(self, client: httpx.AsyncClient, recording: Recorded, fields: Mapping[str, str]) -> httpx.Request:
+        return client.build_request("POST", _PATH, files=_file(recording), data={"model": "whisper-1", **fields})
+
+    def _key(self, chance: random.Random) -> dict[str, str]:
+        return {"authorization": f"Bearer {chance.choice(self.keys)}"}
+
+
+def _file(recording: Recorded) -> dict[str, tuple[str, bytes]]:
+    return {"file": (recording.name, recording.content)}
+
+
+def _events(answer: httpx.Response) -> list[dict]:
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+def _code(answer: httpx.Response) -> str:
+    """The code of an error, also of one within a stream."""
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        return next((f"in the stream: {event['error']['code']}" for event in _events(answer) if "error" in event), "")
+    return "" if answer.is_success else str(answer.json()["error"]["code"])
+
+
+def _streamed(answer: httpx.Response) -> str:
+    *deltas, done = _events(answer)
+    text = "".join(event["delta"] for event in deltas if event["type"] == "transcript.text.delta")
+    return text if done.get("text") == text else f"deltas {text!r} and done {done!r}"

@@ -1,0 +1,113 @@
+"""What is done to a service while clients are at work; each lasts some seconds at most."""
+
+import asyncio
+import os
+import random
+import resource
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tests.soak.account import Account, Fault
+from tests.soak.processes import children, decoders, descriptors, engine
+
+_STOPPED_SECONDS = 2.0
+_STORM = 100
+_BEGUN = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-length: 9999\r\n\r\nabc"
+
+
+@dataclass
+class Faults:
+    """Does them, one after the other.
+
+    Attributes:
+        pid: Of the service.
+        url: Of the service.
+        account: Told of each.
+        every_seconds: From one to the next.
+    """
+
+    pid: int
+    url: str
+    account: Account
+    every_seconds: float
+
+    async def run(self, seed: str, until: float, say: Callable[[str], None]) -> None:
+        """Do what the seed draws, until a time."""
+        chance = random.Random(seed)
+        kinds: dict[str, Callable[[], Awaitable[None]]] = {
+            "engine killed": self._kill_engine,
+            "engine stopped for ever": self._stop_engine,
+            "engine stopped for a while": self._pause_engine,
+            "decoders killed": self._kill_decoders,
+            "front stopped for a while": self._pause_front,
+            "descriptors used up": self._use_up_descriptors,
+            "storm of clients that leave": self._storm,
+            "storm of heads without end": self._heads,
+        }
+        while time.monotonic() + self.every_seconds < until:
+            await asyncio.sleep(self.every_seconds)
+            kind = chance.choice(list(kinds))
+            say(kind)
+            fault = Fault(kind, time.monotonic(), float("inf"))
+            self.account.faults.append(fault)
+            await kinds[kind]()
+            self.account.faults[-1] = Fault(kind, fault.began, time.monotonic())
+
+    async def _kill_engine(self) -> None:
+        for pid in engine(self.pid):
+            os.kill(pid, signal.SIGKILL)
+
+    async def _stop_engine(self) -> None:
+        for pid in engine(self.pid):
+            os.kill(pid, signal.SIGSTOP)
+
+    async def _pause_engine(self) -> None:
+        await self._pause(engine(self.pid))
+
+    async def _pause_front(self) -> None:
+        await self._pause([self.pid])
+
+    async def _pause(self, pids: list[int]) -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(_STOPPED_SECONDS)
+        for pid in pids:
+            if pid == self.pid or pid in children(self.pid):
+                os.kill(pid, signal.SIGCONT)
+
+    async def _kill_decoders(self) -> None:
+        for pid in decoders(self.pid):
+            os.kill(pid, signal.SIGKILL)
+
+    async def _use_up_descriptors(self) -> None:
+        usual = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (descriptors(self.pid), usual[1]))
+        await asyncio.sleep(_STOPPED_SECONDS)
+        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, usual)
+
+    async def _storm(self) -> None:
+        await self._connections(
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-length: 9999\r\n\r\nabc", 0.0
+        )
+
+    async def _heads(self) -> None:
+        await self._connections(b"GET /healthz HTTP/1.1\r\nx-end", _STOPPED_SECONDS)
+
+    async def _connections(self, sent: bytes, seconds: float) -> None:
+        where = urlsplit(self.url)
+        opened = []
+        for _ in range(_STORM):
+            try:
+                connection = socket.create_connection((where.hostname or "", where.port or 80), 5.0)
+            except OSError:
+                continue
+            connection.sendall(sent)
+            opened.append(connection)
+            await asyncio.sleep(0)
+        await asyncio.sleep(seconds)
+        for connection in opened:
+            connection.close()

@@ -1,0 +1,108 @@
+"""What a service takes of the system: processes, threads, descriptors, memory, shared memory, files."""
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+# What libraries keep for later, and what a run of this length may leave in the arenas of the C library.
+_SPARE_BYTES = 96 << 20
+_SPARE_THREADS = 4
+_SPARE_DESCRIPTORS = 6
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started and that live."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def engine(pid: int) -> list[int]:
+    """Return the engine processes of a service."""
+    return [child for child in children(pid) if "service.engine" in _command(child)]
+
+
+def decoders(pid: int) -> list[int]:
+    """Return the decoder processes of a service."""
+    return [child for child in children(pid) if "audio.child" in _command(child)]
+
+
+def descriptors(pid: int) -> int:
+    """Return how many files a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a service takes when it has nothing to do.
+
+    Attributes:
+        memory_bytes: Resident, of the front.
+        shared_bytes: Of that, of memory that it shares with engines.
+        engine_bytes: Resident, of the engines.
+        descriptors: Files that the front has open.
+        threads: Of the front.
+        engines: Processes.
+        decoders: Processes.
+        files: In the folder for temporary files.
+    """
+
+    memory_bytes: int
+    shared_bytes: int
+    engine_bytes: int
+    descriptors: int
+    threads: int
+    engines: int
+    decoders: int
+    files: int
+
+    @classmethod
+    def of(cls, pid: int, folder: Path) -> "Level":
+        """Look at a service."""
+        engines = engine(pid)
+        resident, shared = _memory(pid)
+        return cls(
+            memory_bytes=resident,
+            shared_bytes=shared,
+            engine_bytes=sum(_memory(one)[0] for one in engines),
+            descriptors=descriptors(pid),
+            threads=len(os.listdir(f"/proc/{pid}/task")),
+            engines=len(engines),
+            decoders=len(decoders(pid)),
+            files=len(list(folder.iterdir())),
+        )
+
+    def excess(self, after: "Level") -> list[str]:
+        """Return what is not back at this level, one line each."""
+        bounds = {
+            "memory_bytes": _SPARE_BYTES,
+            "shared_bytes": _SPARE_BYTES,
+            "engine_bytes": 2 * _SPARE_BYTES,
+            "descriptors": _SPARE_DESCRIPTORS,
+            "threads": _SPARE_THREADS,
+            "engines": 0,
+            "decoders": _SPARE_THREADS,
+            "files": 0,
+        }
+        return [
+            f"{name}: {getattr(self, name)} before, {getattr(after, name)} after"
+            for name, spare in bounds.items()
+            if getattr(after, name) > getattr(self, name) + spare
+        ]
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    try:
+        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+    except OSError:
+        return 0, 0
+    return resident * resource.getpagesize(), shared * resource.getpagesize()
