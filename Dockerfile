@@ -37,11 +37,12 @@ COPY bulk /build/steno/bulk
 COPY cli /build/steno/cli
 COPY models /build/steno/models
 COPY service /build/steno/service
+COPY steno /build/steno/steno
 COPY training /build/steno/training
 RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile --no-deps --target /opt/application /build/steno \
  && /opt/steno/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/application \
- && mkdir -p /opt/weights/models \
- && mv /opt/application/models/bundled /opt/weights/models/
+ && mkdir -p /opt/weights/steno/models \
+ && mv /opt/application/steno/models/bundled /opt/weights/steno/models/
 
 FROM ${BASE_IMAGE}
 ARG VARIANT=cpu

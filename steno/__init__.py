@@ -1,0 +1,46 @@
+"""Steno as an installed package: the `steno` command, and the library.
+
+Installed, the folders of the repository lie in this one, so that none of them meets another package's `models` or
+`audio`. They import each other by their own names all the same: whoever imports this package first finds ours before
+anybody else's, and so do its child processes, through the environment.
+
+    import steno
+
+    model = steno.load_model("bundled")   # what `models` offers
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+_here = Path(__file__).resolve().parent
+# In a checkout they lie beside this folder.
+_FOLDERS = str(_here if (_here / "models").is_dir() else _here.parent)
+
+
+def _find_ours_first() -> None:
+    if _FOLDERS in sys.path:
+        sys.path.remove(_FOLDERS)
+    sys.path.insert(0, _FOLDERS)
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != _FOLDERS]
+    os.environ["PYTHONPATH"] = os.pathsep.join([_FOLDERS, *others])
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  # of any type
+    """Return what the library offers under this name, once somebody asks: it takes PyTorch a second to load."""
+    import models
+
+    if name not in models.__all__:
+        raise AttributeError(f"module 'steno' has no attribute {name!r}")
+    return getattr(models, name)
+
+
+def main() -> int:
+    """Run the `steno` command and return its exit status."""
+    from cli import main as run
+
+    return run()
+
+
+_find_ours_first()
