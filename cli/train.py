@@ -33,6 +33,11 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
     parser.add_argument("--out", metavar="DIR", help="where the run keeps its state and its log")
     parser.add_argument("--check", action="store_true", help="say what would be trained on and how, and train nothing")
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="find the batch that each bucket should have on this device, and train nothing",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the run in DIR, if one was begun there")
     parser.add_argument("--minutes", type=positive, metavar="N", help="stop after N minutes, to be gone on with later")
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
@@ -53,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         recipe = read_recipe(Path(args.recipe))
-        if args.check:
-            return _check(recipe, _device(args.device))
+        if args.check or args.probe:
+            return _look_ahead(recipe, _device(args.device), probes=args.probe)
         if not args.out:
             raise CommandError("--out DIR is missing: where the run keeps its state and its log")
         if args.export:
@@ -84,14 +89,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(recipe: "Recipe", device: "torch.device") -> int:
+def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:
     """Say what would be trained on; a teacher whose labels are not on the disk yet is asked for them."""
+    from training.probe import Steps, probe, table
     from training.run import Run
 
     training = Run(recipe, Path(), device)
     _report(f"{training.parameters:,} parameters, step 0 of {recipe.steps}")
     for line in training.survey:
         _report(line)
+    if probes:
+        try:
+            found = probe(training.sampler.buckets, Steps(training).measure, by_memory=device.type == "cuda")
+        except MemoryError as error:
+            raise CommandError(f"{error} does not fit this device") from error
+        for line in table(found):
+            _report(line)
     return 0
 
 

@@ -27,11 +27,13 @@ class Buckets:
             of these, and the last one of all, hold the most.
         batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
         batch_labels: labels and padding that a batch may hold, or None for any number.
+        counts: clips of a full batch of each bucket, where these are told instead.
     """
 
     all: tuple[Bucket, ...]
     batch_seconds: float
     batch_labels: int | None = None
+    counts: tuple[int, ...] | None = None
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -45,6 +47,8 @@ class Buckets:
 
     def rows(self, bucket: int) -> int:
         """Return how many clips fill a batch."""
+        if self.counts:
+            return self.counts[bucket]
         shape = self.all[bucket]
         rows = int(self.batch_seconds / shape.seconds)
         if self.batch_labels and shape.labels:

@@ -52,6 +52,8 @@ class Batches:
         label_buckets: into how many buckets clips of similar length are divided by their labels. None takes 4 for an
             attention decoder, which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
         labels: labels and padding in one batch, at most; None sets no bound.
+        rows: clips in one batch, bucket by bucket, such as `steno train --probe` finds; in place of ``seconds`` and
+            ``labels``.
         parts: batches that make a step: their gradients are put together. The processes that train together share
             them, and one alone computes them in turn, so that the step is the same (training/ranks.py).
     """
@@ -60,6 +62,7 @@ class Batches:
     buckets: int = _within(1, 100)
     label_buckets: int | None = _within(1, 100, default=None)
     labels: int | None = _within(1, 1_000_000, default=None)
+    rows: tuple[int, ...] | None = _within(1, 100_000, default=None)
     parts: int = _within(1, 10_000, default=1)
 
 

@@ -235,6 +235,9 @@ def _sampler(takes: Sequence[Take], labels: Sequence[int], recipe: Recipe, *, at
     weights = sampling_weights(takes, recipe.data.source_balance, recipe.data.speaker_balance)
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
     buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
+    if batches.rows and len(batches.rows) != len(buckets.all):
+        raise RecipeError(f"batches.rows has {len(batches.rows)} numbers; there are {len(buckets.all)} buckets")
+    buckets = dataclasses.replace(buckets, counts=batches.rows)
     return BucketSampler(seconds, weights, buckets, recipe.seed, labels, batches.parts)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.buckets import Buckets
+from training.buckets import Bucket, Buckets
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,6 +79,12 @@ class BucketSampler:
         self._parts = parts
         self._buckets = buckets
         self._seed = seed
+
+    @property
+    def buckets(self) -> list[tuple[Bucket, int, int]]:
+        """The buckets, each with the clips that are in it, and with those of a full batch."""
+        clips = np.bincount(self._bucket, minlength=len(self._buckets.all)).tolist()
+        return [(bucket, clips[number], self._buckets.rows(number)) for number, bucket in enumerate(self._buckets.all)]
 
     def epoch(self, number: int) -> list[tuple[PlannedBatch, ...]]:
         """Return the steps of an epoch, in order: all parts of each."""

@@ -3,7 +3,6 @@
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
 
 class FrameBatchNorm(nn.BatchNorm1d):
@@ -36,6 +35,8 @@ class FrameBatchNorm(nn.BatchNorm1d):
         """Return the sum of what every process has, if that is wanted; gradients flow back to all of them."""
         if not self.over_ranks or not dist.is_initialized():
             return value
+        from torch.distributed.nn.functional import all_reduce  # takes a while, and is for training alone
+
         summed: Tensor = all_reduce(value)  # type: ignore[no-untyped-call]  # torch has no types for it
         return summed
 

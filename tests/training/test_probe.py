@@ -1,0 +1,92 @@
+"""Batches are as large as fits, or as is worth it, bucket by bucket."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cli
+from tests.training.small_run import manifest, recipe_file
+from training.buckets import Bucket
+from training.errors import RecipeError
+from training.probe import Measured, fastest, largest_that_fits, probe, table
+from training.recipe_file import read_recipe
+from training.run import Run
+
+BUCKETS = [(Bucket(5.0, 20), 400, 16), (Bucket(10.0, 40), 100, 8), (Bucket(20.0, 80), 30, 4)]
+
+
+@given(st.integers(0, 3000), st.integers(1, 2000))
+@settings(deadline=None)
+def test_what_fits_is_found_within_a_twentieth_and_never_more(room, most):
+    tried = []
+
+    found = largest_that_fits(lambda rows: tried.append(rows) or rows <= room, most)
+
+    right = min(room, most)
+    assert found <= right
+    assert right - found <= max(1, 0.05 * (right + 1))
+    assert all(1 <= rows <= most for rows in tried)
+    assert len(tried) < 40
+
+
+@given(st.integers(0, 8), st.integers(1, 600))
+@settings(deadline=None)
+def test_a_batch_grows_as_long_as_that_is_worth_it(saturation, most):
+    # Up to so many clips a batch takes no longer than one.
+    found = fastest(lambda rows: min(rows, 2**saturation), most)
+
+    assert found <= most
+    assert found == min(2**saturation, 2 ** (most.bit_length() - 1))
+
+
+def test_every_bucket_has_what_fits_and_the_table_says_what_it_is_worth():
+    def measure(bucket, rows):
+        # 1,000 seconds fit, and a step takes a second and a hundredth of one for each second of audio.
+        return Measured(1 + rows * bucket.seconds / 100, rows) if rows * bucket.seconds <= 1000 else None
+
+    found = probe(BUCKETS, measure, by_memory=True)
+
+    assert [one.rows for one in found] == pytest.approx([200, 100, 30], rel=0.06)
+    assert all(one.rows * one.bucket.seconds <= 1000 for one in found)
+    lines = table(found)
+    assert lines[-1] == f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}"
+    own = sum(one.clips / one.rows * one.step.seconds for one in found)
+    fixed = sum(clips / 30 * (1 + 30 * bucket.seconds / 100) for bucket, clips, _ in BUCKETS)
+    assert lines[-3] == f"an epoch beside one fixed batch: {fixed / own:.2f} x as fast"
+
+
+def test_a_clip_that_does_not_fit_alone_is_named():
+    with pytest.raises(MemoryError, match=r"a clip of 20\.0 s with 80 labels"):
+        probe(BUCKETS, lambda bucket, _: None if bucket.seconds > 15 else Measured(1, 1), by_memory=True)
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        {"layers": 1, "width": 16, "heads": 2, "subsampling_channels": 4},
+        {
+            "layers": 1,
+            "width": 16,
+            "heads": 2,
+            "subsampling_channels": 4,
+            "transducer": {"predictor_width": 8, "joint_width": 8},
+        },
+    ],
+    ids=["ctc", "tdt"],
+)
+def test_the_command_takes_real_steps_and_its_rows_make_a_recipe(tmp_path, capsys, student):
+    manifest(tmp_path, copies=2)
+    recipe_file(tmp_path, student=student)
+
+    assert cli.main(["train", str(tmp_path / "recipe.yaml"), "--probe", "--device", "cpu"]) == 0
+
+    out = capsys.readouterr().out.splitlines()
+    assert out[-6].split() == ["seconds", "labels", "clips", "batch", "step", "memory"]
+    rows = [int(number) for number in out[-1].split("[")[1].split("]")[0].split(",")]
+    assert len(rows) == 2
+    recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": rows})
+    run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, "cpu")
+    assert [most for _, _, most in run.sampler.buckets] == rows
+    recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": [1]})
+    with pytest.raises(RecipeError, match=r"batches\.rows has 1 numbers; there are 2 buckets"):
+        Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, "cpu")

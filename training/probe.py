@@ -1,0 +1,218 @@
+"""Which batch each bucket should have: the largest that fits a GPU, or the one beyond which a CPU is no faster.
+
+Each size is tried by a real step of the real model: forward, backward and optimizer, on noise of the bucket's length
+with as many labels as the bucket may have.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from training.batch import Batch
+from training.buckets import Bucket
+from training.loop import take_step
+from training.run import Run
+from training.sampler import Position
+from training.student import FRONT_END
+
+# Of a GPU's memory, what a step may take: what it takes varies a little with what came before.
+MEMORY_SHARE = 0.9
+# A search is over when what fits and what does not are as close as this.
+_TOLERANCE = 0.05
+# On a CPU, twice the batch must do at least this much more in a second.
+_WORTH_IT = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A step.
+
+    Attributes:
+        seconds: that it took.
+        bytes: of a GPU's memory that it took at most; None on a CPU.
+    """
+
+    seconds: float
+    bytes: int | None
+
+
+# Returns what a step of so many clips of a bucket takes, or None if they do not fit.
+Measure = Callable[[Bucket, int], Measured | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of a bucket.
+
+    Attributes:
+        bucket: which.
+        clips: that are in it, in an epoch.
+        rows: the batch that it should have.
+        step: of such a batch.
+        fixed: of a batch as large as that of the longest bucket.
+        equal: of a batch of as many seconds as the recipe says.
+        fixed_rows: the size of the one.
+        equal_rows: the size of the other.
+    """
+
+    bucket: Bucket
+    clips: int
+    rows: int
+    step: Measured
+    fixed: Measured | None
+    equal: Measured | None
+    fixed_rows: int
+    equal_rows: int
+
+
+def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
+    """Return how many clips fit, within 5 %, or 0 if not even one does; twice as many are tried until they do not.
+
+    Args:
+        fits: whether so many do; who fits, fits with fewer.
+        most: how many there are.
+    """
+    fitting, failing = 0, most + 1
+    while failing - fitting > max(1, int(failing * _TOLERANCE)):
+        trying = max(1, 2 * fitting) if failing == most + 1 and 2 * fitting <= most else (fitting + failing) // 2
+        if fits(trying):
+            fitting = trying
+        else:
+            failing = trying
+    return fitting
+
+
+def fastest(speed: Callable[[int], float], most: int) -> int:
+    """Return the batch beyond which twice as many clips do hardly more in a second.
+
+    Args:
+        speed: clips in a second, of batches of so many.
+        most: how many there are.
+    """
+    rows, best = 1, speed(1)
+    while 2 * rows <= most:
+        next_speed = speed(2 * rows)
+        if next_speed < _WORTH_IT * best:
+            break
+        rows, best = 2 * rows, next_speed
+    return rows
+
+
+def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_memory: bool) -> list[Found]:
+    """Find the batch of each bucket, the longest first.
+
+    Args:
+        buckets: each with its clips in an epoch, and with the rows that the recipe's seconds give it.
+        measure: tries a step.
+        by_memory: whether the largest that fits is wanted, or the fastest.
+
+    Raises:
+        MemoryError: if not even one clip of a bucket fits.
+    """
+    found: list[Found] = []
+    fixed_rows = 0
+    for bucket, clips, equal_rows in reversed(buckets):
+        known: dict[int, Measured | None] = {}
+
+        def step(rows: int, bucket: Bucket = bucket, known: dict[int, Measured | None] = known) -> Measured | None:
+            if rows not in known:
+                known[rows] = measure(bucket, rows)
+            return known[rows]
+
+        def speed(rows: int, step: Callable[[int], Measured | None] = step) -> float:
+            taken = step(rows)
+            return rows / taken.seconds if taken else 0.0
+
+        most = max(1, clips)
+        if by_memory:
+            rows = largest_that_fits(lambda rows, step=step: step(rows) is not None, most)  # type: ignore[misc]
+        else:
+            rows = fastest(speed, most)
+        best = step(rows) if rows else None
+        if best is None:
+            raise MemoryError(f"a clip of {bucket.seconds:.1f} s with {bucket.labels} labels")
+        fixed_rows = fixed_rows or rows
+        found.append(Found(bucket, clips, rows, best, step(fixed_rows), step(equal_rows), fixed_rows, equal_rows))
+    return found[::-1]
+
+
+def table(found: Sequence[Found]) -> list[str]:
+    """Return lines that say what was found, and how much sooner an epoch is over with it."""
+    lines = ["seconds  labels   clips  batch     step   memory"]
+    for one in found:
+        memory = "" if one.step.bytes is None else f"{one.step.bytes / 2**30:.2f} GiB"
+        lines.append(
+            f"{one.bucket.seconds:7.1f} {one.bucket.labels:7} {one.clips:7,} {one.rows:6} "
+            f"{1000 * one.step.seconds:5.0f} ms {memory:>8}"
+        )
+    own = _epoch((one.clips, one.rows, one.step) for one in found)
+    fixed = _epoch((one.clips, one.fixed_rows, one.fixed) for one in found)
+    equal = _epoch((one.clips, one.equal_rows, one.equal) for one in found)
+    assert own, "what was found fits"
+    for name, other in (("one fixed batch", fixed), ("equal seconds", equal)):
+        lines.append(f"an epoch beside {name}: " + (f"{other / own:.2f} x as fast" if other else "that does not fit"))
+    lines.append(f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}")
+    return lines
+
+
+def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
+    """Return the seconds of an epoch, or None if a batch does not fit."""
+    total = 0.0
+    for clips, rows, step in buckets:
+        if step is None:
+            return None
+        total += clips / rows * step.seconds
+    return total
+
+
+class Steps:
+    """Takes steps of a run, which is of no use afterwards."""
+
+    def __init__(self, run: Run, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._run = run
+        self._clock = clock
+        if run.device.type == "cuda":
+            torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE, run.device)
+
+    def measure(self, bucket: Bucket, rows: int) -> Measured | None:
+        """Take two steps of so many clips, and measure the second; None if they do not fit."""
+        device = self._run.device
+        batch = noise(self._run, bucket, rows)
+        try:
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+            take_step(self._run, batch)
+            began = self._clock()
+            take_step(self._run, batch)
+            seconds = self._clock() - began
+        except torch.OutOfMemoryError:
+            self._run.optimizer.zero_grad()
+            torch.cuda.empty_cache()
+            return None
+        return Measured(seconds, torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None)
+
+
+def noise(run: Run, bucket: Bucket, rows: int) -> Batch:
+    """Return a batch of noise that is as long as a bucket's clips may be, and says as much."""
+    random = torch.Generator().manual_seed(0)
+    samples = max(FRONT_END.hop, int(bucket.seconds * FRONT_END.sample_rate))
+    attends = run.config.attention is not None
+    most = run.config.attention.positions if run.config.attention else bucket.labels
+    labels = torch.randint(run.vocabulary.size, (rows, max(2, min(bucket.labels, most))), generator=random)
+    counts = torch.full((rows,), labels.size(1))
+    return Batch(
+        position=Position(),
+        waveforms=0.1 * torch.randn(rows, samples, generator=random),
+        lengths=torch.full((rows,), samples),
+        hidden_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
+        hidden_mels=torch.zeros(rows, run.config.features.mels, dtype=torch.bool),
+        stretches=None,
+        tokens=labels,
+        token_lengths=counts,
+        sequences=labels if attends else labels[:, :0],
+        sequence_lengths=counts if attends else torch.zeros_like(counts),
+        targets=None,
+        audio_seconds=rows * samples / FRONT_END.sample_rate,
+    )
