@@ -103,18 +103,22 @@ class Batcher:
             del self._lanes[utterance.lane]
         return found is not None
 
-    def next_batch(self, now: float, policies: Mapping[str, BatchPolicy]) -> list[Utterance]:
-        """Take out the utterances that should run next; empty only when nothing that is wanted waits.
+    def next_batch(self, now: float, policies: Mapping[str, BatchPolicy], *, is_idle: bool = True) -> list[Utterance]:
+        """Take out the utterances that should run next.
+
+        Empty only when nothing that is wanted waits, or when what should run next has lost an engine, and this one is
+        to be done with what it holds first.
 
         Args:
             now: Monotonic time.
             policies: Of the models that may run, by id.
+            is_idle: The engine holds nothing.
         """
         self._drop_unwanted()
         self._turns.update([waiting for waiting in self if not waiting.is_background])
         self._background_turns.update([waiting for waiting in self if waiting.is_background])
         leader = self._leader(now, policies)
-        if leader is None:
+        if leader is None or (leader.engines_lost and not is_idle):
             return []
         batch = [leader] if leader.alone else self._fill(leader, policies[leader.lane.model])
         for utterance in batch:

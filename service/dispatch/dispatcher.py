@@ -191,7 +191,8 @@ class Dispatcher:
             self.metrics.queue_dropped.labels("cancelled").inc()
             raise
         finally:
-            self._batcher.remove(utterance)
+            if self._batcher.remove(utterance) and utterance.engines_lost:
+                self._feed_engines()  # it may have been what others waited behind, for an engine to itself
 
     def update_gauges(self) -> None:
         """Set the gauges of the queue to what is now; they change too often to be kept up to date all the time."""
@@ -271,9 +272,10 @@ class Dispatcher:
         self._feed_engines()
 
     def engine_lost(self, engine: EngineLink, loss: str) -> None:
-        """It is gone: what it had not answered is replayed once, each utterance alone.
+        """It is gone: what it had not answered is replayed once, each utterance alone, with an engine to itself.
 
-        Alone, because one of them may be the cause: its neighbours must not die with it a second time.
+        Alone, because one of them may be the cause: its neighbours must not die with it a second time, nor what an
+        engine holds beside it.
         """
         self._engines.pop(engine, None)
         for lost in [key for key in self._budgets if key[0] is engine]:
@@ -295,13 +297,21 @@ class Dispatcher:
 
     def _feed_engines(self) -> None:
         """Form a batch for every free place while anything waits: nobody waits for company."""
-        for engine, speeds in self._engines.items():
-            while engine.free_places > 0 and (batch := self._next_batch(engine, speeds)):
-                self._send(engine, batch)
+        has_fed = True
+        while has_fed:  # again, because a suspect that found its engine no longer stands before others
+            has_fed = False
+            for engine, speeds in self._engines.items():
+                while self._takes_more(engine) and (batch := self._next_batch(engine, speeds)):
+                    self._send(engine, batch)
+                    has_fed = True
+
+    def _takes_more(self, engine: EngineLink) -> bool:
+        """Tell whether it has a place, and holds nothing that an engine died with: that has the next one to itself."""
+        return engine.free_places > 0 and not any(one.engines_lost for one in self._ledger.held(engine))
 
     def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:
         policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in speeds.items()}
-        return self._batcher.next_batch(self._clock(), policies)
+        return self._batcher.next_batch(self._clock(), policies, is_idle=not self._ledger.held(engine))
 
     def _policy_of(self, engine: EngineLink, model: str, rtfx: float) -> BatchPolicy:
         """Return the bounds of a batch for a model, as an engine announced it and as its batches fit."""

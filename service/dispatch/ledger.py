@@ -18,6 +18,10 @@ class Ledger:
         self._held.setdefault(engine, {})[self._batches] = list(batch)
         return self._batches
 
+    def held(self, engine: object) -> list[Utterance]:
+        """Return the utterances that an engine holds."""
+        return [utterance for batch in self._held.get(engine, {}).values() for utterance in batch]
+
     def take_back(self, engine: object, number: int) -> list[Utterance]:
         """Return the utterances of an answered batch, and forget it."""
         return self._held.get(engine, {}).pop(number, [])

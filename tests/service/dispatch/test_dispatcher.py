@@ -79,6 +79,42 @@ def test_what_loses_two_engines_is_given_up_and_the_rest_goes_on():
     run(scenario)
 
 
+def test_what_lost_an_engine_has_the_next_one_to_itself_though_that_has_places():
+    """Else a neighbour, alone in the batch behind it, would die with it a second time."""
+
+    @dataclass(eq=False)
+    class Roomy(FakeEngine):
+        @property
+        def free_places(self) -> int:
+            return 2 - len(self.batches)
+
+    async def scenario() -> None:
+        front, engine = dispatcher(), Roomy()
+        poison, innocent, later = ask(front, 1), ask(front, 2), ask(front, 3)
+        await settle()
+        front.engine_ready(engine, READY)
+        await settle()
+        front.engine_lost(engine, "exit")
+
+        engine = Roomy()
+        front.engine_ready(engine, READY)
+        await settle()
+        assert len(engine.batches) == 1
+        front.engine_lost(engine, "exit")  # by the first of them again
+
+        with pytest.raises(EngineLostError):
+            await poison
+        engine = Roomy()
+        front.engine_ready(engine, READY)
+        for _ in range(2):
+            await settle()
+            assert len(engine.batches) == 1
+            engine.answer(front)
+        assert [(await one).transcript.text for one in (innocent, later)] == ["2.0", "3.0"]
+
+    run(scenario)
+
+
 def test_a_late_answer_from_a_lost_engine_changes_nothing():
     async def scenario() -> None:
         front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
