@@ -61,6 +61,8 @@ class Speller:
         durations = None if rows.durations is None else rows.durations.tolist()
         starts, ends, confidence_of_words, spans = columns
         tokens_of, text_of = bounds.tolist(), begins[bounds].tolist()
+        is_unspaced = self._pieces.begins_word_anywhere[tokens] | self._pieces.ends_word[tokens]
+        unspaced = set(row[is_unspaced].tolist())
         drops_spaces = _DROPS_FIRST_SPACES.get(self._vocabulary.kind)
         spelled = []
         for index in range(len(rows.counts)):
@@ -70,6 +72,10 @@ class Speller:
             text = whole[text_of[index] : text_of[index + 1]]
             its = slice(tokens_of[index], tokens_of[index + 1])
             its_words = slice(words_of[index], words_of[index + 1])
+            texts = text.split()
+            if index in unspaced:
+                places = begins[bounds[index] + np.array(spans[its_words])] - text_of[index]
+                texts = [text[begin:end].strip() for begin, end in places.tolist()]
             spelled.append(
                 TimedText(
                     text.lstrip(_SPACE) if drops_spaces else text,
@@ -77,7 +83,7 @@ class Speller:
                     frames and frames[its],
                     durations and durations[its],
                     confidence[its],
-                    text.split(),
+                    texts,
                     starts[its_words],
                     ends[its_words],
                     confidence_of_words[its_words],
@@ -105,7 +111,9 @@ class Speller:
         assert rows.ends is not None
         pieces, bounds, is_space = self._pieces, rows.bounds, self._pieces.is_space[tokens]
         # A word ends at a space, which belongs to no word, and where another begins.
-        breaks = np.flatnonzero(is_first | is_space | pieces.begins_word[tokens])
+        is_break = is_first | is_space | pieces.begins_word[tokens] | pieces.begins_word_anywhere[tokens]
+        is_break[1:] |= pieces.ends_word[tokens[:-1]] & pieces.begins_with_letter[tokens[1:]]
+        breaks = np.flatnonzero(is_break)
         first, last = breaks + is_space[breaks], np.append(breaks[1:], len(tokens))
         first, last = first[first < last], last[first < last]
         # The first word of an utterance also has the spaces before it.
@@ -156,6 +164,9 @@ class _Pieces:
         characters: how many characters that has.
         leading_spaces: how many of them are spaces before a word.
         begins_word: whether a word begins with it.
+        begins_word_anywhere: whether one does without a space before it, because of its script.
+        ends_word: whether a word ends with it if a letter follows, because of its script.
+        begins_with_letter: whether a letter or a number comes first in it, but of a script with spaces.
         is_plain: whether it adds the same wherever it stands, and has no space but one before a word.
         is_space: whether it is a space between words, and part of none.
         is_blank: whether it adds a space alone.
@@ -167,6 +178,9 @@ class _Pieces:
     characters: Numbers
     leading_spaces: Numbers
     begins_word: Bools
+    begins_word_anywhere: Bools
+    ends_word: Bools
+    begins_with_letter: Bools
     is_plain: Bools
     is_space: Bools
     is_blank: Bools
@@ -199,6 +213,9 @@ class _Pieces:
             characters=np.array([len(text) for text in texts], np.int64),
             leading_spaces=np.array([text.startswith(_SPACE) for text in texts], np.int64),
             begins_word=np.array(vocabulary.begin_words, np.bool_),
+            begins_word_anywhere=np.array(vocabulary.begin_words_anywhere, np.bool_),
+            ends_word=np.array(vocabulary.end_words, np.bool_),
+            begins_with_letter=np.array(vocabulary.begin_with_letters, np.bool_),
             is_plain=each(is_plain),
             is_space=each(lambda token: shown[token] == _SPACE),
             is_blank=each(lambda token: texts[token] == _SPACE),

@@ -1,7 +1,8 @@
 """Words and their times from tokens and their frames, by NeMo's rules.
 
 Times of transducers equal NeMo's. Those of CTC do not: NeMo lets a token begin where the one before it began, and we
-say when it was said. A piece that stands for a space alone is a word to NeMo, and none to us.
+say when it was said. A piece that stands for a space alone is a word to NeMo, and none to us. In scripts without spaces
+NeMo has one word for a whole utterance, and we one for each token.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
     starts, ends = row.frames, row.ends
     if row.durations is not None:
         starts, ends = _at_the_word_before(texts, vocabulary.punctuation, starts, ends)
-    spans = _spans([vocabulary.begin_words[token] for token in row.tokens], texts, vocabulary.punctuation)
+    spans = _spans(_begins(row.tokens, vocabulary), texts, vocabulary.punctuation)
     found = []
     for index, (first, last) in enumerate(spans):
         if text := vocabulary.text(row.tokens[first:last]).strip():
@@ -35,6 +36,19 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
             confidence = min(row.confidence[first:last])
             found.append(Word(text, seconds(start), seconds(ends[last - 1]), confidence, (first, last)))
     return found
+
+
+def _begins(tokens: Sequence[int], vocabulary: Vocabulary) -> list[bool]:
+    """Tell of each token whether a word begins with it.
+
+    In scripts without spaces each token is a word, as OpenAI's Whisper has it: else a sentence would be one.
+    """
+    return [
+        vocabulary.begin_words[token]
+        or vocabulary.begin_words_anywhere[token]
+        or (index > 0 and vocabulary.end_words[tokens[index - 1]] and vocabulary.begin_with_letters[token])
+        for index, token in enumerate(tokens)
+    ]
 
 
 def _at_the_word_before(

@@ -10,6 +10,8 @@ from typing import Protocol, runtime_checkable
 
 import sentencepiece
 
+from models.scripts import begins_unspaced, is_unspaced
+
 WORD_START = "▁"
 WORD_CONTINUES = "##"
 
@@ -237,6 +239,21 @@ class Vocabulary:
         if self.kind == WordPieceTokenizer.kind:  # these mark what does not
             return tuple(not piece.startswith(WORD_CONTINUES) for piece in self.pieces)
         return tuple(piece != text for piece, text in zip(self.pieces, self.texts, strict=True))
+
+    @cached_property
+    def begin_words_anywhere(self) -> tuple[bool, ...]:
+        """Whether a word begins with each token although no space stands before it, because of its script."""
+        return tuple(map(begins_unspaced, self.texts))
+
+    @cached_property
+    def end_words(self) -> tuple[bool, ...]:
+        """Whether a word ends with each token if a letter follows, because of its script."""
+        return tuple(text != "" and is_unspaced(text[-1]) for text in self.texts)
+
+    @cached_property
+    def begin_with_letters(self) -> tuple[bool, ...]:
+        """Whether each token begins with a letter or a number, but of a script with spaces."""
+        return tuple(text[:1].isalnum() and not is_unspaced(text[0]) for text in self.texts)
 
     @cached_property
     def punctuation(self) -> frozenset[str]:

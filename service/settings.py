@@ -214,6 +214,11 @@ class Settings(BaseSettings):
     head_timeout_seconds: Seconds = Field(
         default=10.0, description="Longest time for the headers of a request, and for the first of a connection."
     )
+    subtitle_characters: int = Field(
+        default=42, ge=16, le=200, description="Columns of a subtitle's line; Han and kana take two."
+    )
+    subtitle_lines: int = Field(default=2, ge=1, le=8, description="Lines of a subtitle.")
+    subtitle_seconds: float = Field(default=7.0, ge=1, le=60, description="Longest time of a subtitle.")
     receive_timeout_seconds: Seconds = Field(
         default=30.0, description="Longest silence while a body arrives, or an answer is taken."
     )

@@ -6,6 +6,7 @@ import msgspec
 
 from audio.segment.seam import not_before, seam, sure_words, text_of
 from service.engine.protocol import Transcript, Word
+from service.scripts import run_together
 
 _NOTHING = Transcript("", [], [], [])
 
@@ -99,7 +100,7 @@ def joined(parts: Iterable[Transcript]) -> Transcript:
         words += [msgspec.structs.replace(word, token_span=_moved(word.token_span, len(tokens))) for word in part.words]
         tokens += part.tokens
         confidence += part.token_confidence
-    return Transcript(" ".join(texts), tokens, confidence, words)
+    return Transcript(run_together(texts), tokens, confidence, words)
 
 
 def _later(time: float | None, seconds: float) -> float | None:

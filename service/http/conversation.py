@@ -38,6 +38,7 @@ from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
 from service.http.timed_words import spread_words, timed_words
 from service.metrics import Metrics
+from service.scripts import run_together, separator
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,7 @@ class Conversation:
             async for turn in self._turns():
                 number = {"channel": turn.channel.number}
                 event = delta_event(turn.delta, turn.part, self.asked.spellings, is_first=turn.is_first)
-                yield frame(event | {"delta": f" {turn.text}" if said else turn.text} | number)
+                yield frame(event | {"delta": separator(said[-1].text if said else "", turn.text) + turn.text} | number)
                 if is_timed:
                     words = self._timed_words(turn)
                     timed = segment_event(len(said), words, with_words="word" in fields.timestamp_granularities)
@@ -221,7 +222,7 @@ class Conversation:
         yield frame({"type": "transcript.text.done"} | self._whole(said, told))
 
     def _timed_words(self, turn: Turn) -> list[Word]:
-        heard = msgspec.structs.replace(turn.part, words=turn.delta.words)
+        heard = msgspec.structs.replace(turn.part, text=turn.delta.text, words=turn.delta.words)
         return timed_words(heard, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
     async def _told(self) -> "_Told":
@@ -242,7 +243,7 @@ class Conversation:
         # What nobody had to listen to is not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         language = told.whole.language_fields if tells else {}
-        return {"text": " ".join(turn.text for turn in turns), **language, "channels": described, "usage": usage}
+        return {"text": run_together([turn.text for turn in turns]), **language, "channels": described, "usage": usage}
 
     def _timed(self, speech: dict[int, Probabilities], told: "_Told") -> dict[str, Any]:
         """The words and segments of all channels in the order of time, those that were asked for."""
@@ -272,7 +273,7 @@ class Conversation:
         shown = [
             cue
             for channel in self.channels
-            for cue in cues(timed_words(joined(channel.heard), self.origin.seconds), channel.name)
+            for cue in cues(timed_words(joined(channel.heard), self.origin.seconds), self.asked.cue_size, channel.name)
         ]
         return sorted(shown, key=lambda cue: cue.start)
 
@@ -299,7 +300,7 @@ def _lines(turns: Sequence[Turn]) -> Iterator[str]:
     """Yield a line for each stretch in which one channel speaks."""
     for _, stretch in itertools.groupby(turns, key=lambda turn: turn.channel.number):
         said = list(stretch)
-        yield f"{said[0].channel.name}: {' '.join(turn.text for turn in said)}"
+        yield f"{said[0].channel.name}: {run_together([turn.text for turn in said])}"
 
 
 async def _first(turns: AsyncIterator[Turn], record: Record) -> Turn | None:

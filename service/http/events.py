@@ -13,7 +13,8 @@ from service.engine.protocol import Transcript, Word
 from service.http.formats import described_word, told_fields
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
-from service.http.timed_words import timed_words
+from service.http.timed_words import text_of, timed_words
+from service.scripts import separator
 from service.text_language import Told
 
 
@@ -59,15 +60,15 @@ async def with_heartbeats(frames: AsyncGenerator[bytes, None], seconds: float) -
         await frames.aclose()
 
 
-def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, *, is_first: bool) -> Iterator[bytes]:
+def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, before: str) -> Iterator[bytes]:
     """Yield an event for each segment of a part.
 
     Args:
         part: What was heard in it.
         spellings: What each token writes, for events with log-probabilities; None leaves them out.
-        is_first: No text was sent before it, from which it would have to be kept apart.
+        before: The text that was sent before it, from which it is kept apart.
     """
-    lead = "" if is_first else " "
+    lead, is_first = separator(before, part.text), not before
     for delta in deltas(part):
         yield frame(delta_event(delta, part, spellings, is_first=is_first) | {"delta": lead + delta.text})
         lead = ""
@@ -107,7 +108,7 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
         "id": str(number),
         "start": words[0].start,
         "end": words[-1].end,
-        "text": " ".join(word.text for word in words),
+        "text": text_of(words),
         "speaker": "",  # clients require one; within a channel nobody tells speakers apart here
     }
     return event | ({"words": [described_word(word) for word in words]} if with_words else {})

@@ -20,8 +20,8 @@ from service.engine.protocol import Transcript, Word
 from service.http.logprobs import logprob, token_logprobs
 from service.http.schemas import Granularity, LanguageSource, ResponseFormat
 from service.http.segments import split_segments
-from service.http.subtitles import cues, srt, vtt
-from service.http.timed_words import spread_words, timed_words
+from service.http.subtitles import USUAL, CueSize, cues, srt, vtt
+from service.http.timed_words import spread_words, text_of, timed_words
 from service.languages import NAMES
 from service.text_language import Told
 
@@ -74,6 +74,7 @@ def render(
     speech: Probabilities,
     coverage: Coverage,
     asks_language: bool = False,
+    size: CueSize = USUAL,
 ) -> Response:
     """Answer in the format asked for.
 
@@ -87,13 +88,14 @@ def render(
         speech: How likely each frame is speech, for the segments of verbose_json.
         coverage: What of the recording was heard, for verbose_json.
         asks_language: Have json say what the text is written in, too.
+        size: What a cue of srt and vtt may be.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
     if response_format == "srt":  # text/plain, as OpenAI's is: its older clients read nothing else
-        return PlainTextResponse(srt(cues(timed_words(transcript, seconds))))
+        return PlainTextResponse(srt(cues(timed_words(transcript, seconds), size)))
     if response_format == "vtt":
-        return PlainTextResponse(vtt(cues(timed_words(transcript, seconds))))
+        return PlainTextResponse(vtt(cues(timed_words(transcript, seconds), size)))
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
@@ -132,12 +134,12 @@ def json_response(body: dict[str, Any]) -> Response:
 
 def described_word(word: Word) -> dict[str, Any]:
     """Return a word as verbose_json lists it."""
-    return {"word": word.text, "start": word.start, "end": word.end, "confidence": word.confidence}
+    return {"word": word.text.strip(), "start": word.start, "end": word.end, "confidence": word.confidence}
 
 
 def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
     """Return the texts of the segments of a transcript."""
-    return [_text(words) for words in split_segments(timed_words(transcript, seconds))]
+    return [text_of(words) for words in split_segments(timed_words(transcript, seconds))]
 
 
 def described_segments(
@@ -162,13 +164,9 @@ def _language_fields(code: str | None, probability: float | None) -> dict[str, A
     return language if probability is None else language | {"language_probability": probability}
 
 
-def _text(words: Sequence[Word]) -> str:
-    return " ".join(word.text for word in words)
-
-
 def _segment(number: int, words: Sequence[Word], transcript: Transcript, speech: Probabilities) -> dict[str, Any]:
     begin, end = words[0].token_span[0], words[-1].token_span[1]
-    text = _text(words)
+    text = text_of(words)
     return {
         "id": number,
         "seek": 0,

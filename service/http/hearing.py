@@ -23,6 +23,7 @@ from service.http.formats import Task, Written, has_segments, render, segment_te
 from service.http.prompts import assumed_language, takes_prompts
 from service.http.schemas import LanguageSource, TranscriptionForm
 from service.http.served import Served
+from service.http.subtitles import CueSize
 from service.http.telemetry import Record, note_error
 from service.metrics import Metrics
 from service.text_language import tell
@@ -38,6 +39,7 @@ class Asked:
         lane: Of the model, which decoder.
         prompt: What is asked of the model.
         threads: In which languages are told.
+        usual_size: Of cues where the form says nothing.
     """
 
     fields: TranscriptionForm
@@ -45,6 +47,7 @@ class Asked:
     lane: Lane
     prompt: Prompt
     threads: Executor
+    usual_size: CueSize
 
     @property
     def written(self) -> Written:
@@ -78,6 +81,16 @@ class Asked:
         if whole is None:
             return written
         return replace(written, language=whole.language, probability=whole.probability, languages=each)
+
+    @property
+    def cue_size(self) -> CueSize:
+        """What a cue may be."""
+        fields = self.fields
+        return CueSize(
+            fields.subtitle_characters or self.usual_size.characters,
+            fields.subtitle_lines or self.usual_size.lines,
+            fields.subtitle_seconds or self.usual_size.seconds,
+        )
 
     @property
     def spellings(self) -> Sequence[bytes] | None:
@@ -170,6 +183,7 @@ class Hearing:
             spellings=self.asked.spellings,
             speech=speech,
             asks_language=fields.asks_language,
+            size=self.asked.cue_size,
         )
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
@@ -183,7 +197,7 @@ class Hearing:
         try:
             async for part in self.parts:
                 if part.text:
-                    for event in delta_frames(part, self.asked.spellings, is_first=not heard):
+                    for event in delta_frames(part, self.asked.spellings, heard[-1].text if heard else ""):
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities

@@ -74,6 +74,17 @@ class TranscriptionForm(BaseModel):
         ),
     ] = True
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
+    subtitle_characters: Annotated[
+        int | SkipJsonSchema[None],
+        Field(ge=16, le=200, description="Of srt and vtt: columns of a line; Han and kana take two. An extension."),
+    ] = None
+    subtitle_lines: Annotated[
+        int | SkipJsonSchema[None], Field(ge=1, le=8, description="Of srt and vtt: lines of a cue. An extension.")
+    ] = None
+    subtitle_seconds: Annotated[
+        float | SkipJsonSchema[None],
+        Field(ge=1, le=60, description="Of srt and vtt: longest time of a cue. An extension."),
+    ] = None
     multichannel: Annotated[
         bool,
         Field(

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from service.engine.protocol import Word
 
-SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
+_SENTENCE_ENDS = (".", "?", "!", "。", "．", "｡", "？", "！", "…", "।", "؟")
+_CLOSING = "\"'”’»」』】）)]"
 # Models without punctuation would make one segment of a whole recording: a pause this long ends one too.
 _PAUSE_SECONDS = 1.0
 
@@ -17,11 +18,16 @@ def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
             yield segment
             segment = []
         segment.append(word)
-        if word.text.endswith(SENTENCE_ENDS):
+        if ends_sentence(word.text):
             yield segment
             segment = []
     if segment:
         yield segment
+
+
+def ends_sentence(text: str) -> bool:
+    """Tell whether a sentence ends with a word."""
+    return text.rstrip(_CLOSING).endswith(_SENTENCE_ENDS)
 
 
 def _pause(before: Word, after: Word) -> float:

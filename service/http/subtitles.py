@@ -1,4 +1,4 @@
-"""Cues that people can read: at most two lines of 42 characters, 0.8 to 7 s, cut where the speech pauses.
+"""Cues that people can read: a few short lines that stay for some seconds, cut where the speech pauses.
 
 Where to cut is chosen for the whole transcript at once: every cue costs something, a cut inside a phrase costs more
 than one after punctuation or at a pause, and the cheapest division wins.
@@ -6,19 +6,19 @@ than one after punctuation or at a pause, and the cheapest division wins.
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from service.engine.protocol import Word
-from service.http.segments import SENTENCE_ENDS
+from service.http.segments import ends_sentence
+from service.scripts import pieces, width
 
-LINE_CHARACTERS = 42
 LEAST_SECONDS = 0.8
-MOST_SECONDS = 7.0
 
-_MOST_WORDS = 2 * LINE_CHARACTERS  # of one letter each, no more fit a cue
-_PHRASE_ENDS = (",", ";", ":", "、", "，")
+_PHRASE_ENDS = (",", ";", ":", "、", "，", "；", "：")
 _PAUSE_SECONDS = 0.3
 _LONG_PAUSE_SECONDS = 1.0
 
@@ -26,6 +26,24 @@ _CUE_COST = 1.0
 _SHORT_COST = 2.0  # of a cue that flashes by
 _PAUSE_INSIDE_COST = 4.0  # of text that is read before it is said
 _CUT_COSTS = {"sentence": 0.0, "long pause": 0.0, "phrase": 0.5, "pause": 1.0, "nothing": 3.0}
+
+
+@dataclass(frozen=True, slots=True)
+class CueSize:
+    """What a cue may be.
+
+    Attributes:
+        characters: Columns of a line; a wide character takes two of them.
+        lines: Most lines.
+        seconds: Longest time that it is shown.
+    """
+
+    characters: int = 42
+    lines: int = 2
+    seconds: float = 7.0
+
+
+USUAL = CueSize()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,75 +57,128 @@ class Cue:
 
 
 class _TimedWord(NamedTuple):
-    text: str
+    text: str  # with the space before it
     start: float
     end: float
 
 
-def cues(words: Sequence[Word], speaker: str | None = None) -> list[Cue]:
+def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = None) -> list[Cue]:
     """Divide words that have times into cues that do not overlap, each with at least one word.
 
-    A speaker is named at the beginning of each, which takes room.
+    A word that is longer than a line, or lasts longer than a cue may, has a cue to itself; in a script without spaces
+    it is divided between characters. A speaker is named at the beginning of each cue, which takes room.
 
-    A word that is longer than a line, or lasts longer than a cue may, has a cue to itself.
+    Args:
+        words: In order, each with the space that stands before it.
+        size: What a cue may be.
+        speaker: Who says them.
     """
-    timed = [
-        _TimedWord(word.text, word.start, word.end) for word in words if word.start is not None and word.end is not None
-    ]
     label = f"{speaker}: " if speaker else ""
-    groups = list(_divide(timed, label))
+    timed = [
+        piece
+        for word in words
+        if word.start is not None and word.end is not None
+        for piece in _divided(_TimedWord(word.text, word.start, word.end), size)
+    ]
+    layout = _Layout(timed, size, width(label))
+    bounds = list(_divide(timed, layout))
     shown = []
-    for index, group in enumerate(groups):
-        following = groups[index + 1][0].start if index + 1 < len(groups) else math.inf
-        start, end = group[0].start, group[-1].end
+    for first, last in bounds:
+        following = timed[last].start if last < len(timed) else math.inf
+        start, end = timed[first].start, timed[last - 1].end
         # What flashes by stays until it can be read, if the next cue leaves it the time.
         end = min(max(end, start + LEAST_SECONDS), max(following, start))
-        first, *rest = _lines(_labelled(label, group))
-        shown.append(Cue((first[len(label) :], *rest), start, end, speaker))
+        shown.append(Cue(layout.lines(first, last), start, end, speaker))
     return shown
 
 
-def _divide(words: Sequence[_TimedWord], label: str) -> Iterator[Sequence[_TimedWord]]:
+def _divided(word: _TimedWord, size: CueSize) -> list[_TimedWord]:
+    """Divide a word that fits no line, or lasts too long, where its script allows it; its time is shared by width."""
+    if width(word.text) <= size.characters and word.end - word.start <= size.seconds:
+        return [word]
+    parts = pieces(word.text)
+    ends = list(accumulate(map(width, parts)))
+    each = (word.end - word.start) / max(1, ends[-1])
+    return [
+        _TimedWord(part, word.start + before * each, word.start + end * each)
+        for part, before, end in zip(parts, [0, *ends[:-1]], ends, strict=True)
+    ]
+
+
+class _Layout:
+    """How words are laid out in lines; what many words take is known without looking at each."""
+
+    def __init__(self, words: Sequence[_TimedWord], size: CueSize, label: int) -> None:
+        self._texts = [word.text for word in words]
+        self._ends = [0, *accumulate(map(width, self._texts))]
+        self._spaces = [width(text) - width(text.lstrip()) for text in self._texts]
+        self.size = size
+        self._label = label
+
+    def fits(self, first: int, last: int) -> bool:
+        """Tell whether some words fit the lines of a cue."""
+        return self._breaks(first, last, self.size.characters) is not None
+
+    def lines(self, first: int, last: int) -> tuple[str, ...]:
+        """Return the fewest lines that some words fit, as even as can be; one line where none fit."""
+        breaks = self._breaks(first, last, self.size.characters)
+        if breaks is None:
+            return (self._text(first, last),)
+
+        def takes_no_more(most: int) -> bool:
+            narrow = self._breaks(first, last, most)
+            return narrow is not None and len(narrow) <= len(breaks)
+
+        narrowest = bisect_left(range(self.size.characters), 1, key=takes_no_more)
+        starts = [first, *(self._breaks(first, last, narrowest) or breaks)]
+        return tuple(self._text(*pair) for pair in itertools.pairwise([*starts, last]))
+
+    def _breaks(self, first: int, last: int, most: int) -> list[int] | None:
+        """Return where lines of at most so many columns begin, but the first; None if they are too many or too wide."""
+        breaks: list[int] = []
+        start, room = first, most - self._label
+        while True:
+            begin = self._ends[start] + self._spaces[start]
+            stop = min(last, bisect_right(self._ends, begin + room, start, last + 1) - 1)
+            if stop <= start:
+                return None
+            if stop == last:
+                return breaks
+            breaks.append(stop)
+            if len(breaks) == self.size.lines:
+                return None
+            start, room = stop, most
+
+    def _text(self, first: int, last: int) -> str:
+        return "".join(self._texts[first:last]).strip()
+
+
+def _divide(words: Sequence[_TimedWord], layout: _Layout) -> Iterator[tuple[int, int]]:
     """Yield the groups of the cheapest division, found from the end: best[i] is that of the words from i on."""
+    size = layout.size
     best = [0.0] * (len(words) + 1)
     cut = [0] * len(words)
     for first in range(len(words) - 1, -1, -1):
         best[first] = math.inf
-        for last in range(first + 1, min(first + _MOST_WORDS, len(words)) + 1):
-            group = words[first:last]
-            if len(group) > 1 and not _fits(group, label):
-                break
-            cost = _cost(group) + _cut_cost(words, last) + best[last]
+        pauses = 0.0
+        for last in range(first + 1, len(words) + 1):
+            if last > first + 1:
+                if words[last - 1].end - words[first].start > size.seconds or not layout.fits(first, last):
+                    break
+                pauses += (words[last - 1].start - words[last - 2].end >= _LONG_PAUSE_SECONDS) * _PAUSE_INSIDE_COST
+            short = words[last - 1].end - words[first].start < LEAST_SECONDS
+            cost = _CUE_COST + pauses + (_SHORT_COST if short else 0.0) + _cut_cost(words, last) + best[last]
             if cost < best[first]:
                 best[first], cut[first] = cost, last
     first = 0
     while first < len(words):
-        yield words[first : cut[first]]
+        yield first, cut[first]
         first = cut[first]
-
-
-def _fits(group: Sequence[_TimedWord], label: str) -> bool:
-    return group[-1].end - group[0].start <= MOST_SECONDS and _wrap(_labelled(label, group)) is not None
-
-
-def _labelled(label: str, group: Sequence[_TimedWord]) -> list[str]:
-    """The texts of some words, the first with a label that stands on its line."""
-    return [label + group[0].text, *(word.text for word in group[1:])]
-
-
-def _cost(group: Sequence[_TimedWord]) -> float:
-    inside = sum(
-        _PAUSE_INSIDE_COST
-        for before, after in itertools.pairwise(group)
-        if after.start - before.end >= _LONG_PAUSE_SECONDS
-    )
-    short = group[-1].end - group[0].start < LEAST_SECONDS
-    return _CUE_COST + inside + (_SHORT_COST if short else 0.0)
 
 
 def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
     """What it costs to cut before the word at ``last``."""
-    if last == len(words) or words[last - 1].text.endswith(SENTENCE_ENDS):
+    if last == len(words) or ends_sentence(words[last - 1].text):
         return _CUT_COSTS["sentence"]
     pause = words[last].start - words[last - 1].end
     if pause >= _LONG_PAUSE_SECONDS:
@@ -115,22 +186,6 @@ def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
     if words[last - 1].text.endswith(_PHRASE_ENDS):
         return _CUT_COSTS["phrase"]
     return _CUT_COSTS["pause" if pause >= _PAUSE_SECONDS else "nothing"]
-
-
-def _lines(texts: Sequence[str]) -> tuple[str, ...]:
-    return _wrap(texts) or (" ".join(texts),)
-
-
-def _wrap(texts: Sequence[str]) -> tuple[str, ...] | None:
-    """Return one line, or the two most even ones, or None if two are not enough."""
-    whole = " ".join(texts)
-    if len(whole) <= LINE_CHARACTERS:
-        return (whole,)
-    if len(whole) > 2 * LINE_CHARACTERS + 1:
-        return None
-    divisions = ((" ".join(texts[:cut]), " ".join(texts[cut:])) for cut in range(1, len(texts)))
-    fitting = [lines for lines in divisions if max(map(len, lines)) <= LINE_CHARACTERS]
-    return min(fitting, key=lambda lines: max(map(len, lines)), default=None)
 
 
 def srt(shown: Sequence[Cue]) -> str:

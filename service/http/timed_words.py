@@ -1,6 +1,6 @@
 """Words that all have times, where a model gave some of them none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -8,14 +8,14 @@ from service.engine.protocol import Transcript, Word
 
 
 def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
-    """Return the words of a transcript of so many seconds, each with a time.
+    """Return the words of a transcript of so many seconds, each with a time and the space that stands before it.
 
     A word without one is said with the word before it, or else after it: they become one. Where no word has a time, all
     of them are said between the recording's start and its end, and nothing more is known.
     """
     timed: list[Word] = []
     waiting: list[Word] = []  # before the first that has a time
-    for word in transcript.words:
+    for word in _spaced(transcript):
         if word.start is not None and word.end is not None:
             timed.append(_together([*waiting, word], word.start, word.end))
             waiting = []
@@ -25,6 +25,21 @@ def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
         else:
             waiting.append(word)
     return timed or ([_together(waiting, 0.0, seconds)] if waiting else [])
+
+
+def text_of(words: Sequence[Word]) -> str:
+    """Return the text of words that have the spaces before them."""
+    return "".join(word.text for word in words).strip()
+
+
+def _spaced(transcript: Transcript) -> Iterator[Word]:
+    """Yield the words with the spaces before them; scripts without spaces have none."""
+    end = 0
+    for word in transcript.words:
+        begin = transcript.text.find(word.text, end)
+        space = " " if begin < 0 or transcript.text[end:begin].strip(" ") != transcript.text[end:begin] else ""
+        end = end if begin < 0 else begin + len(word.text)
+        yield msgspec.structs.replace(word, text=space + word.text)
 
 
 def spread_words(transcript: Transcript, seconds: float) -> list[Word]:
@@ -59,7 +74,7 @@ def _together(words: Sequence[Word], start: float | None, end: float | None) -> 
     known = [word.confidence for word in words if word.confidence is not None]
     return msgspec.structs.replace(
         words[0],
-        text=" ".join(word.text for word in words),
+        text="".join(word.text for word in words),
         start=start,
         end=end,
         confidence=min(known, default=None),

@@ -33,6 +33,7 @@ from service.http.front import Front
 from service.http.hearing import Asked, Hearing
 from service.http.prompts import into_english, prompt_of
 from service.http.served import Served
+from service.http.subtitles import CueSize
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
 from service.threads import in_thread
@@ -193,7 +194,10 @@ async def understood(
         fields = into_english(fields, served.languages)
     for name in schemas.ignored_fields(form):
         front.metrics.ignored_fields.labels(name).inc()
-    return Asked(fields, served, served.lane(fields.decoder), prompt_of(fields, served.info), front.cutters)
+    settings = front.settings
+    size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
+    prompt = prompt_of(fields, served.info)
+    return Asked(fields, served, served.lane(fields.decoder), prompt, front.cutters, size)
 
 
 async def _served(

@@ -19,11 +19,34 @@ from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 
 GOLDEN = SentencePieceTokenizer(golden_members()[TOKENIZER])
 PIECES = ("<unk>", "▁the", "▁a", "s", "fer", "ry", ".", ",", "▁", "'", "▁.", "-", "<0xC3>", "<0xA9>", "<0x41>", "<s>")
+UNSPACED = (
+    "<unk>",
+    "▁今天",
+    "今天",
+    "你",
+    "好",
+    "，",
+    "。",
+    "スーパー",
+    "ー",
+    "っと",
+    "▁",
+    "▁gpu",
+    "gpu",
+    "s",
+    "ที่",
+    "นี่",
+    "ี",
+    "<0xE4>",
+    "<0xBD>",
+)
 VOCABULARIES = {
     "sentencepiece": Vocabulary(GOLDEN),
     "bpe": Vocabulary(ByteFallbackTokenizer(PIECES, special=(0, 15))),
     "aggregate": Vocabulary(AggregateTokenizer([GOLDEN, GOLDEN])),
     "characters": Vocabulary(CharacterTokenizer([" ", *"abcde", "'", ".", "?", "é"])),
+    "unspaced": Vocabulary(ByteFallbackTokenizer(UNSPACED, special=(0,))),
+    "unspaced characters": Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっที่นี่ab", "g"])),
     "wordpiece": Vocabulary(WordPieceTokenizer(b"th\n##ere\nis\n.\n")),
 }
 
@@ -61,10 +84,15 @@ def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, durat
     assert speller(batch) == speller.one_by_one(batch)
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate"])
+@pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate", "unspaced"])
 def test_what_is_usual_is_spelled_without_a_look_at_single_utterances(kind, monkeypatch):
     vocabulary = VOCABULARIES[kind]
-    usual = [token for token, piece in enumerate(vocabulary.pieces) if piece[-1:].isalpha() and piece[-1:].isascii()]
+    ascii_only = kind != "unspaced"
+    usual = [
+        token
+        for token, piece in enumerate(vocabulary.pieces)
+        if piece[-1:].isalpha() and (piece[-1:].isascii() or not ascii_only)
+    ]
     assert len(usual) >= 5
     batch = flat([[(token, 5, 1) for token in usual], [(usual[0], 7, 2)]], durations=False, confidence=[0.5] * 2000)
     speller = Speller(vocabulary, seconds)

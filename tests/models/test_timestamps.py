@@ -122,3 +122,26 @@ def test_words_are_the_text_in_order_and_never_overlap(vocabulary, data, tdt):
     assert spans == sorted(spans)
     assert all(first < last for first, last in zip(spans[::2], spans[1::2], strict=True))
     assert all(word.confidence == min(utterance.confidence[slice(*word.token_span)]) for word in found)
+
+
+UNSPACED = Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっที่นี่", *"gpu"]))
+
+
+def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_one_before():
+    utterance = spelled(UNSPACED, *"今天，你好。")
+
+    assert [word for word, *_ in told(UNSPACED, utterance)] == ["今", "天，", "你", "好。"]
+    assert [span for *_, span in told(UNSPACED, utterance)] == [(0, 1), (1, 3), (3, 4), (4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("好gpu你", ["好", "gpu", "你"]),
+        ("スーパ", ["スー", "パ"]),
+        ("ที่นี่", ["ที่", "นี่"]),
+        ("好 你", ["好", "你"]),
+    ],
+)
+def test_small_signs_and_letters_of_other_scripts_stay_together(text, expected):
+    assert [word for word, *_ in told(UNSPACED, spelled(UNSPACED, *text))] == expected

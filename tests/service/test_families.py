@@ -8,6 +8,7 @@ from openai.types.audio import TranscriptionVerbose
 from pydantic import TypeAdapter
 
 from models import load_model
+from service.dispatch.source import Coverage
 from service.engine.process import _transcript
 from service.http.formats import Written, render
 from tests.models import golden_data
@@ -24,7 +25,7 @@ def test_every_decoder_fits_openais_schema(golden, family):
     clip = golden_data.clip("awb-4s")
     has_times = model.info()["capabilities"].get("word_timestamps", True)
     for decoder in model.decoders:
-        (heard,) = model.transcribe([clip], decoder=decoder)
+        (heard,) = model.recognize_batch(*model.batch([clip]), decoder=decoder).timed_texts()
 
         body = render(
             _transcript(heard),
@@ -34,6 +35,7 @@ def test_every_decoder_fits_openais_schema(golden, family):
             written=Written("transcribe", None, has_times),
             spellings=None,
             speech=np.ones(200, np.float32),
+            coverage=Coverage(4.0, 0.0, 0.0),
         ).body
 
         verbose = TypeAdapter(TranscriptionVerbose).validate_json(body, strict=True)

@@ -9,7 +9,7 @@ import webvtt
 
 from cli.scoring import Scorer
 from models import load_model
-from service.http.subtitles import LEAST_SECONDS, LINE_CHARACTERS, MOST_SECONDS
+from service.http.subtitles import LEAST_SECONDS, USUAL
 from tests.audio.media_files import media
 from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
@@ -100,9 +100,9 @@ def test_the_subtitles_of_ten_minutes_can_be_parsed_and_read(teacher, speech_dir
     for one, after in zip(subtitles, [*subtitles[1:], None], strict=True):
         lines = one.content.split("\n")
         assert len(lines) <= 2
-        assert max(map(len, lines)) <= LINE_CHARACTERS
+        assert max(map(len, lines)) <= USUAL.characters
         room = min(LEAST_SECONDS, (after.start - one.start).total_seconds()) if after else LEAST_SECONDS
-        assert room - 0.002 <= (one.end - one.start).total_seconds() <= MOST_SECONDS + 0.002
+        assert room - 0.002 <= (one.end - one.start).total_seconds() <= USUAL.seconds + 0.002
 
 
 def post_silence(golden, tmp_path, hours: float, *flags: str):

@@ -560,3 +560,16 @@ def test_promtool_finds_no_fault(service):
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout + checked.stderr == b""
+
+
+def test_subtitles_have_the_size_that_the_form_or_else_the_operator_asks_for():
+    with serving(subtitle_lines=1, subtitle_characters=16, subtitle_seconds=1.0) as service:
+        ten = wav(tone(10 * SAMPLE_RATE))
+        usual = service.post(**form(ten, response_format="srt")).text
+        wider = service.post(
+            **form(ten, response_format="srt", subtitle_characters="80", subtitle_seconds="60", subtitle_lines="2")
+        ).text
+
+        assert (usual.count("-->"), wider.count("-->")) == (2, 1)
+        refusal = error(service.post(**form(ten, subtitle_lines="0")))
+        assert (refusal["code"], refusal["param"]) == ("invalid_value", "subtitle_lines")

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.protocol import Word
-from service.http.subtitles import LEAST_SECONDS, LINE_CHARACTERS, MOST_SECONDS, cues, srt, vtt
+from service.http.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
+from service.scripts import pieces, run_together, separator, width
 
 SPOKEN = st.lists(
     st.tuples(
@@ -24,7 +25,7 @@ def spoken(*timed: tuple[str, float, float]) -> list[Word]:
     """Words from (text, pause before, length)."""
     words, now = [], 0.0
     for index, (text, pause, length) in enumerate(timed):
-        words.append(Word(text, now + pause, now + pause + length, None, (index, index + 1)))
+        words.append(Word(f" {text}", now + pause, now + pause + length, None, (index, index + 1)))
         now += pause + length
     return words
 
@@ -40,7 +41,7 @@ def test_every_word_is_shown_once_in_order(timed):
 
     shown = " ".join(line for cue in cues(words) for line in cue.lines)
 
-    assert shown == " ".join(word.text for word in words)
+    assert shown == "".join(word.text for word in words).strip()
 
 
 @settings(max_examples=200, deadline=None)
@@ -48,8 +49,8 @@ def test_every_word_is_shown_once_in_order(timed):
 def test_cues_fit_the_screen_and_the_eye(timed):
     for cue in cues(spoken(*timed)):
         assert 1 <= len(cue.lines) <= 2
-        assert all(len(line) <= LINE_CHARACTERS for line in cue.lines)
-        assert cue.end - cue.start <= MOST_SECONDS + 1e-9
+        assert all(len(line) <= USUAL.characters for line in cue.lines)
+        assert cue.end - cue.start <= USUAL.seconds + 1e-9
 
 
 @settings(max_examples=200, deadline=None)
@@ -65,9 +66,9 @@ def test_cues_follow_each_other_and_stay_long_enough_where_there_is_room(timed):
 def test_cuts_fall_after_sentences_and_at_pauses_rather_than_within_phrases():
     words = said("here is a first sentence that fills more than one line. and here is the second one of the two,")
     words += [
-        Word("after", 10.0, 10.4, None, (0, 1)),
-        Word("a", 10.4, 10.5, None, (0, 1)),
-        Word("pause", 10.5, 11.0, None, (0, 1)),
+        Word(" after", 10.0, 10.4, None, (0, 1)),
+        Word(" a", 10.4, 10.5, None, (0, 1)),
+        Word(" pause", 10.5, 11.0, None, (0, 1)),
     ]
 
     shown = [" ".join(cue.lines) for cue in cues(words)]
@@ -129,3 +130,105 @@ def test_silence_has_no_cues():
     assert cues([]) == []
     assert srt([]) == ""
     assert vtt([]) == "WEBVTT\n"
+
+
+# Scripts without spaces
+
+CHINESE = "今天我们来谈谈城市交通的变化,过去十年里,越来越多的人选择骑自行车上班。"
+
+
+def run(text: str, each: float = 0.25) -> list[Word]:
+    """A word for each character, as models write Chinese."""
+    return [Word(one, n * each, (n + 1) * each, None, (n, n + 1)) for n, one in enumerate(text)]
+
+
+def test_wide_characters_take_two_columns_and_no_spaces_come_between():
+    shown = cues(run(4 * CHINESE))
+
+    assert "".join(line for cue in shown for line in cue.lines) == 4 * CHINESE
+    assert len(shown) > 4
+    for cue in shown:
+        assert all(width(line) <= 42 for line in cue.lines)
+        assert cue.end - cue.start <= 7
+
+
+def test_a_sentence_that_is_one_word_is_divided_between_characters_and_shares_its_time():
+    (word,) = spoken((CHINESE, 0.0, 12.0))
+
+    shown = cues([word])
+
+    assert "".join(line for cue in shown for line in cue.lines) == CHINESE
+    assert len(shown) > 1
+    assert all(width(line) <= 42 for cue in shown for line in cue.lines)
+    assert (shown[0].start, shown[-1].end) == (0.0, pytest.approx(12.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("你好,世界", ["你", "好,", "世", "界"]),
+        ("スーパー", ["スー", "パー"]),
+        ("用GPU的", ["用", "GPU", "的"]),
+        ("ที่นี่", ["ที่", "นี่"]),
+        ("hello", ["hello"]),
+        (" 你好", [" 你", "好"]),
+    ],
+)
+def test_a_line_ends_between_characters_but_begins_with_no_mark(text, expected):
+    assert pieces(text) == expected
+
+
+@given(st.text("你好,。スーパー用GPU ที่นี่a", max_size=20))
+def test_no_character_is_lost(text):
+    assert "".join(pieces(text)) == text
+
+
+def test_texts_run_together_as_they_are_written():
+    assert run_together(["你好。", "世界。", "and", "", "more"]) == "你好。世界。 and more"
+    assert separator("", "a") == separator("a", "") == ""
+
+
+@pytest.mark.parametrize(("text", "columns"), [("abc", 3), ("你好", 4), ("ｱ", 1), ("ที่", 1), ("e\u0301", 1)])
+def test_the_width_of_a_text_is_that_on_a_screen(text, columns):
+    assert width(text) == columns
+
+
+# Sizes
+
+
+@settings(max_examples=100, deadline=None)
+@given(SPOKEN, st.integers(16, 60), st.integers(1, 4), st.floats(1, 10))
+def test_cues_have_the_size_that_is_asked_for(timed, characters, lines, seconds):
+    words = spoken(*timed)
+
+    shown = cues(words, CueSize(characters, lines, seconds))
+
+    assert " ".join(line for cue in shown for line in cue.lines) == "".join(word.text for word in words).strip()
+    for cue in shown:
+        assert 1 <= len(cue.lines) <= lines
+        assert all(len(line) <= characters for line in cue.lines)
+        assert cue.end - cue.start <= seconds + 1e-9 or len(cue.lines[0].split()) == 1
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=12), st.integers(2, 4))
+def test_lines_are_as_few_and_as_even_as_can_be(texts, lines):
+    words = spoken(*((text, 0.0, 0.1) for text in texts))
+    shown = cues(words, CueSize(16, lines, 60.0))
+
+    for cue in shown:
+        said = " ".join(cue.lines).split()
+        least = min(
+            (len(division), max(map(len, division)))
+            for cuts in range(len(cue.lines))
+            for places in itertools.combinations(range(1, len(said)), cuts)
+            for division in [[" ".join(said[a:b]) for a, b in itertools.pairwise([0, *places, len(said)])]]
+            if max(map(len, division)) <= 16
+        )
+        assert (len(cue.lines), max(map(len, cue.lines))) == least
+
+
+def test_a_name_of_a_speaker_takes_room_on_the_first_line():
+    for cue in cues(
+        said("one two three four five six seven eight nine ten eleven twelve"), CueSize(24, 2), "Channel 1"
+    ):
+        assert len(f"Channel 1: {cue.lines[0]}") <= 24

@@ -18,7 +18,7 @@ def transcript(*spoken: tuple[float, float] | None) -> Transcript:
 def test_a_word_without_a_time_is_said_with_the_word_before_it_or_after_it():
     words = timed_words(transcript(None, (1.0, 2.0), None, (3.0, 4.0)), 9.0)
 
-    assert [(word.text, word.start, word.end) for word in words] == [("w0 w1 w2", 1.0, 2.0), ("w3", 3.0, 4.0)]
+    assert [(word.text, word.start, word.end) for word in words] == [("w0 w1 w2", 1.0, 2.0), (" w3", 3.0, 4.0)]
     assert [word.token_span for word in words] == [(0, 6), (6, 8)]
     assert words[0].confidence == 0.5
 
@@ -35,7 +35,8 @@ def test_no_text_is_lost_and_every_word_has_a_time(spoken):
 
     words = timed_words(heard, 10.0)
 
-    assert " ".join(word.text for word in words) == heard.text
+    assert "".join(word.text for word in words) == heard.text
     assert all(word.start is not None and word.end is not None for word in words)
     if None not in spoken:
-        assert words == heard.words
+        assert [word.text.strip() for word in words] == [word.text for word in heard.words]
+        assert [(word.start, word.end) for word in words] == list(spoken)
