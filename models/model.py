@@ -20,7 +20,7 @@ from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.cpu import multiplies_eight_bits_exactly
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
-from models.graphs.sizes import row_sizes
+from models.graphs.sizes import Sizes, row_sizes
 from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
@@ -340,6 +340,18 @@ class Model:
         with self._as_current_device():
             self._passes.prepare(rows, samples)
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
+
+    def graphs(self) -> dict[str, dict[str, int]]:
+        """Return how many CUDA graphs there are, by what they do and by state; none on a CPU."""
+        if self.device.type == "cpu":
+            return {}
+        prepared: dict[str, Sizes[Any] | None] = {
+            "encoder": self._passes.sizes,
+            "transducer": self._graphed.sizes if self._graphed else None,
+            "ctc_beam": self._graphed_beam.sizes if self._graphed_beam else None,
+            "attention": self._writer.sizes if self._writer else None,
+        }
+        return {kind: sizes.counted() for kind, sizes in prepared.items() if sizes is not None}
 
     def info(self) -> dict[str, Any]:
         """Describe the model, ready for JSON; what is not known is None."""

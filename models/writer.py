@@ -1,11 +1,13 @@
 """Transcripts that an attention decoder writes: prompts in, hypotheses out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from models.config import ModelConfig
+from models.graphs.sizes import Sizes
 from models.heads.attention_decoder import AttentionDecoder
 from models.hypothesis import TimedText
 from models.prompts import Prompt, PromptWriter
@@ -30,6 +32,11 @@ class Writer:
         self._vocabulary = vocabulary
         self._search: AttentionSearch | None = None
         self._least = config.features.sample_rate  # NeMo gives Canary a second of audio, or more
+
+    @property
+    def sizes(self) -> Sizes[Any] | None:
+        """What the search has prepared; None before the first batch."""
+        return self._search.sizes if self._search else None
 
     def check(self, prompt: Prompt) -> None:
         """Accept a prompt that the model can answer.

@@ -181,6 +181,8 @@ class Metrics:
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
+        meaning = "CUDA graphs by what they do; the host launches what was refused one."
+        self.graphs = gauge("graphs", meaning, "model", "kind", "state")
         self.model_info = gauge("model_info", "A model that is served.", "model", "family", "dtype", "device")
         self.build_info = gauge("build_info", "This build.", "version", "python")
 
@@ -244,6 +246,9 @@ class Metrics:
         self.model_load_seconds.labels(ready.model).set(ready.load_seconds)
         self.warmup_seconds.labels(ready.model).set(ready.warmup_seconds)
         self.model_weight_bytes.labels(ready.model).set(ready.weight_bytes)
+        for work, states in ready.graphs.items():
+            for state, count in states.items():
+                self.graphs.labels(ready.model, work, state).set(count)
         kind = (str(ready.info.get(key)) for key in ("family", "dtype", "device"))
         self.model_info.labels(ready.model, *kind).set(1)
 
@@ -251,7 +256,7 @@ class Metrics:
         """Withdraw what was said of a model that is gone; its counters stay, as Prometheus wants them."""
         for gauge in (
             *(self.queue_depth, self.queue_audio_seconds, self.model_info),
-            *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes, self.batch_budget),
+            *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes, self.batch_budget, self.graphs),
         ):
             gauge.remove_by_labels({"model": model})
 

@@ -4,6 +4,7 @@ An encoder is a thousand kernels. A small batch is over before the host has laun
 several times as fast; a large one keeps the device busy by itself, and runs operation by operation.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection
 from functools import partial
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.graphs.capture import Pool, captured, shared_pool
-from models.graphs.sizes import Sizes
+from models.graphs.sizes import Sizes, graph_rows
 
 # Audio and padding of the largest batch with a graph. Up to here, launches take longer than what they launch: at 0.6 B
 # parameters, 2,000 frames of 80 ms are 2.4 TFLOP, a few milliseconds.
@@ -41,6 +42,7 @@ class GraphedPasses:
         self._waveforms = torch.zeros(0, device=device)
         self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.sizes: Sizes[_Size] = Sizes()
+        self._rows: dict[int, list[int]] = {}  # of the graphs for so many samples, ascending
 
     @torch.no_grad()
     def prepare(self, rows: int, samples: int) -> None:
@@ -48,9 +50,10 @@ class GraphedPasses:
 
         To be called for the largest sizes first: what they take of the memory is enough for the others.
         """
-        sizes = [most for most in _powers_down_from(rows) if samples and most * samples <= self._most_samples]
+        sizes = graph_rows(min(rows, self._most_samples // samples)) if samples else []
         if sizes and not len(self._waveforms):
             self._waveforms = torch.zeros(self._most_samples, device=self._device)
+        self._rows[samples] = sorted({*self._rows.get(samples, ()), *sizes})
         for most in sizes:
             waveforms = self._waveforms[: most * samples].view(most, samples)
             for work in self._passes:
@@ -70,7 +73,9 @@ class GraphedPasses:
         """
         rows, samples = waveforms.shape
         known, waveforms, lengths = lengths, self._uploaded(waveforms), self._uploaded(lengths)
-        size = self.sizes.known((work, _powers_down_from(rows)[0], samples))
+        larger = self._rows.get(samples, [])
+        place = bisect_left(larger, rows)
+        size = self.sizes.known((work, larger[place], samples)) if place < len(larger) else None
         return work(waveforms, lengths, known) if size is None else size.run(waveforms, lengths)
 
     def _uploaded(self, tensor: Tensor) -> Tensor:
@@ -105,8 +110,3 @@ class _Size:
         self._lengths[:rows] = lengths
         self._replay()
         return tuple(tensor[:rows] for tensor in self._returned)
-
-
-def _powers_down_from(rows: int) -> list[int]:
-    """Return the powers of two from the first that is enough for ``rows`` down to 1."""
-    return [1 << power for power in range((rows - 1).bit_length(), -1, -1)]

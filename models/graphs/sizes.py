@@ -1,6 +1,7 @@
 """Batches of about one size share what a CUDA graph needs: memory that stays, and the graph itself."""
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -22,12 +23,21 @@ FreeBytes = Callable[[torch.device], int]
 Size = TypeVar("Size")
 
 
+# What CUDA, torch and cuda-bindings say where something cannot be captured. Any other error is one of the work itself.
+_CANNOT_CAPTURE = re.compile(r"captur|not[ _]supported|not permitted", re.IGNORECASE)
+_ATTEMPTS = 2
+
+
 class Sizes(Generic[Size]):
-    """What was prepared for each size, once, at its first batch."""
+    """What was prepared for each size, once, at its first batch.
+
+    Attributes:
+        refused: sizes that the device could not capture; the host launches their operations.
+    """
 
     def __init__(self) -> None:
         self._prepared: dict[tuple[Hashable, ...], Size] = {}
-        self.is_refused = False
+        self.refused: set[tuple[Hashable, ...]] = set()
 
     def __len__(self) -> int:
         return len(self._prepared)
@@ -37,24 +47,42 @@ class Sizes(Generic[Size]):
         return self._prepared.get(size)
 
     def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Size]) -> Size | None:
-        """Return what was prepared for a size; None if the device cannot capture graphs, now and ever after.
+        """Return what was prepared for a size; None if the device cannot capture it.
+
+        It is tried twice: what another thread does may have spoiled the first capture.
 
         Raises:
             torch.OutOfMemoryError: if there is no room for it.
+            RuntimeError: if the work fails.
         """
-        if self.is_refused:
-            return None
-        if size not in self._prepared:
+        if size in self._prepared or size in self.refused:
+            return self._prepared.get(size)
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._prepared[size] = prepare()
+                break
             except RuntimeError as error:
-                if isinstance(error, torch.OutOfMemoryError):
+                if not says_it_cannot_capture(error):
                     raise
-                # An old driver or an old CUDA: slower, and never wrong.
-                log.warning("no CUDA graphs, the host will launch every operation: %s", error)
-                self.is_refused = True
-                return None
-        return self._prepared[size]
+                if attempt == _ATTEMPTS:
+                    self._refuse(size, error)
+        return self._prepared.get(size)
+
+    def _refuse(self, size: tuple[Hashable, ...], error: RuntimeError) -> None:
+        # An old driver or an old CUDA: slower, and never wrong. It refuses all, and is told of once.
+        if not self.refused:
+            log.warning("no CUDA graph of this size, the host will launch every operation: %s", error)
+        self.refused.add(size)
+
+    def counted(self) -> dict[str, int]:
+        """Return how many sizes there are in each state."""
+        return {"captured": len(self._prepared), "refused": len(self.refused)}
+
+
+def says_it_cannot_capture(error: Exception) -> bool:
+    """Return whether an error is one of a capture, and not of the work that was to be captured."""
+    is_one_of_memory = isinstance(error, torch.OutOfMemoryError)
+    return isinstance(error, RuntimeError) and not is_one_of_memory and bool(_CANNOT_CAPTURE.search(str(error)))
 
 
 def free_bytes(device: torch.device) -> int:
@@ -83,3 +111,14 @@ def row_sizes(most: int) -> list[int]:
     while sizes[0] < most:
         sizes.insert(0, sizes[0] * (4 if sizes[0] < _FEW_ROWS else 2))
     return sizes
+
+
+def graph_rows(most: int) -> list[int]:
+    """Return for how many rows there are graphs of an encoder, for batches of up to ``most``; the largest first.
+
+    What such a graph computes grows with its rows, so that there is one between a power of two and the next, and one
+    of the largest batch there can be.
+    """
+    sizes = {most} | {1 << power for power in range(most.bit_length())}
+    sizes |= {3 << power for power in range(most.bit_length())}
+    return sorted((size for size in sizes if 0 < size <= most), reverse=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from models.graphs.lane import Lane
-from models.graphs.sizes import Sizes, frame_size, row_sizes
+from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.graph import GraphDriver
 from models.search.look_ahead import LookAhead, look_ahead, window_of
@@ -63,6 +63,7 @@ class GraphedLookAhead:
         self._joint = joint
         self._max_symbols = max_symbols
         self.fused = joint.output.weight.is_cuda if fused is None else fused
+        self._has_told = False
         self._loops = loops
         self._window = window
         self._lane = Lane(joint.output.weight.device)
@@ -91,12 +92,13 @@ class GraphedLookAhead:
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
 
                 return self._size_of(FusedLookAhead, largest)
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
-                # Another GPU, or another Triton: slower, and never wrong.
-                log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
-                self.fused = False
+            except Exception as error:
+                if isinstance(error, torch.OutOfMemoryError) or says_it_cannot_capture(error):
+                    raise
+                # Another GPU, or another Triton: slower, and never wrong. Kernels of other sizes may run.
+                if not self._has_told:
+                    log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
+                self._has_told = True
         return self._size_of(LookAhead, largest)
 
     def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":

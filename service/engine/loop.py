@@ -90,6 +90,9 @@ class Recognizer(Protocol):
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Run a bucket a step, the largest first; yields its audio-seconds and its seconds."""
 
+    def graphs(self) -> dict[str, dict[str, int]]:
+        """Return how many CUDA graphs there are after the warm-up, by what they do and by state."""
+
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
         """Copy the utterances of a batch to where the device reads them; any thread may call this."""
 
@@ -341,6 +344,7 @@ class Loop:
                 checkpoint=recognizer.checkpoint,
                 identity=recognizer.identity,
                 padded_seconds=list(recognizer.padded_seconds),
+                graphs=recognizer.graphs(),
             )
         )
 

@@ -89,6 +89,10 @@ class SpeechRecognizer:
                     self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder).wait()
                     yield rows * seconds, time.monotonic() - began
 
+    def graphs(self) -> dict[str, dict[str, int]]:
+        """Return how many CUDA graphs there are, by what they do and by state."""
+        return self._model.graphs()
+
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
         """Copy utterances, side by side, to where the device reads them."""
         longest = max(len(samples) for samples in utterances)

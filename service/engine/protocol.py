@@ -130,6 +130,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
             asked again.
         identity: Of the files there; None where they do not change.
         padded_seconds: Lengths to which utterances are padded, ascending; none where it is the longest of a batch.
+        graphs: How many CUDA graphs there are, by what they do and by state.
     """
 
     model: str
@@ -145,6 +146,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     padded_seconds: list[float] = []
     checkpoint: str | None = None
     identity: str | None = None
+    graphs: dict[str, dict[str, int]] = {}
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):

@@ -29,6 +29,7 @@ from service.engine.staging import Samples
 SAMPLE_RATE = 16_000
 RTFX = 1000.0
 WEIGHT_BYTES = 1_000_000
+GRAPHS = {"encoder": {"captured": 5, "refused": 1}}
 CRASH_SAMPLES = 16_001
 FAIL_SAMPLES = 16_002
 DEVICE_SAMPLES = 16_003
@@ -115,6 +116,10 @@ class StubRecognizer:
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Pretend; there is nothing to warm."""
         yield RTFX, 1.0
+
+    def graphs(self) -> dict[str, dict[str, int]]:
+        """Pretend, too."""
+        return GRAPHS
 
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
         """Keep what will be heard."""

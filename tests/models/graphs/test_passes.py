@@ -57,8 +57,8 @@ def test_ragged_batches_in_any_order_give_what_they_give_without_graphs(model):
         for samples in (SAMPLES, SAMPLES // 2):
             inputs = batch(rows, samples, seed, padding=float("nan"))
             assert_same(model, graphed, inputs)
-    assert len(graphed.sizes) == 2 * 6
-    assert not graphed.sizes.is_refused
+    assert len(graphed.sizes) == 2 * 8
+    assert not graphed.sizes.refused
 
 
 def test_a_batch_that_nothing_was_prepared_for_goes_without(model):
@@ -77,9 +77,21 @@ def test_only_small_batches_are_prepared(model):
     graphed.prepare(1, 3 * SAMPLES + 1)
     graphed.prepare(1, 0)
 
-    known = [graphed.sizes.known((model._encoded, rows, SAMPLES)) is not None for rows in (1, 2, 4)]
-    assert known == [True, True, False]
-    assert len(graphed.sizes) == 2 * 2
+    known = [graphed.sizes.known((model._encoded, rows, SAMPLES)) is not None for rows in (1, 2, 3, 4)]
+    assert known == [True, True, True, False]
+    assert len(graphed.sizes) == 2 * 3
+
+
+def test_a_batch_runs_in_the_smallest_graph_that_is_enough(model):
+    graphed = passes(model, most_samples=13 * SAMPLES)
+    graphed.prepare(100, SAMPLES)
+    ran = []
+    graphed.sizes.known = lambda size: ran.append(size[1])
+
+    for rows in range(1, 15):
+        graphed(model._encoded, *batch(rows))
+
+    assert ran == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 13]  # of 14 there is none
 
 
 def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):

@@ -1,9 +1,11 @@
 """Batches of every size share a few sizes, none of them much larger."""
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.graphs.sizes import frame_size, row_sizes
+from models.graphs.sizes import Sizes, frame_size, graph_rows, row_sizes
 
 
 @given(st.integers(1, 10_000))
@@ -29,3 +31,58 @@ def test_every_number_of_frames_has_a_size_that_is_at_most_half_as_much_more(fra
 
 def test_recordings_of_all_lengths_up_to_a_minute_share_eight_sizes():
     assert sorted({frame_size(frames) for frames in range(1, 751)}) == [64, 96, 128, 192, 256, 384, 512, 768]
+
+
+@given(st.integers(1, 1000))
+def test_graphs_of_an_encoder_compute_at_most_half_as_much_again_and_the_largest_batch_has_its_own(most):
+    sizes = graph_rows(most)
+
+    assert sizes[0] == most
+    assert sizes == sorted(set(sizes), reverse=True)
+    for rows in range(1, most + 1):
+        assert min(size for size in sizes if size >= rows) <= 1.5 * rows
+
+
+class Failing:
+    """Preparing fails so often, then it does not."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "prepared"
+
+
+NO_CAPTURE = RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+
+def test_a_capture_that_was_spoiled_once_is_tried_again():
+    sizes = Sizes()
+
+    assert sizes.get((1,), Failing(NO_CAPTURE)) == "prepared"
+    assert sizes.counted() == {"captured": 1, "refused": 0}
+
+
+def test_what_cannot_be_captured_is_switched_off_for_that_size_alone(caplog):
+    sizes, never = Sizes(), Failing(*[NO_CAPTURE] * 10)
+
+    assert sizes.get((1,), never) is None
+    assert sizes.get((1,), never) is None
+    assert never.calls == 2
+    assert sizes.get((2,), Failing()) == "prepared"
+    assert sizes.get((3,), Failing(*[NO_CAPTURE] * 2)) is None
+    assert sizes.counted() == {"captured": 1, "refused": 2}
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CUDA error: an illegal memory access"), torch.OutOfMemoryError("no")])
+def test_other_errors_are_raised_and_switch_nothing_off(error):
+    sizes = Sizes()
+
+    with pytest.raises(type(error)):
+        sizes.get((1,), Failing(error))
+    assert sizes.get((1,), Failing()) == "prepared"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.eager import repeat
+from models.search.drivers.graph import GraphDriver
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.look_ahead import look_ahead
 from models.search.state import TransducerState
@@ -200,6 +201,26 @@ def test_replays_find_what_plain_operations_find(device, durations, monkeypatch)
         assert_same(driver.search(encoded, lengths), wanted)
     assert driver.fused
     assert len(driver.sizes) == 2
+
+
+def test_a_capture_that_was_spoiled_is_not_taken_for_kernels_that_do_not_run(device, monkeypatch, caplog):
+    spoiled = [RuntimeError("CUDA error: operation failed due to a previous error during capture")]
+
+    def driver_of(*arguments, **options):
+        if spoiled:
+            raise spoiled.pop()
+        return GraphDriver(*arguments, **options)
+
+    monkeypatch.setattr("models.search.graphed_look_ahead.GraphDriver", driver_of)
+    monkeypatch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", 2)
+    predictor, joint = small_transducer(3, TDT, layers=1, blank_bias=0.5, device=device)
+    driver = GraphedLookAhead(predictor, joint, max_symbols=2, fused=True)
+
+    driver.search(3 * torch.randn(1, 4, 6).to(device), torch.tensor([4]).to(device))
+
+    assert not spoiled
+    assert isinstance(driver.sizes.known((1, 64))._form, FusedLookAhead)
+    assert not caplog.records
 
 
 def test_without_kernels_plain_operations_do_the_steps(device, monkeypatch, caplog):

@@ -49,7 +49,7 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam)
             inputs = batch(rows, frames, device, seed)
             found.append(search(graphed, *inputs))
             assert found[-1] == search(eager, *inputs)
-    assert not graphed.sizes.is_refused
+    assert not graphed.sizes.refused
     assert len(graphed.sizes) == 4
     lengths = {len(row.tokens) for rows in found for row in rows}
     assert len(lengths) > 5
@@ -88,7 +88,7 @@ def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
         assert search(driver, *inputs) == search(eager, *inputs)
 
     assert len(driver.sizes) == 1
-    assert not driver.sizes.is_refused
+    assert not driver.sizes.refused
 
 
 @pytest.mark.gpu

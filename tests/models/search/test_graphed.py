@@ -30,7 +30,7 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durat
             encoded, lengths = batch(rows, frames, device, seed)
             wanted = look_ahead(encoded, lengths, predictor, joint, 5).rows()
             assert driver.search(encoded, lengths).rows() == wanted
-    assert not driver.sizes.is_refused
+    assert not driver.sizes.refused
     assert len(driver.sizes) == 4
 
 
@@ -94,4 +94,4 @@ def test_where_a_loop_is_refused_steps_are_replayed(monkeypatch, caplog):
         assert driver.search(*inputs).rows() == look_ahead(*inputs, predictor, joint, 5).rows()
 
     assert len(caplog.records) == 1
-    assert not driver.sizes.is_refused
+    assert not driver.sizes.refused

@@ -45,7 +45,7 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device):
             wanted = ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows()
             assert any(row.tokens for row in wanted)
             assert_same(driver.search(logits, lengths).rows(), wanted)
-    assert not driver.sizes.is_refused
+    assert not driver.sizes.refused
     assert len(driver.sizes) == 4
 
 

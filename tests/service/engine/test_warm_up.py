@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.graphs.passes import _powers_down_from
-from models.graphs.sizes import frame_size, row_sizes
+from models.graphs.passes import MOST_SECONDS
+from models.graphs.sizes import frame_size, graph_rows, row_sizes
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.utterance import Lane, Utterance
 from service.engine import process
@@ -39,7 +39,7 @@ class ShapeModel:
         return {}
 
     def prepare(self, rows, samples):
-        self.graphs |= {(most, samples) for most in _powers_down_from(rows)}
+        self.graphs |= {(most, samples) for most in graph_rows(min(rows, int(MOST_SECONDS * RATE) // samples))}
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def batch(self, utterances, width):
@@ -106,7 +106,8 @@ def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gp
         (rows, width), _ = laid_out.batch
         assert rows == 1 or laid_out.padded_seconds <= budget * (1 + 1e-9)
         assert model.search_size(rows, width) in warmed
-        assert (_powers_down_from(rows)[0], width) in graphs
+        if rows * width <= MOST_SECONDS * RATE:
+            assert any(most >= rows for most, samples in graphs if samples == width)
         engine.recognize(laid_out, [NOTHING_ASKED] * rows, None)
     assert model.searches == warmed
 
