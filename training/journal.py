@@ -9,7 +9,11 @@ from training.errors import ResumeError, TrainingError
 
 
 class Journal:
-    """Appends to a log that tells the run as if it had never stopped."""
+    """Appends to a log that tells the run as if it had never stopped.
+
+    Attributes:
+        measured: the word error rates that it tells of, over all sources.
+    """
 
     def __init__(self, path: Path, steps: int) -> None:
         """Open a log, without what it says about steps after the first ``steps``, which are about to be done again.
@@ -19,14 +23,17 @@ class Journal:
             TrainingError: if it cannot be written.
         """
         self._path = path
+        self.measured: list[float] = []
         kept = []
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
                 if not line.endswith("\n"):
                     break  # cut short when the run was killed
                 try:
-                    if json.loads(line)["step"] > steps:
+                    fields = json.loads(line)
+                    if fields["step"] > steps:
                         break
+                    self.measured += [fields["wer"]["all"]] if "all" in fields.get("wer", {}) else []
                 except (ValueError, KeyError, TypeError) as error:
                     raise ResumeError(f"{path} is damaged; move it away to begin another log") from error
                 kept.append(line)

@@ -12,6 +12,7 @@ from torch.nn.utils import clip_grad_norm_
 from tqdm import tqdm
 
 from training.batch import Batch
+from training.best import Best
 from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
@@ -36,6 +37,8 @@ from training.vocal_tract import stretched
 
 # Batches in a row without one clip that can be read, after which a run ends.
 _LOST_BATCHES = 10
+# The averaged weights at the lowest word error rate, in the run's folder.
+_BEST = "best.nemo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class StepResult:
         padding_share: of its audio.
         label_padding_share: of what a decoder reads.
         skipped: clips that could not be read.
+        clips: those that were learned from.
+        labels: of their transcripts.
     """
 
     loss: float
@@ -69,6 +74,8 @@ class StepResult:
     padding_share: float
     label_padding_share: float
     skipped: int
+    clips: int
+    labels: int
 
 
 def train(
@@ -100,29 +107,40 @@ def train(
     skipped = SkippedClips(report)
     costs = run.ranks.together(PartCosts(run), some_unused=run.network.teacher_head is not None)
 
+    best = Best(run.recipe.dev.patience if run.recipe.dev else None, journal.measured if journal else [])
+
     def is_over() -> bool:
-        return run.ranks.any(here=stops() or (deadline is not None and clock() >= deadline))
+        return run.ranks.any(here=best.is_long_ago or stops() or (deadline is not None and clock() >= deadline))
+
+    def watch(word_errors: WordErrors) -> None:
+        if journal and (line := measure(run, journal, word_errors, best)):
+            report(line)
 
     try:
         if word_errors and run.recipe.dev and run.step == 0:
-            report(measure(run, journal, word_errors))
+            watch(word_errors)
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
             while not run.finished and not is_over():
+                began = clock()
                 parts = [next(batches) for _ in run.own_parts]
+                loaded = clock()
                 for batch in parts:
                     skipped.note(batch)
                 result = take_step(run, *parts, costs=costs)
                 if journal:
-                    _journal_step(journal, run, result)
+                    _journal_step(journal, run, result, seconds=clock() - began, waited=loaded - began)
                 progress.after_step(result.audio_seconds, result.loss)
                 bar.update()
                 if run.step % run.recipe.report_every == 0:
                     report(progress.line(result.learning_rate))
                 if word_errors and run.recipe.dev and (run.finished or run.step % run.recipe.dev.every == 0):
-                    report(measure(run, journal, word_errors))
+                    watch(word_errors)
                 if run.step % run.recipe.save_every == 0:
                     run.save()
         run.save()
+        if best.is_long_ago and best.rate is not None and run.recipe.dev:
+            told = f"it was lowest, {100 * best.rate:.1f} %, in {_BEST}"
+            report(f"WER has not fallen for {run.recipe.dev.patience} measurements; {told}")
     finally:
         batches.close()
         if journal:
@@ -219,10 +237,12 @@ def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: 
         float(sum(int(lengths.sum()) for _, lengths in read)),
         float(sum(labels.numel() for labels, _ in read)),
         float(sum(len(batch.skipped) for batch in parts)),
+        float(sum(len(batch.lengths) for batch in parts if not batch.is_silence)),
+        float(sum(int(batch.token_lengths.sum()) for batch in parts)),
     ]
     total, *rest = run.ranks.sums(counted)
     sums, present = rest[: len(names)], rest[len(names) : 2 * len(names)]
-    audio, samples, padded_samples, labels, padded_labels, skipped = rest[2 * len(names) :]
+    audio, samples, padded_samples, labels, padded_labels, skipped, clips, spoken = rest[2 * len(names) :]
     numbers = {name: cost if there else None for name, cost, there in zip(names, sums, present, strict=True)}
     return StepResult(
         loss=total,
@@ -233,6 +253,8 @@ def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: 
         padding_share=1 - samples / padded_samples,
         label_padding_share=1 - labels / padded_labels if padded_labels else 0.0,
         skipped=int(skipped),
+        clips=int(clips),
+        labels=int(spoken),
     )
 
 
@@ -286,18 +308,19 @@ def _with_durations(run: Run) -> bool:
     return bool(random.random() >= run.recipe.objective.omega)
 
 
-def measure(run: Run, journal: Journal | None, word_errors: WordErrors) -> str:
-    """Measure the averaged weights on the dev set, log it, and return a line that says so; only the first rank does."""
-    if journal is None:
-        return ""
+def measure(run: Run, journal: Journal, word_errors: WordErrors, best: Best) -> str:
+    """Measure the averaged weights on the dev set, log it, and return a line that says so; the best are exported."""
     state = without_teacher_heads(run.average.state)
     model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
     rates = word_error_rates(model, run.dev, word_errors)
-    journal.write(step=run.step, wer={name: round(rate, 5) for name, rate in rates.items()})
+    rounded = {name: round(rate, 5) for name, rate in rates.items()}
+    journal.write(step=run.step, wer=rounded)
+    if "all" in rounded and best.note(rounded["all"]):
+        run.export(run.folder / _BEST)
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
 
 
-def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
+def _journal_step(journal: Journal, run: Run, result: StepResult, *, seconds: float, waited: float) -> None:
     journal.write(
         step=run.step,
         epoch=run.position.epoch,
@@ -312,6 +335,10 @@ def _journal_step(journal: Journal, run: Run, result: StepResult) -> None:
         audio_seconds=round(run.audio_seconds, 3),
         padding_share=round(result.padding_share, 4),
         label_padding_share=round(result.label_padding_share, 4),
+        clips=result.clips,
+        labels=result.labels,
+        seconds=round(seconds, 4),
+        waited=round(waited, 4),
         **({"skipped": result.skipped} if result.skipped else {}),
         **({"loss_scale": run.loss_scale.value} if run.recipe.precision == "float16" else {}),
     )

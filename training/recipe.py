@@ -74,11 +74,13 @@ class Dev:
         manifest: a JSON Lines file whose clips have transcripts.
         split: only clips of this split, or None for all.
         every: steps from one measurement to the next.
+        patience: measurements without a lower word error rate after which the run ends; None takes all steps.
     """
 
     manifest: Path
     split: str | None = None
     every: int = _within(1, 1_000_000)
+    patience: int | None = _within(1, 1_000_000, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

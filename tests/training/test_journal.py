@@ -14,7 +14,7 @@ def steps(path):
 
 def test_steps_that_will_be_done_again_are_struck_out(tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 2, "wer": 1}\n{"step": 3}\n{"step"')
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 2, "wer": {"all": 1}}\n{"step": 3}\n{"step"')
 
     journal = Journal(path, steps=2)
     journal.write(step=3, loss=0.5)
