@@ -32,6 +32,12 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", str(len(self.server.recording)))
+        self.end_headers()
+        self.wfile.write(self.server.recording)
+
     def log_message(self, *args):
         pass
 
@@ -39,7 +45,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def receiver():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
-    server.received, server.answers = [], []
+    server.received, server.answers, server.recording = [], [], wav(SECOND)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     yield server
@@ -106,6 +112,22 @@ def test_the_result_is_what_a_transcription_is_answered_byte_for_byte(service, r
     assert described["started_at"] <= described["finished_at"] < described["expires_at"]
     assert (result.status_code, result.headers["content-type"]) == (200, direct.headers["content-type"])
     assert result.content == direct.content
+
+
+def test_a_job_takes_every_body_that_a_transcription_takes(tmp_path, receiver):
+    origin = url(receiver).removesuffix("/hook")
+    secret = {"webhook": url(receiver), "webhook_secret": SECRET}
+    with serving(jobs_folder=tmp_path, url_hosts=origin, webhook_hosts=origin) as service:
+        answers = [
+            service.client.post(JOBS, content=wav(SECOND), headers={"content-type": "audio/wav"}),
+            service.client.post(JOBS, json={"url": f"{origin}/speech.wav", **secret}),
+        ]
+        for answer in answers:
+            assert answer.status_code == 202
+            assert finished(service, answer.json()["id"])["status"] == "completed"
+            result = service.client.get(f"{JOBS}/{answer.json()['id']}/result").json()
+            assert result["text"] == transcript(SECOND).text
+        wait_for(lambda: len(receiver.received) == 1)
 
 
 @pytest.mark.parametrize("samples", [tone(FAIL_SAMPLES), tone(CRASH_SAMPLES), tone(100)])

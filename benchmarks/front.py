@@ -1,0 +1,266 @@
+"""What a clip costs the front, in processor time by stage: `python -m benchmarks front RECORDING`.
+
+The service runs with the stub engine, which answers from the samples alone, so that nothing but the front is measured.
+Its processes are asked for the processor time that they have used (/proc), before and after so many requests of one
+kind, and that is told by clip. Unlike requests a second it hardly depends on what else the machine does, nor on what
+the clients take, which run in this process. Stages are differences between kinds of requests:
+
+    http      GET /healthz: the connection, the parser, the framework, metrics, the log line
+    form      an upload for a model that is not there, less http: receiving it, and taking the form apart
+    decode    the decoder by itself, in a thread, as the front calls it; for what FFmpeg decodes also its processes
+    dispatch  an upload that is answered, less all of the above: batches, the way to the engine and back, the answer
+
+Runs are interleaved, and the median of their figures is told. The last line is JSON.
+"""
+
+import argparse
+import concurrent.futures
+import io
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import av
+import httpx
+import numpy as np
+import soundfile
+import torch
+
+from audio.child_process import Confinement
+from audio.limits import AudioLimits
+from audio.pool import DecodePool
+from benchmarks.environment import describe
+from service.engine.supervisor import STUB_ENGINE
+
+_RATE = 16_000
+_TICK = os.sysconf("SC_CLK_TCK")
+_START_SECONDS = 60.0
+_TARGET_RTFX = 20_000
+_SERVE = "import sys; from service.server import run; from service.settings import Settings; "
+STAGES = ("http", "form", "decode", "dispatch")
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Processor seconds that processes of a service have used so far.
+
+    Attributes:
+        front: Its loop and threads.
+        engine: The stub.
+        decoders: Processes with FFmpeg.
+    """
+
+    front: float
+    engine: float
+    decoders: float
+
+    def since(self, before: "Used", clips: int) -> "Used":
+        """Return the milliseconds by clip since then."""
+        pairs = ((self.front, before.front), (self.engine, before.engine), (self.decoders, before.decoders))
+        return Used(*(1000 * (now - then) / clips for now, then in pairs))
+
+
+def clip(recording: Path, seconds: float) -> np.ndarray:
+    """Return so much of a recording, again and again if it is shorter: (samples,), 16-bit, 16 kHz."""
+    samples, rate = soundfile.read(recording, dtype="int16", always_2d=True)
+    if rate != _RATE:
+        raise SystemExit(f"{recording}: {rate} Hz; give one of {_RATE} Hz")
+    return np.resize(samples[:, 0], round(seconds * _RATE))
+
+
+def containers(samples: np.ndarray) -> dict[str, bytes]:
+    """Return the clip as files of the kinds that are common."""
+    files = {}
+    for name, container, subtype in (("wav", "WAV", "PCM_16"), ("flac", "FLAC", "PCM_16"), ("mp3", "MP3", None)):
+        file = io.BytesIO()
+        soundfile.write(file, samples, _RATE, format=container, subtype=subtype)
+        files[name] = file.getvalue()
+    file = io.BytesIO()
+    with av.open(file, "w", format="webm") as output:
+        stream = output.add_stream("libopus", rate=48_000)
+        frame = av.AudioFrame.from_ndarray(samples[None, :], format="s16", layout="mono")
+        frame.sample_rate = _RATE
+        resampled = av.AudioResampler(format="s16", layout="mono", rate=48_000).resample(frame)
+        for piece in (*resampled, None):
+            output.mux(stream.encode(piece))
+    files["webm, Opus"] = file.getvalue()
+    return files
+
+
+@contextmanager
+def serving() -> Iterator[tuple[int, int]]:
+    """Serve with the stub engine; yields the process and its port."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096), {STUB_ENGINE!r})"
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([sys.executable, "-c", serve], stderr=log)  # noqa: S603
+        try:
+            _await_ready(port)
+            yield process.pid, port
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def _await_ready(port: int) -> None:
+    ends = time.monotonic() + _START_SECONDS
+    while time.monotonic() < ends:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise SystemExit("the service did not start")
+
+
+def used(front: int) -> Used:
+    """Return what a service has used so far."""
+    engine = decoders = 0.0
+    for child in _descendants(front):
+        command = Path(f"/proc/{child}/cmdline").read_bytes()
+        if STUB_ENGINE.encode() in command:
+            engine += _processor_seconds(child)
+        else:
+            decoders += _processor_seconds(child)
+    return Used(_processor_seconds(front), engine, decoders)
+
+
+def _descendants(parent: int) -> Iterator[int]:
+    for children in Path(f"/proc/{parent}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            yield child
+            yield from _descendants(child)
+
+
+def _processor_seconds(process: int) -> float:
+    # Behind the name, which is in brackets: the fields from the third on; the 14th and 15th are user and system time.
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def upload(file: bytes, model: str) -> bytes:
+    """Return a whole request."""
+    request = httpx.Request(
+        "POST",
+        "http://127.0.0.1/v1/audio/transcriptions",
+        files={"file": ("clip", file)},
+        data={"model": model},
+    )
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    return f"POST {request.url.path} HTTP/1.1\r\n{head}\r\n".encode() + request.read()
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+
+
+def send(port: int, request: bytes, status: bytes, requests: int, clients: int) -> None:
+    """Send a request again and again on some connections; every answer must have the status."""
+
+    def client(share: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as answers:
+            for _ in range(share):
+                connection.sendall(request)
+                line = answers.readline()
+                if status not in line:
+                    raise SystemExit(f"{line!r} instead of {status!r}")
+                size = 0
+                while (header := answers.readline()) != b"\r\n":
+                    name, _, value = header.partition(b":")
+                    size = int(value) if name.lower() == b"content-length" else size
+                answers.read(size)
+
+    with concurrent.futures.ThreadPoolExecutor(clients) as threads:
+        for done in [threads.submit(client, requests // clients) for _ in range(clients)]:
+            done.result()
+
+
+def _drop(_samples: bytes | memoryview, _channel: int) -> None:
+    """Take what is decoded, and keep nothing."""
+
+
+def decode_milliseconds(file: bytes, pool: DecodePool, clips: int) -> float:
+    """Return what decoding takes of the thread that asks for it."""
+    began = time.thread_time()
+    for _ in range(clips):
+        pool.decode_into(_drop, io.BytesIO(file), rate=_RATE, limits=AudioLimits())
+    return 1000 * (time.thread_time() - began) / clips
+
+
+def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: int) -> list[dict[str, object]]:
+    """Return a row for each container: processor milliseconds by clip and stage, medians of the runs."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in files}
+    with serving() as (front, port), DecodePool(Confinement()) as pool:
+
+        def cost(request: bytes, status: bytes) -> Used:
+            before = used(front)
+            send(port, request, status, requests, clients)
+            return used(front).since(before, requests)
+
+        for run in range(runs + 1):  # the first one warms up
+            http = cost(HEALTH, b" 200 ").front
+            for name, file in files.items():
+                refused = cost(upload(file, "none"), b" 404 ").front
+                whole = cost(upload(file, "stub"), b" 200 ")
+                decoding = decode_milliseconds(file, pool, max(10, requests // 10))
+                row = {
+                    "http": http,
+                    "form": refused - http,
+                    "decode": decoding,
+                    "dispatch": whole.front - refused - decoding,
+                    "front": whole.front,
+                    "decoders": whole.decoders,
+                    "engine": whole.engine,
+                }
+                if run:
+                    found[name].append(row)
+    return [
+        {"container": name, "bytes": len(files[name])}
+        | {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        for name, rows in found.items()
+    ]
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recording", type=Path)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each clip")
+    parser.add_argument("--requests", type=int, default=400, help="of each kind and run")
+    parser.add_argument("--clients", type=int, default=8, help="connections")
+    parser.add_argument("--runs", type=int, default=5)
+    args = parser.parse_args()
+
+    files = containers(clip(args.recording, args.seconds))
+    rows = measure(files, requests=args.requests, clients=args.clients, runs=args.runs)
+    clips = _TARGET_RTFX / args.seconds
+    print(f"processor ms by clip of {args.seconds:g} s; cores for {_TARGET_RTFX} RTFx, {clips:.0f} clips a second")
+    columns = (*STAGES, "front", "decoders", "engine")
+    print(f"{'':>12} {'kB':>5} " + " ".join(f"{name:>8}" for name in columns) + f" {'clips/s':>8} {'cores':>6}")
+    for row in rows:
+        front, decoders = float(row["front"]), float(row["decoders"])  # type: ignore[arg-type]
+        row["clips_per_core_second"] = 1000 / (front + decoders)
+        row["cores"] = clips * (front + decoders) / 1000
+        figures = " ".join(f"{row[name]:8.2f}" for name in columns)
+        kilobytes = int(row["bytes"]) // 1000  # type: ignore[call-overload]
+        print(f"{row['container']:>12} {kilobytes:5} {figures} {row['clips_per_core_second']:8.0f} {row['cores']:6.1f}")
+    about = describe(torch.device("cpu")) | {
+        "seconds": args.seconds,
+        "requests": args.requests,
+        "clients": args.clients,
+    }
+    print(json.dumps({"benchmark": "front", **about, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

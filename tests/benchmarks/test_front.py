@@ -1,0 +1,43 @@
+"""What a clip costs the front is told by clip and stage; the clips are what they are said to be."""
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from audio.decode import decode_into
+from audio.limits import AudioLimits
+from benchmarks.front import Used, clip, containers, measure, used
+
+RIVER = Path(__file__).resolve().parent.parent.parent / "samples" / "river.flac"
+
+
+@pytest.mark.parametrize("container", ["wav", "flac", "mp3", "webm, Opus"])
+def test_clips_are_as_long_as_they_are_said_to_be(container):
+    decoded = []
+    file = io.BytesIO(containers(clip(RIVER, 10.0))[container])
+
+    decode_into(lambda piece, _: decoded.append(len(piece) // 4), file, rate=16_000, limits=AudioLimits())
+
+    assert sum(decoded) == pytest.approx(160_000, abs=2000)
+
+
+def test_figures_are_by_clip_and_in_milliseconds():
+    assert Used(3.0, 2.0, 1.0).since(Used(1.0, 1.0, 1.0), 100) == Used(20.0, 10.0, 0.0)
+
+
+def test_the_processor_time_of_a_process_grows_with_what_it_does():
+    before = used(os.getpid()).front
+    while used(os.getpid()).front < before + 0.05:
+        np.linalg.svd(np.ones((50, 50)))
+
+
+def test_a_service_is_measured_from_start_to_end():
+    (row,) = measure({"wav": containers(clip(RIVER, 1.0))["wav"]}, requests=16, clients=2, runs=1)
+
+    assert row["container"] == "wav"
+    stages = [row[stage] for stage in ("http", "form", "decode", "dispatch")]
+    assert sum(stages) == pytest.approx(row["front"])
+    assert row["decoders"] == 0.0
