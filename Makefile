@@ -30,7 +30,7 @@ NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 
 .PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-long test-cpus
-.PHONY: soak test-gpu null-cuda lint format bench plots clean
+.PHONY: soak test-gpu null-cuda lint format bench plots picture clean
 
 setup: $(STAMP)
 
@@ -180,6 +180,10 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/search-cpu.svg docs/measured/search-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/queueing.svg docs/measured/queueing.json
 	$(BIN)/python -m benchmarks plots docs/img/dashboard.svg docs/measured/dashboard.json
+
+# The picture of the page in the README, with Chromium.
+picture: setup
+	$(BIN)/python -m tests.service.page_picture docs/img/page.png
 
 clean:
 	rm -rf $(VENV) .clients examples/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

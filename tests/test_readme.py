@@ -150,6 +150,6 @@ def test_make_serve_names_the_model_that_it_is_given(variables, flags, environme
 
 
 def test_there_are_blocks_to_run():
-    assert len(blocks("request")) == 3
+    assert len(blocks("request")) == 2
     assert len(blocks("command")) == 1
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 3

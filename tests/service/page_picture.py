@@ -25,7 +25,7 @@ def main() -> None:
 
 def take(browser: Browser, address: str, out: Path) -> None:
     """Write the picture of a page whose recording was transcribed."""
-    browser.screen(880, 860)
+    browser.screen(880, 812)
     browser.open(address)
     browser.wait_text("[data-number=state]", "ready")
     browser.type("#file", str(SAMPLE))
