@@ -1,0 +1,135 @@
+"""What batches of a training epoch hold: a ladder from one fixed batch to buckets of seconds and labels.
+
+    python -m benchmarks training_batches MANIFEST --vocabulary FILE [--seconds 600]
+
+Rungs: one fixed batch of clips in random order; the same without clips of too many labels a second; buckets of equal
+seconds; buckets whose rows fill the memory of the largest (what a batch-size search finds, here by the cost model
+below); and buckets by seconds and labels. Nothing is computed but the batches: of each rung, the clips in a batch, the
+steps of an epoch, the shares of padding in audio and in labels, and how much of the memory of the first rung's largest
+batch a batch takes, in the mean and at most. Memory is taken to be proportional to padded seconds plus padded labels
+over `--labels-per-second`: a model whose decoder takes for a label what its encoder takes for so much audio.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from training.buckets import Buckets, buckets_of_equal_audio
+from training.density import without_dense
+from training.manifest import read_manifest
+from training.sampler import BucketSampler
+from training.takes import Take
+from training.vocabulary_file import read_vocabulary
+
+# Special tokens of a prompt, and the end.
+_PROMPT = 10
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A way to make batches, and what came out."""
+
+    name: str
+    clips: float
+    steps: int
+    audio_padding: float
+    label_padding: float
+    memory: float
+    highest: float
+
+
+def main() -> None:
+    """Print a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("manifest", type=Path)
+    parser.add_argument("--vocabulary", type=Path, required=True, help="whose pieces are the labels")
+    parser.add_argument("--seconds", type=float, default=600, help="of audio and padding in a batch")
+    parser.add_argument("--buckets", type=int, default=10)
+    parser.add_argument("--label-buckets", type=int, default=4)
+    parser.add_argument("--max-labels-per-second", type=float, default=10)
+    parser.add_argument("--labels-per-second", type=float, default=25, help="labels that cost as much as a second")
+    args = parser.parse_args()
+
+    vocabulary = read_vocabulary(args.vocabulary)
+    takes = [Take(clip) for clip in read_manifest(args.manifest) if clip.text is not None]
+    kept, told = without_dense(takes, vocabulary, args.max_labels_per_second)
+    if told:
+        print(told)
+
+    def count(some: Sequence[Take]) -> tuple[list[float], list[int]]:
+        return [take.seconds for take in some], [
+            len(vocabulary.encode(take.clip.text or "")) + _PROMPT for take in some
+        ]
+
+    def cost(seconds: float, labels: float) -> float:
+        return seconds + labels / float(args.labels_per_second)
+
+    rungs = ladder(count(takes), count(kept), args, cost)
+    print(f"{'':40} clips  steps  audio padding  label padding  memory  highest")
+    for rung in rungs:
+        print(
+            f"{rung.name:40} {rung.clips:5.1f} {rung.steps:6} {rung.audio_padding:13.1%} "
+            f"{rung.label_padding:14.1%} {rung.memory:7.0%} {rung.highest:8.0%}"
+        )
+    print(json.dumps({"benchmark": "training_batches", "rungs": [vars(rung) for rung in rungs]}))
+
+
+def ladder(
+    all_clips: tuple[list[float], list[int]],
+    kept: tuple[list[float], list[int]],
+    args: argparse.Namespace,
+    cost: Callable[[float, float], float],
+) -> list[Rung]:
+    """Return the rungs, lowest first."""
+    one = buckets_of_equal_audio(all_clips[0], 1, args.seconds, all_clips[1])
+    # As many clips as fit if all were as long as the longest, and had as many labels as any.
+    budget = cost(args.seconds, one.rows(0) * max(all_clips[1]))
+    rungs = [_rung("one fixed batch", all_clips, one, cost, budget)]
+    one = _filled(buckets_of_equal_audio(kept[0], 1, args.seconds, kept[1]), cost, budget)
+    rungs.append(_rung("+ a filter of labels per second", kept, one, cost, budget))
+    equal = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1])
+    rungs.append(_rung("+ buckets of equal seconds", kept, equal, cost, budget))
+    rungs.append(_rung("+ a batch-size search", kept, _filled(equal, cost, budget), cost, budget))
+    both = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1], args.label_buckets)
+    rungs.append(_rung("+ buckets of seconds and labels", kept, _filled(both, cost, budget), cost, budget))
+    return rungs
+
+
+def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: float) -> Buckets:
+    """Return buckets whose batches take as much memory as there is."""
+    rows = tuple(max(1, int(budget / cost(bucket.seconds, bucket.labels))) for bucket in buckets.all)
+    return replace(buckets, counts=rows)
+
+
+def _rung(
+    name: str,
+    clips: tuple[list[float], list[int]],
+    buckets: Buckets,
+    cost: Callable[[float, float], float],
+    budget: float,
+) -> Rung:
+    seconds, labels = clips
+    steps = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels).epoch(0)
+    held = [[draw.take for draw in batch.draws] for (batch,) in steps]
+    longest = np.array([max(seconds[take] for take in batch) for batch in held])
+    most = np.array([max(labels[take] for take in batch) for batch in held])
+    rows = np.array([len(batch) for batch in held])
+    padded = zip((longest * rows).tolist(), (most * rows).tolist(), strict=True)
+    taken = [cost(*sizes) for sizes in padded]
+    return Rung(
+        name,
+        clips=float(rows.mean()),
+        steps=len(held),
+        audio_padding=1 - sum(seconds) / float((longest * rows).sum()),
+        label_padding=1 - sum(labels) / float((most * rows).sum()),
+        memory=float(np.mean(taken)) / budget,
+        highest=max(taken) / budget,
+    )
+
+
+if __name__ == "__main__":
+    main()
