@@ -16,6 +16,7 @@ import hashlib
 import os
 import random
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -222,6 +223,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     args = parser.parse_args()
     args.requests = args.requests or {"row": 100_000, "slow": 2000, "mixed": 0}[args.mode]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and its service with it
     say(f"seed {args.seed}: make soak ARGS='{_replayable(sys.argv[1:], args.seed)}'")
     with tempfile.TemporaryDirectory() as folder:
         account, excess = (mixed if args.mode == "mixed" else stubbed)(args, Path(folder))
