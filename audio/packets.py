@@ -109,7 +109,7 @@ class PacketSource:
         """
         frames = map(self._check_channels, self._frames) if mix is every_channel else self._frames
         for rate, part in groupby(frames, key=lambda frame: frame.sample_rate):
-            for block in resampled(_joined((mix(_samples(frame)) for frame in part), rate), rate, self.rate):
+            for block in resampled(_mixed(part, rate, mix), rate, self.rate):
                 self.frames += len(block)
                 self._limits.check_longest(self.seconds)
                 yield block
@@ -169,9 +169,17 @@ def _samples(frame: AudioFrame) -> Samples:
         block = np.stack([np.frombuffer(memoryview(plane), kind, frame.samples) for plane in planes], axis=1)
     else:
         block = np.frombuffer(memoryview(frame.planes[0]), kind, frame.samples * channels).reshape(-1, channels)
+    if kind == "f4" and frame.format.is_planar:
+        return block
     offset = full_scale if kind == "u1" else 0.0
     scaled: Samples = (block.astype(np.float32) - np.float32(offset)) / np.float32(full_scale)
     return scaled
+
+
+def _mixed(frames: Iterable[AudioFrame], rate: int, mix: Mix) -> Iterator[Samples]:
+    """Yield what ``mix`` makes of some seconds of frames: to mix one, of 20 ms, takes as long as to decode it."""
+    for _, alike in groupby(frames, key=lambda frame: frame.layout.nb_channels):
+        yield from map(mix, _joined(map(_samples, alike), rate))
 
 
 def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
