@@ -28,6 +28,7 @@ DATA  := runs/data
 NEMO  := runs/nemo-venv
 NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
+FRAMEWORKS := .clients/frameworks
 
 .PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-long test-cpus
 .PHONY: soak test-gpu null-cuda lint format bench plots picture clean
@@ -49,8 +50,9 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo 'No Triton for this machine: the tests of the kernels for GPUs will be skipped.'
 	touch $@
 
-# What tests of the API need beyond setup: OpenAI's JavaScript client (node and npm), and its Python client 1.x.
-clients: examples/node_modules/.ready $(OPENAI_1)/.ready
+# What tests of the API need beyond setup: OpenAI's JavaScript client (node and npm), its Python client 1.x, the Vercel AI
+# SDK, litellm, and LangChain in both languages; half a GB.
+clients: examples/node_modules/.ready tests/clients/node_modules/.ready $(OPENAI_1)/.ready $(FRAMEWORKS)/.ready
 
 examples/node_modules/.ready: examples/package.json
 	npm install --prefix examples --silent --no-audit --no-fund --no-package-lock
@@ -59,6 +61,16 @@ examples/node_modules/.ready: examples/package.json
 $(OPENAI_1)/.ready: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(OPENAI_1) \
 	  openai==1.109.1 distro==1.9.0
+	touch $@
+
+# The peers that LangChain's packages name would be a gigabyte, and are not imported.
+tests/clients/node_modules/.ready: tests/clients/package.json
+	npm install --prefix tests/clients --silent --no-audit --no-fund --no-package-lock --legacy-peer-deps
+	touch $@
+
+$(FRAMEWORKS)/.ready: $(STAMP) tests/clients/python.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(FRAMEWORKS) \
+	  --requirement tests/clients/python.txt
 	touch $@
 
 serve: setup
@@ -186,4 +198,4 @@ picture: setup
 	$(BIN)/python -m tests.service.page_picture docs/img/page.png
 
 clean:
-	rm -rf $(VENV) .clients examples/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .clients examples/node_modules tests/clients/node_modules tests/deploy/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

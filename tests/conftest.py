@@ -24,7 +24,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 SPEECH_DIR = Path(os.environ.get("SPEECH_DIR", SHARED / "speech"))
 TEACHER = Path(os.environ.get("TEACHER", SHARED / "teacher" / "stt_en_conformer_ctc_small.nemo"))
-CLIENTS = (ROOT / "examples" / "node_modules" / "openai", ROOT / ".clients" / "openai-1" / "openai")
+CLIENTS = (
+    ROOT / "examples" / "node_modules" / "openai",
+    ROOT / ".clients" / "openai-1" / "openai",
+    ROOT / "tests" / "clients" / "node_modules" / "ai",
+    ROOT / ".clients" / "frameworks" / "litellm",
+)
 GOLDEN = ROOT / "tests" / "data" / "golden"
 
 
@@ -38,7 +43,7 @@ def _missing(item: pytest.Item) -> str | None:
     if item.get_closest_marker("teacher") and not TEACHER.is_file():
         return f"no checkpoint at {TEACHER} (set TEACHER)"
     if item.get_closest_marker("clients") and not (shutil.which("node") and all(path.is_dir() for path in CLIENTS)):
-        return "not all of OpenAI's clients are here (make clients)"
+        return "not all clients are here (make clients)"
     if item.get_closest_marker("gpu"):
         import torch
 
