@@ -75,4 +75,6 @@ def _librispeech(folder: Path) -> Iterator[Clip]:
         for line in transcripts.read_text(encoding="utf-8").splitlines():
             name, _, text = line.partition(" ")
             if name:
-                yield Clip(transcripts.with_name(f"{name}.flac"), text, source=folder.resolve().name)
+                # SET/SPEAKER/CHAPTER/, such as dev-clean: each set has a line of its own.
+                source = transcripts.resolve().parents[2].name
+                yield Clip(transcripts.with_name(f"{name}.flac"), text, source=source)

@@ -1,4 +1,4 @@
-"""Recordings to learn from: a JSON Lines manifest."""
+"""Recordings to learn from: a JSON Lines manifest, or a folder of LibriSpeech."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,8 +7,10 @@ from pathlib import Path
 
 from models import Prompt
 from training.errors import ManifestError
+from training.librispeech import seconds_of, transcripts
 
 _LONGEST_LINE = 2**20
+_UNKNOWN_SECONDS = 1.0
 # Keys of NeMo's manifests, and what they are called here.
 _OF_NEMO = {
     "audio_filepath": "audio",
@@ -50,14 +52,15 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
     Args:
         path: a file with one JSON object a line: ``audio`` (relative to the manifest) and ``duration`` in seconds;
             ``text``, ``source``, ``speaker`` and ``split`` where they are known; for attention decoders ``language``,
-            ``target_language`` and ``punctuation`` (true or false). NeMo's keys for these will do.
+            ``target_language`` and ``punctuation`` (true or false). NeMo's keys for these will do. Or a folder of
+            LibriSpeech, whose sets are its splits and sources.
         split: only clips of this split; None takes all.
 
     Raises:
         ManifestError: if it cannot be read, or holds no such clip; the message names the line.
     """
     try:
-        clips = list(_clips(path, split))
+        clips = list(_librispeech(path, split) if path.is_dir() else _clips(path, split))
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -80,6 +83,14 @@ def _clips(path: Path, split: str | None) -> Iterator[Clip]:
                 raise ManifestError(f"{path}, line {number}: {error}") from error
             if split in (None, fields.get("split")):
                 yield _clip(path, fields)
+
+
+def _librispeech(folder: Path, split: str | None) -> Iterator[Clip]:
+    for audio, text, name, speaker in transcripts(folder):
+        if split in (None, name):
+            seconds = seconds_of(audio)
+            # One that cannot be read is as long as any: it is named and skipped when its turn comes.
+            yield Clip(audio, audio.name, _UNKNOWN_SECONDS if seconds is None else seconds, text, name, speaker)
 
 
 def _fields(line: str) -> Mapping[str, object]:

@@ -20,7 +20,7 @@ class TrainingData:
     """What is trained on.
 
     Attributes:
-        manifests: JSON Lines files (training/manifest.py).
+        manifests: JSON Lines files, or folders of LibriSpeech (training/manifest.py).
         split: only clips of this split, or None for all.
         min_seconds: shorter clips are left out.
         max_seconds: longer clips are left out.
@@ -71,7 +71,7 @@ class Dev:
     """What progress is measured on.
 
     Attributes:
-        manifest: a JSON Lines file whose clips have transcripts.
+        manifest: a JSON Lines file whose clips have transcripts, or a folder of LibriSpeech.
         split: only clips of this split, or None for all.
         every: steps from one measurement to the next.
         patience: measurements without a lower word error rate after which the run ends; None takes all steps.

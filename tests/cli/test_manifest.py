@@ -44,6 +44,15 @@ def test_a_librispeech_folder_has_its_transcripts_beside_the_audio(tmp_path):
     ]
 
 
+def test_several_sets_of_librispeech_are_told_apart(tmp_path):
+    for name in ("dev-clean", "dev-other"):
+        chapter = tmp_path / name / "84" / "121123"
+        chapter.mkdir(parents=True)
+        (chapter / "84-121123.trans.txt").write_text("84-121123-0000 GO\n")
+
+    assert [clip.source for clip in read_manifest(tmp_path)] == ["dev-clean", "dev-other"]
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from training.errors import ManifestError
 from training.manifest import Clip, read_manifest
@@ -85,3 +87,24 @@ def test_a_manifest_that_cannot_be_read_is_refused(tmp_path, content):
 
     with pytest.raises(ManifestError):
         read_manifest(path)
+
+
+def test_a_folder_of_librispeech_has_sets_speakers_and_lengths(tmp_path):
+    for name in ("dev-clean", "dev-other"):
+        chapter = tmp_path / name / "84" / "121123"
+        chapter.mkdir(parents=True)
+        (chapter / "84-121123.trans.txt").write_text("84-121123-0000 GO DO YOU HEAR\n84-121123-0001 BUT\n")
+        soundfile.write(chapter / "84-121123-0000.flac", np.zeros(24_000), 16_000)
+        (chapter / "84-121123-0001.flac").write_bytes(b"no sound")
+
+    clips = read_manifest(tmp_path)
+
+    assert [(clip.name, clip.source, clip.speaker) for clip in clips[:2]] == [
+        ("84-121123-0000.flac", "dev-clean", "84"),
+        ("84-121123-0001.flac", "dev-clean", "84"),
+    ]
+    assert clips[0].seconds == 1.5
+    assert clips[0].text == "GO DO YOU HEAR"
+    assert [clip.source for clip in clips] == ["dev-clean", "dev-clean", "dev-other", "dev-other"]
+    assert read_manifest(tmp_path, "dev-other") == clips[2:]
+    assert read_manifest(tmp_path / "dev-other") == clips[2:]
