@@ -32,6 +32,7 @@ from service.engine.devices import count_gpus, places
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
+from service.grammars import Grammars
 from service.http.access import Access, Key
 from service.http.app import create_app
 from service.http.connection import Connection
@@ -166,6 +167,7 @@ class Server:
                 Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
                 on_loss=self.metrics.decoder_crashes.inc,
             ) as decode_pool,
+            contextlib.closing(Grammars(settings.grammar_cache)) as grammars,
         ):
             outbound = Outbound(settings.url_hosts) if settings.url_hosts else None
             front = Front(
@@ -181,6 +183,7 @@ class Server:
                 started=int(time.time()),
                 access=self._access,
                 admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
+                grammars=grammars,
                 residency=self._residency,
                 demand=self._demand,
                 outbound=outbound,

@@ -214,6 +214,10 @@ class Settings(BaseSettings):
     head_timeout_seconds: Seconds = Field(
         default=10.0, description="Longest time for the headers of a request, and for the first of a connection."
     )
+    grammar_cache: str | None = Field(
+        default=None,
+        description="Folder for built grammars (`format=written`); unset: steno/grammars in the user's cache folder.",
+    )
     subtitle_characters: int = Field(
         default=42, ge=16, le=200, description="Columns of a subtitle's line; Han and kana take two."
     )

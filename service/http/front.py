@@ -11,6 +11,7 @@ from service.demand import Demand, LoadFailedError
 from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
+from service.grammars import Grammars
 from service.http.access import Access
 from service.http.errors import RequestError
 from service.http.intake import Intake
@@ -37,6 +38,7 @@ class Front:
         started: Unix time, the `created` of the models.
         access: The API keys.
         admin_access: The keys that open the admin routes.
+        grammars: Write numbers as people do.
         residency: Loads models and lets them go.
         demand: Brings in models that a request asks for.
         tracer: Traces requests.
@@ -56,6 +58,7 @@ class Front:
     started: int
     access: Access
     admin_access: Access
+    grammars: Grammars
     residency: Residency
     demand: Demand
     outbound: Outbound | None

@@ -73,8 +73,12 @@ class Asked:
 
     async def told(self, texts: Sequence[str]) -> Written:
         """Return what a text is, of which the segments are given, as far as the answer says it."""
+        return await self.surely_told(texts) if self.fields.tells_language else self.written
+
+    async def surely_told(self, texts: Sequence[str]) -> Written:
+        """Return what a text is, whether or not the answer says it."""
         written = self.written
-        if written.language or written.source != "text" or not self.fields.tells_language:
+        if written.language or written.source != "text":
             return written
         among = self.fields.languages or self.served.languages
         whole, each = await in_thread(self.threads, lambda: tell(texts, among))

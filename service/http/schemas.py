@@ -74,6 +74,13 @@ class TranscriptionForm(BaseModel):
         ),
     ] = True
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
+    format: Annotated[
+        Literal["spoken", "written"],
+        Field(
+            description="`written`: numbers, dates and sums as people write them, where the service has grammars for "
+            "the language. An extension."
+        ),
+    ] = "spoken"
     subtitle_characters: Annotated[
         int | SkipJsonSchema[None],
         Field(ge=16, le=200, description="Of srt and vtt: columns of a line; Han and kana take two. An extension."),
@@ -150,6 +157,9 @@ class TranscriptionForm(BaseModel):
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
             raise RequestError(message, code="unsupported_value", param="timestamp_granularities")
+        if parsed.include and parsed.format == "written":
+            message = "The tokens of logprobs are those that were spoken; use format 'spoken'."
+            raise RequestError(message, code="unsupported_value", param="include")
         if parsed.include and parsed.response_format != "json":
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
             raise RequestError(message, code="unsupported_value", param="include")

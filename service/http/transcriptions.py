@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from service.dispatch.admission import Permit
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import NoDecoderError, OverloadedError
 from service.dispatch.source import Source
+from service.grammars import LANGUAGES as GRAMMARS
 from service.http import schemas
 from service.http.bodies import receive
 from service.http.conversation import Channel, Conversation
@@ -36,6 +37,7 @@ from service.http.served import Served
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
+from service.http.written_form import answers_in_written_form, check_written_form
 from service.threads import in_thread
 
 log = logging.getLogger("steno.http")
@@ -197,7 +199,10 @@ async def understood(
     settings = front.settings
     size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
     prompt = prompt_of(fields, served.info)
-    return Asked(fields, served, served.lane(fields.decoder), prompt, front.cutters, size)
+    asked = Asked(fields, served, served.lane(fields.decoder), prompt, front.cutters, size)
+    if fields.format == "written":
+        check_written_form(front.grammars, asked.written.language)
+    return asked
 
 
 async def _served(
@@ -253,9 +258,14 @@ async def answer(
     def source_of(one: Recording) -> Source:
         return Source(one, _rule(one, asked, longest), front.detector, front.cutters)
 
+    async def write(phrases: Sequence[str]) -> list[str]:
+        language = (await asked.surely_told(phrases)).language
+        return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
+
     def answers_of(source: Source) -> AsyncGenerator[Answer, None]:
         caller = record.caller or record.request_id
-        return front.recordings.transcribe(source, caller, asked.lane, asked.prompt, is_background=is_background)
+        answers = front.recordings.transcribe(source, caller, asked.lane, asked.prompt, is_background=is_background)
+        return answers_in_written_form(answers, write) if fields.format == "written" else answers
 
     heartbeat = front.settings.heartbeat_seconds
     patience = heartbeat if fields.stream else None

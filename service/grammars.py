@@ -1,0 +1,93 @@
+"""Numbers as people write them: the front's end of the process that has NeMo's grammars."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+from service.dispatch.errors import TranscriptionFailedError
+from service.threads import in_thread
+
+PACKAGE = "nemo_text_processing"
+# Of those that the package has grammars for, the ones that are written with spaces between words.
+LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "hy", "mr", "pt", "ru", "sv", "vi")
+MODULE = "service.grammar_process"
+
+_SECONDS = 600.0  # for an answer; the first of a language may have to build its grammars
+
+
+class Grammars:
+    """Writes phrases; the process begins with the first. Close it.
+
+    Args:
+        cache: Folder for built grammars; None is `steno/grammars` in the user's folder for such files.
+    """
+
+    def __init__(self, cache: str | None = None) -> None:
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        self._cache = cache or str(Path(home) / "steno" / "grammars")
+        self._threads = ThreadPoolExecutor(1, "grammars")
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def are_installed(self) -> bool:
+        """Whether the package is there."""
+        return find_spec(PACKAGE) is not None
+
+    async def write(self, phrases: Sequence[str], language: str) -> list[str]:
+        """Return phrases, in small letters and without punctuation, with their numbers as people write them.
+
+        Raises:
+            TranscriptionFailedError: If the process dies of them, or takes too long.
+        """
+        return await in_thread(self._threads, lambda: self._ask(phrases, language))
+
+    def close(self) -> None:
+        """End the process."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._process is not None:
+            _end(self._process)
+
+    def _ask(self, phrases: Sequence[str], language: str) -> list[str]:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        too_long = threading.Timer(_SECONDS, process.kill)
+        too_long.start()
+        try:
+            process.stdin.write(json.dumps({"language": language, "phrases": list(phrases)}) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except OSError:
+            answer = ""
+        finally:
+            too_long.cancel()
+        if not answer:
+            _end(process)
+            self._process = None
+            raise TranscriptionFailedError("The grammars that write numbers failed on this text.")
+        written: list[str] = json.loads(answer)
+        return written
+
+    def _running(self) -> "subprocess.Popen[str]":
+        if self._process is None:
+            self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
+                [sys.executable, "-m", MODULE, self._cache],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+            )
+        return self._process
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    with contextlib.suppress(OSError), process:  # closes its pipes, of which one may hold what nobody reads any more
+        pass

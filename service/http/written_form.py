@@ -1,0 +1,117 @@
+"""`format=written`: numbers, dates and sums are written as people do, with the times of their words."""
+
+import difflib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+import msgspec
+
+from service.dispatch.dispatcher import Answer
+from service.engine.protocol import Transcript, Word
+from service.grammars import LANGUAGES, PACKAGE, Grammars
+from service.http.errors import RequestError
+from service.languages import NAMES
+
+# What ends a phrase; grammars know nothing of it.
+_MARKS = ".,?!;:…"
+
+Write = Callable[[Sequence[str]], Awaitable[list[str]]]
+
+
+def check_written_form(grammars: Grammars, language: str | None) -> None:
+    """Accept a language that there are grammars for; None, which the text will tell, may be one.
+
+    Raises:
+        RequestError: If there are none.
+    """
+    if not grammars.are_installed:
+        message = f"This service has no grammars that write numbers: its operator has not installed {PACKAGE}."
+        raise RequestError(message, code="unsupported_value", param="format")
+    if language is not None and language not in LANGUAGES:
+        names = ", ".join(map(repr, LANGUAGES))
+        message = (
+            f"There are no grammars that write numbers in {language!r} ({NAMES[language]}); there are for {names}."
+        )
+        raise RequestError(message, code="unsupported_value", param="format")
+
+
+async def answers_in_written_form(answers: AsyncGenerator[Answer, None], write: Write) -> AsyncGenerator[Answer, None]:
+    """Yield answers in written form."""
+    async with aclosing(answers):
+        async for answer in answers:
+            yield replace(answer, transcript=await in_written_form(answer.transcript, write))
+
+
+async def in_written_form(part: Transcript, write: Write) -> Transcript:
+    """Return a transcript with its phrases written by grammars.
+
+    Words that were spoken and are written as one, such as "twenty five dollars" and "$25", become one: from the start
+    of the first to the end of the last, as sure as the least sure of them. Its tokens stay those that were spoken.
+    """
+    if not part.words:
+        return part
+    phrases = list(_phrases(part.words))
+    spoken = [[_bare(word.text).lower() for word in phrase] for phrase in phrases]
+    written = await write([" ".join(texts) for texts in spoken])
+    words: list[Word] = []
+    for phrase, texts, text in zip(phrases, spoken, written, strict=True):
+        words += _grouped(phrase, texts, text.split())
+    if words == part.words:
+        return part
+    return msgspec.structs.replace(part, text=" ".join(word.text for word in words), words=words)
+
+
+def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
+    """Yield the words up to each punctuation mark."""
+    phrase: list[Word] = []
+    for word in words:
+        phrase.append(word)
+        if _bare(word.text) != word.text:
+            yield phrase
+            phrase = []
+    if phrase:
+        yield phrase
+
+
+def _bare(text: str) -> str:
+    return text.rstrip(_MARKS) or text
+
+
+def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[str]) -> list[Word]:
+    """Return the words of a phrase as they are written; those that are written as they are spoken stay."""
+    if not written or list(spoken) == list(written):
+        return list(phrase)
+    matcher = difflib.SequenceMatcher(None, spoken, written, autojunk=False)
+    groups: list[tuple[list[Word], list[str]]] = []
+    for tag, first, last, begin, end in matcher.get_opcodes():
+        if tag == "equal":
+            groups += [([word], [word.text]) for word in phrase[first:last]]
+        elif groups and tag != "replace":  # what was left out or put in belongs to what is before it
+            groups[-1][0].extend(phrase[first:last])
+            groups[-1][1].extend(written[begin:end])
+        else:
+            groups.append((list(phrase[first:last]), list(written[begin:end])))
+    if len(groups) > 1 and not (groups[0][0] and groups[0][1]):  # or, at the beginning, to what is after it
+        (said, texts), (next_said, next_texts) = groups[:2]
+        groups[:2] = [([*said, *next_said], [*texts, *next_texts])]
+    words = [_group(said, " ".join(texts)) for said, texts in groups]
+    mark = phrase[-1].text[len(_bare(phrase[-1].text)) :]
+    if not words[-1].text.endswith(mark):
+        words[-1] = msgspec.structs.replace(words[-1], text=words[-1].text + mark)
+    return words
+
+
+def _group(said: Sequence[Word], text: str) -> Word:
+    """Put words together under another text."""
+    if len(said) == 1:
+        return msgspec.structs.replace(said[0], text=text)
+    starts = [word.start for word in said if word.start is not None]
+    ends = [word.end for word in said if word.end is not None]
+    return Word(
+        text,
+        min(starts, default=None),
+        max(ends, default=None),
+        min((word.confidence for word in said if word.confidence is not None), default=None),
+        (said[0].token_span[0], said[-1].token_span[1]),
+    )

@@ -1,0 +1,19 @@
+"""A stand-in for the process that has NeMo's grammars: some phrases are written otherwise, and one ends it."""
+
+import json
+import os
+import sys
+
+WRITTEN = {"how are you": "hru", "geht es ihnen": "25", "bonjour": "1 234"}
+
+for line in sys.stdin:
+    phrases = json.loads(line)["phrases"]
+    if any("today" in phrase and "fatal" in sys.argv[1] for phrase in phrases):
+        os.abort()
+    answers = []
+    for phrase in phrases:
+        for spoken, written in WRITTEN.items():
+            phrase = phrase.replace(spoken, written)
+        answers.append(phrase)
+    sys.stdout.write(json.dumps(answers) + "\n")
+    sys.stdout.flush()
