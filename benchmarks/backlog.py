@@ -91,14 +91,28 @@ STEPS = (
         _benchmark(
             "2",
             f"offline-{shape}-{transducer}-{dtype}",
-            1.5,
-            f"offline --shape {shape} --transducer {transducer} --dtypes {dtype} --utterances 2048"
-            " --batch-seconds 480 960 1920",
+            minutes,
+            f"offline --shape {shape} --transducer {transducer} --dtypes {dtype} --batch-seconds 480 960 1920 {set_}",
             _OFFLINE_TOY,
         )
-        for dtype in ("bfloat16", "float32")
+        # In bfloat16 enough that the first batch and the last texts, which nothing runs beside, are a thirtieth.
+        for dtype, minutes, set_ in (
+            ("bfloat16", 3, "--utterances 16384 --repeats 2"),
+            ("float32", 1.5, "--utterances 2048"),
+        )
         for shape in ("0.6b", "1.1b")
         for transducer in ("tdt", "rnnt")
+    ),
+    *(
+        _benchmark(
+            "2j",
+            f"lane-{name}",
+            1,
+            "offline --shape 0.6b --dtypes bfloat16 --decoders tdt --utterances 16384 --repeats 2"
+            f" --batch-seconds 960 1920{option}",
+            _OFFLINE_TOY,
+        )
+        for name, option in (("beside", ""), ("one-stream", " --one-stream"))
     ),
     *(
         _benchmark(

@@ -19,6 +19,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import add_model_options, chosen_models, model_name
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
+from models.graphs import lane
 
 # Of a log-normal distribution, cut at its ends.
 _MEDIAN_SECONDS, _LOG_DEVIATION = 5.8, 0.65
@@ -33,13 +34,16 @@ def main() -> None:
     parser.add_argument("--utterances", type=int, default=128)
     parser.add_argument("--batch-seconds", type=float, nargs="+", default=[60.0, 240.0], help="audio and padding")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes over the set; the fastest counts")
+    parser.add_argument("--one-stream", action="store_true", help="a search runs between encoders, and not beside them")
     add_rows_option(parser)
     args = parser.parse_args()
 
+    lane.HAS_STREAM = not args.one_stream
     seconds = utterance_seconds(args.utterances)
     models = chosen_models(args)
     model = next(iter(models.values()))
     about = {"model": model_name(args), "utterances": args.utterances, "audio_seconds": sum(seconds)}
+    about |= {"one_stream": args.one_stream}
     rows = Rows("offline", about | describe(model.device), args.rows)
     noise = _noise(seconds, model.sample_rate)
     on_gpu = model.device.type == "cuda"

@@ -24,7 +24,7 @@ from models.graphs.sizes import Sizes, row_sizes
 from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
-from models.precision import default_dtype, warn_of_slow_dtype
+from models.precision import default_dtype, keep_products_exact, warn_of_slow_dtype
 from models.prompts import Prompt, PromptWriter, check_unprompted, translates
 from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
@@ -142,6 +142,7 @@ class Model:
         languages: Sequence[str] | None = None,
         language_model: str | Path | None = None,
     ) -> None:
+        keep_products_exact(device)
         self._languages = languages
         self._config = checkpoint.config
         if dtype is torch.int8 and not isinstance(self._config.encoder, ConformerConfig):
@@ -215,12 +216,15 @@ class Model:
             PromptError: a ValueError, if the model does not speak a language, or cannot do what is asked for.
         """
         self._check_decoder(decoder)
-        _check_samples(pcm)
+        _check_arrays(pcm)
         prompt = Prompt(language, target_language, punctuation, timestamps)
         self._check_prompt(prompt)
         hypotheses: dict[int, Hypothesis] = {}
         given: tuple[list[int], Recognition] | None = None
         for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
+            # While the device has the batch before.
+            for index in batch:
+                _check_finite(index, pcm[index])
             waveforms, lengths = self.batch([pcm[index] for index in batch])
             prompts = [prompt] * len(batch)
             before, given = given, (batch, self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts))
@@ -468,12 +472,21 @@ class Model:
 
 
 def _check_samples(pcm: Sequence[Samples]) -> None:
+    _check_arrays(pcm)
+    for index, samples in enumerate(pcm):
+        _check_finite(index, samples)
+
+
+def _check_arrays(pcm: Sequence[Samples]) -> None:
     for index, samples in enumerate(pcm):
         if not isinstance(samples, np.ndarray) or samples.dtype != np.float32 or samples.ndim != 1:
             kind = f"{samples.dtype} {samples.shape}" if isinstance(samples, np.ndarray) else type(samples).__name__
             raise ValueError(f"utterance {index} must be a mono float32 array, not {kind}")
-        if not np.isfinite(samples).all():
-            raise ValueError(f"utterance {index} has samples that are infinite or not numbers")
+
+
+def _check_finite(index: int, samples: Samples) -> None:
+    if not np.isfinite(samples).all():
+        raise ValueError(f"utterance {index} has samples that are infinite or not numbers")
 
 
 def _batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:

@@ -30,6 +30,18 @@ def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
         log.warning("This CPU takes %.1f times as long in bfloat16 as in float32.", 1 / gain)
 
 
+def keep_products_exact(device: torch.device) -> None:
+    """Let a GPU's products be of float32 where that is asked for, and summed in it whatever they are of.
+
+    Otherwise convolutions in float32 round their factors to 10 bits (TF32), and products in bfloat16 that are divided
+    between programs round the parts of their sums.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
 def _has_units_for_bfloat16(gpu: torch.device) -> bool:
     """Return whether a GPU multiplies in bfloat16, or only imitates it."""
     return torch.cuda.get_device_capability(gpu) >= _AMPERE

@@ -5,6 +5,10 @@ from contextlib import contextmanager
 
 import torch
 
+# Whether a lane is a stream of its own. If not, what it is given goes between all else: that is as fast where a lane's
+# kernels find no room beside those of the next batch (docs/gpu-backlog.md, row 2j).
+HAS_STREAM = True
+
 
 class Lane:
     """What it is given is done in order, and nothing else of the device waits for it before it is joined.
@@ -12,13 +16,13 @@ class Lane:
     On a CPU, which does what it is told at once, entering and joining do nothing.
 
     Attributes:
-        stream: its stream; None on a CPU.
+        stream: its stream; None on a CPU, and where lanes have none.
     """
 
     def __init__(self, device: torch.device) -> None:
         """Open a lane of ``device``."""
         # Of two kernels that wait for room the lane's goes first: it is small, and what follows it waits for it.
-        self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" and HAS_STREAM else None  # type: ignore[no-untyped-call]
 
     @contextmanager
     def entered(self) -> Iterator[None]:

@@ -39,7 +39,6 @@ class SpeechRecognizer:
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
-        torch.backends.cudnn.allow_tf32 = False  # float32 is asked for by those who want NeMo's tokens
         self._threads = load.threads
         self._use_threads()
         self._sanity = Sanity()

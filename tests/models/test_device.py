@@ -12,15 +12,6 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 BFLOAT16_ENCODER = 5e-2
 
 
-@pytest.fixture(autouse=True)
-def exact_float32():
-    """TF32 rounds like bfloat16; parity is measured without it."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cudnn.allow_tf32 = before
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
 def test_float32_transcripts_are_nemos_alone_and_in_a_batch(name, decoder, device):

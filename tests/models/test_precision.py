@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from models import default_dtype, load_model
+from models.precision import keep_products_exact
 from tests.models import golden_data as golden
 
 MODEL = golden.GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
@@ -41,3 +42,38 @@ def test_a_dtype_that_is_slow_here_runs_with_one_warning(gain, dtype, warnings, 
 
     assert model.transcribe([golden.clip(golden.CLIPS[0])])[0].tokens
     assert [record.getMessage() for record in caplog.records] == warnings
+
+
+def flags():
+    matmul = torch.backends.cuda.matmul
+    return [matmul.allow_tf32, torch.backends.cudnn.allow_tf32, matmul.allow_bf16_reduced_precision_reduction]
+
+
+@pytest.fixture
+def all_allowed():
+    before = flags()
+    set_flags([True] * 3)
+    yield
+    set_flags(before)
+
+
+def set_flags(allowed):
+    matmul = torch.backends.cuda.matmul
+    matmul.allow_tf32, torch.backends.cudnn.allow_tf32, matmul.allow_bf16_reduced_precision_reduction = allowed
+
+
+def test_on_a_gpu_products_round_only_what_was_asked_for(all_allowed):
+    keep_products_exact(torch.device("cpu"))
+    assert flags() == [True] * 3
+
+    keep_products_exact(torch.device("cuda:1"))
+    assert flags() == [False] * 3
+
+
+def test_a_model_sees_to_that_whoever_loads_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr("models.model.keep_products_exact", asked.append)
+
+    load_model(MODEL)
+
+    assert asked == [torch.device("cpu")]

@@ -10,8 +10,12 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 LONG = 10**9
 
 
+@pytest.mark.parametrize("has_stream", [True, False])
 @pytest.mark.parametrize("device", DEVICES)
-def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_follows_its_join(device):
+def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_follows_its_join(
+    device, has_stream, monkeypatch
+):
+    monkeypatch.setattr("models.graphs.lane.HAS_STREAM", has_stream)
     lane = Lane(torch.device(device))
     value = torch.zeros(2**20, device=device)
 
@@ -38,6 +42,17 @@ def test_what_the_device_is_given_next_does_not_wait_for_the_lane():
     lane.join()
     torch.ones(10, device="cuda").sum().item()
     assert done.query()
+
+
+@pytest.mark.parametrize(("has_stream", "made"), [(True, 1), (False, 0)])
+def test_the_switch_takes_the_stream_away(has_stream, made, monkeypatch):
+    streams = []
+    monkeypatch.setattr("models.graphs.lane.HAS_STREAM", has_stream)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda *_, **__: streams.append(1))
+
+    Lane(torch.device("cuda"))
+
+    assert len(streams) == made
 
 
 @pytest.mark.gpu
