@@ -2,7 +2,7 @@
 
 The service runs with the stub engine, which answers from the samples alone, so that nothing but the front is measured.
 Its processes are asked for the processor time that they have used (/proc), before and after so many requests of one
-kind, and that is told by clip. Unlike requests a second it hardly depends on what else the machine does, nor on what
+kind, and that is told by clip. It depends less on what else the machine does than requests a second do, and not on what
 the clients take, which run in this process. Stages are differences between kinds of requests:
 
     http      GET /healthz: the connection, the parser, the framework, metrics, the log line
