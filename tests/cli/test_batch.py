@@ -47,6 +47,11 @@ def rows_in(folder):
     return [json.loads(line) for shard in sorted(folder.glob("*.jsonl")) for line in shard.read_text().splitlines()]
 
 
+def written(path):
+    """Which file it is, and when it was written."""
+    return path.stat().st_ino, path.stat().st_mtime_ns
+
+
 def summary_of(captured):
     return json.loads(captured.out.splitlines()[-1])
 
@@ -135,7 +140,7 @@ def test_what_was_killed_goes_on_and_nothing_is_lost_or_doubled(batch, golden, a
     finally:
         running.kill()
     assert running.wait() == -signal.SIGKILL
-    finished = {path: path.stat() for path in out.glob("shard-*.jsonl")}
+    finished = {path: written(path) for path in out.glob("shard-*.jsonl")}
     pipe.unlink()
     pipe.symlink_to(archive / "slt-1s.wav")
 
@@ -146,7 +151,7 @@ def test_what_was_killed_goes_on_and_nothing_is_lost_or_doubled(batch, golden, a
     assert sorted(row["audio"] for row in rows) == sorted(line["audio"] for line in lines)
     texts = {Path(row["audio"]).name: row["text"] for row in rows if row["error"] is None}
     assert texts == expected | {"last.wav": expected["slt-1s.wav"]}
-    assert [path.stat() for path in finished] == list(finished.values())
+    assert {path: written(path) for path in finished} == finished
     summary = summary_of(captured)
     assert summary["recordings"] == len(lines)
     assert summary["run"]["recordings"] == len(lines) - sum(len(path.read_text().splitlines()) for path in finished)
