@@ -36,7 +36,22 @@ def check_installed(wanted: list[Format]) -> None:
             raise CommandError(f"{', '.join(TIMED)} need the extra 'serve' ({error.name} is missing)") from None
 
 
-def render(name: str, outcome: Transcribed, wanted: Format) -> str:
+@dataclasses.dataclass(frozen=True, slots=True)
+class SubtitleSize:
+    """Of a cue of srt and vtt; None takes what the service takes by default.
+
+    Attributes:
+        characters: columns of a line.
+        lines: most lines.
+        seconds: longest time that it is shown.
+    """
+
+    characters: int | None = None
+    lines: int | None = None
+    seconds: float | None = None
+
+
+def render(name: str, outcome: Transcribed, wanted: Format, size: SubtitleSize) -> str:
     """Return the transcript of a recording in a format, without a line's end behind it.
 
     ``json`` is one line, with the fields of ``Hypothesis``. ``tsv`` has a line for each segment: start and end in
@@ -49,17 +64,18 @@ def render(name: str, outcome: Transcribed, wanted: Format) -> str:
         return json.dumps(fields, ensure_ascii=False)
     from service.engine.protocol import Transcript, Word
     from service.http.segments import split_segments
-    from service.http.subtitles import cues, srt, vtt
-    from service.http.timed_words import timed_words
+    from service.http.subtitles import CueSize, cues, srt, vtt
+    from service.http.timed_words import text_of, timed_words
 
     heard = outcome.hypothesis
     words = [Word(one.text, one.start, one.end, one.confidence, one.token_span) for one in heard.words]
     timed = timed_words(Transcript(heard.text, heard.tokens, heard.token_confidence, words), outcome.seconds)
     if wanted == "tsv":
-        rows = ((part[0].start, part[-1].end, " ".join(word.text for word in part)) for part in split_segments(timed))
+        rows = ((part[0].start, part[-1].end, text_of(part)) for part in split_segments(timed))
         lines = (f"{_milliseconds(start)}\t{_milliseconds(end)}\t{' '.join(text.split())}" for start, end, text in rows)
         return "\n".join(["start\tend\ttext", *lines])
-    return (srt if wanted == "srt" else vtt)(cues(timed)).rstrip("\n")
+    asked = {key: value for key, value in dataclasses.asdict(size).items() if value is not None}
+    return (srt if wanted == "srt" else vtt)(cues(timed, CueSize(**asked))).rstrip("\n")
 
 
 def _milliseconds(seconds: float | None) -> int:

@@ -10,7 +10,7 @@ from bulk.file_transcripts import Failed, Transcribed, transcribe_files
 from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.recordings import Recording, recordings, transcript_paths
-from cli.renderings import FORMATS, TIMED, Format, check_installed, formats, render
+from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed, formats, render
 
 Take = Callable[[Recording, Transcribed], str | None]
 """Does something with a transcript; returns what is to be printed of it."""
@@ -50,8 +50,28 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--output-dir", metavar="DIR", type=Path, help="write files instead: DIR/talk.srt for talk.mp3")
     parser.add_argument("--overwrite", action="store_true", help="transcribe again what is in --output-dir already")
+    for name, least, most, meaning in (
+        ("characters", 16, 200, "columns of a line of subtitles; Han and kana take two (default: 42)"),
+        ("lines", 1, 8, "lines of a subtitle (default: 2)"),
+        ("seconds", 1, 60, "longest time of a subtitle (default: 7)"),
+    ):
+        parser.add_argument(f"--subtitle-{name}", type=_between(least, most), metavar="N", help=meaning)
     add_model_options(parser)
     parser.set_defaults(run=run)
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{value} is not between {least} and {most}")
+        return value
+
+    return number
+
+
+def _size(args: argparse.Namespace) -> SubtitleSize:
+    return SubtitleSize(args.subtitle_characters, args.subtitle_lines, args.subtitle_seconds)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,7 +90,7 @@ def _print(args: argparse.Namespace, found: Sequence[Recording]) -> int:
         raise CommandError("several files, or several formats, of subtitles and tables need --output-dir")
 
     def take(one: Recording, outcome: Transcribed) -> str:
-        line = render(one.name, outcome, wanted)
+        line = render(one.name, outcome, wanted, _size(args))
         return f"{one.name}\t{line}" if wanted == "txt" and len(found) > 1 else line
 
     return 1 if _transcribe(args, found, take) else 0
@@ -87,7 +107,7 @@ def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
 
     def take(one: Recording, outcome: Transcribed) -> None:
         for path, form in zip(paths[one.location], wanted, strict=True):
-            _write_whole(path, render(one.name, outcome, form) + "\n")
+            _write_whole(path, render(one.name, outcome, form, _size(args)) + "\n")
 
     failures = _transcribe(args, left, take) if left else 0
     print(f"{len(left) - failures} written, {skipped} skipped, {failures} failed", file=sys.stderr)

@@ -192,6 +192,26 @@ def test_subtitles_of_one_recording_are_printed(transcribe, clips, expected, cap
     assert all(int(start) <= int(end) <= 12_500 for start, end, _ in rows)
 
 
+def test_the_size_of_subtitles_is_an_option(transcribe, clips, capsys):
+    clip = next(path for path in clips if name_of(path) == "slt-12s")
+    shown = {}
+    for lines in ("1", "2"):
+        assert transcribe("--format", "srt", "--subtitle-characters", "16", "--subtitle-lines", lines, clip) == 0
+        shown[lines] = [cue.content.splitlines() for cue in srt.parse(capsys.readouterr().out)]
+
+    assert len(shown["1"]) > len(shown["2"]) > 0
+    assert {len(cue) for cue in shown["1"]} == {1}
+    assert all(len(line) <= 16 or " " not in line for cue in shown["2"] for line in cue)
+
+
+def test_a_size_that_no_subtitle_has_is_wrong_usage(transcribe, clips, capsys):
+    with pytest.raises(SystemExit) as refusal:
+        transcribe("--subtitle-lines", "0", clips[0])
+
+    assert refusal.value.code == 2
+    assert "0 is not between 1 and 8" in capsys.readouterr().err
+
+
 def test_canary_is_asked_for_times_where_they_are_needed(write, clips, capsys):
     clip = next(path for path in clips if name_of(path) == "noise-2s")
 
