@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,10 @@ class Model:
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds
         self.decoders: tuple[Decoder, ...] = self._config.decoders
-        self._speller = Speller(self._vocabulary, self._config.seconds)
+        self._spellers = {
+            decoder: Speller(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
+            for decoder in self._config.decoders
+        }
         passes = dict.fromkeys(map(self._first_pass, self.decoders))
         self._passes = GraphedPasses(list(passes), device, int(MOST_SECONDS * self.sample_rate))
 
@@ -413,7 +417,8 @@ class Model:
             if self._writer:
                 return self._writer.write(frames, encoder_lengths, features, lengths, prompts)
             fetched = self._search(frames, encoder_lengths, decoder)
-        return Recognition(fetched, self._speller)
+        seconds = (lengths / self.sample_rate).tolist()
+        return Recognition(fetched, partial(self._spellers[decoder], lengths=seconds))
 
     def _first_pass(self, decoder: Decoder) -> Pass:
         """Return what the device does in one pass: greedy CTC needs no other, every other search begins behind it."""

@@ -8,8 +8,9 @@ that have no piece, unknown pieces or a space before a punctuation mark, take th
 says what is right for all.
 """
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,11 +19,12 @@ import numpy.typing as npt
 
 from models.hypothesis import TimedText
 from models.search.result import FlatRows
-from models.timestamps import words
+from models.timestamps import lasts, words
 from models.tokenizers import Vocabulary
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _SPACE = " "
 _WHITESPACE = re.compile(r"\s")
@@ -34,21 +36,24 @@ _DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": False, "
 class Speller:
     """Spells what searches found."""
 
-    def __init__(self, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> None:
+    def __init__(self, vocabulary: Vocabulary, seconds: Callable[[int], float], *, is_ctc: bool = False) -> None:
         """Prepare to spell.
 
         Args:
             vocabulary: what the tokens stand for.
             seconds: turns a number of encoder frames into seconds.
+            is_ctc: whether CTC wrote them, whose tokens last longer than they are written.
         """
+        self._is_ctc = is_ctc
         self._vocabulary = vocabulary
         self._seconds = seconds
         self._seconds_of_frame = np.empty(0)
 
-    def __call__(self, rows: FlatRows) -> list[TimedText]:
-        """Spell the utterances of a batch, whose rows have frames and ends."""
+    def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[TimedText]:
+        """Spell the utterances of a batch, whose rows have frames and ends; of CTC, with the seconds that each has."""
+        lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         if not len(rows.tokens):
-            return self.one_by_one(rows)
+            return self.one_by_one(rows, lengths)
         tokens, bounds = rows.tokens.astype(np.int64), rows.bounds
         row = np.repeat(np.arange(len(rows.counts)), rows.counts)
         is_first = np.diff(row, prepend=-1) > 0
@@ -56,7 +61,7 @@ class Speller:
         ids, confidence = rows.tokens.tolist(), rows.confidence.tolist()
         whole = "".join(map(self._pieces.texts.__getitem__, ids))
         begins = np.concatenate(([0], np.cumsum(self._pieces.characters[tokens])))  # in the text of all, of each token
-        columns, words_of = self._words(rows, tokens, row, is_first, begins)
+        columns, words_of = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
         frames = None if rows.frames is None else rows.frames.tolist()
         durations = None if rows.durations is None else rows.durations.tolist()
         starts, ends, confidence_of_words, spans = columns
@@ -67,7 +72,7 @@ class Speller:
         spelled = []
         for index in range(len(rows.counts)):
             if index in unusual:
-                spelled.append(self._alone(rows, index))
+                spelled.append(self._alone(rows, index, lengths[index]))
                 continue
             text = whole[text_of[index] : text_of[index + 1]]
             its = slice(tokens_of[index], tokens_of[index + 1])
@@ -92,9 +97,10 @@ class Speller:
             )
         return spelled
 
-    def one_by_one(self, rows: FlatRows) -> list[TimedText]:
+    def one_by_one(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[TimedText]:
         """Spell each utterance by itself, which says the same and takes ten times as long."""
-        return [self._alone(rows, index) for index in range(len(rows.counts))]
+        lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
+        return [self._alone(rows, index, length) for index, length in enumerate(lengths)]
 
     def _is_unusual(self, tokens: Numbers, is_first: Bools) -> Bools:
         """Return of each token whether its utterance cannot be spelled beside others."""
@@ -104,7 +110,7 @@ class Speller:
         return unusual
 
     def _words(
-        self, rows: FlatRows, tokens: Numbers, row: Numbers, is_first: Bools, begins: Numbers
+        self, rows: FlatRows, tokens: Numbers, row: Numbers, is_first: Bools, begins: Numbers, lengths: Floats
     ) -> tuple[tuple[list[float], list[float], list[float], list[tuple[int, int]]], list[int]]:
         """Return starts, ends, confidences and spans of all words, and of each utterance which is its first."""
         assert rows.frames is not None
@@ -121,26 +127,35 @@ class Speller:
         is_more_than_a_space = begins[first] + pieces.leading_spaces[tokens[first]] < begins[last]
         first, last, start = first[is_more_than_a_space], last[is_more_than_a_space], start[is_more_than_a_space]
         ends = rows.ends
-        if rows.durations is not None:
-            # A mark ends where what is before it does: a TDT gives it a duration, but nobody says it.
-            is_mark = pieces.is_mark[tokens] & ~is_first
-            ends = ends[np.maximum.accumulate(np.where(is_mark, 0, np.arange(len(tokens))))]
+        # Nobody says a mark: what is heard before it.
+        is_mark = pieces.is_mark[tokens] & ~is_first
+        spoken = np.maximum.accumulate(np.where(is_mark, 0, np.arange(len(tokens))))
+        if rows.durations is not None:  # a TDT gives it a duration
+            ends = ends[spoken]
         slices = np.stack([first, last], axis=1)
         confidence = np.minimum.reduceat(np.append(rows.confidence, np.float32(1)), slices.ravel())[::2]
         seconds = self._seconds_up_to(int(rows.ends.max()))
         spans = slices - bounds[row[first], None]
+        begin_seconds, end_seconds = seconds[rows.frames[start]], seconds[ends[last - 1]]
+        if self._is_ctc:
+            is_last = np.diff(row[first], append=-1) != 0
+            until = np.where(is_last, lengths[row[first]], np.append(begin_seconds[1:], np.inf))
+            token = np.maximum(spoken[last - 1], first)
+            heard = seconds[rows.frames[token]] + pieces.lasts[tokens[token]]
+            end_seconds = np.maximum(seconds[rows.ends[token]], np.minimum(heard, until))
         columns = (
-            seconds[rows.frames[start]].tolist(),
-            seconds[ends[last - 1]].tolist(),
+            begin_seconds.tolist(),
+            end_seconds.tolist(),
             confidence.tolist(),
             list(zip(*spans.T.tolist(), strict=True)),
         )
         return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
 
-    def _alone(self, rows: FlatRows, index: int) -> TimedText:
+    def _alone(self, rows: FlatRows, index: int, length: float) -> TimedText:
         """Spell one utterance, whatever it holds."""
         row = rows.row(index)
-        return TimedText.of(self._vocabulary.text(row.tokens), row, words(row, self._vocabulary, self._seconds))
+        found = words(row, self._vocabulary, self._seconds, is_ctc=self._is_ctc, length=length)
+        return TimedText.of(self._vocabulary.text(row.tokens), row, found)
 
     def _seconds_up_to(self, frame: int) -> npt.NDArray[np.float64]:
         """Return where each encoder frame begins, up to ``frame`` and beyond."""
@@ -172,6 +187,7 @@ class _Pieces:
         is_blank: whether it adds a space alone.
         is_mark: whether it is a punctuation mark.
         begins_with_mark: whether a mark comes first in it.
+        lasts: for how many seconds it is heard after CTC has written it.
     """
 
     texts: tuple[str, ...]
@@ -186,6 +202,7 @@ class _Pieces:
     is_blank: Bools
     is_mark: Bools
     begins_with_mark: Bools
+    lasts: Floats
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> "_Pieces":
@@ -221,4 +238,5 @@ class _Pieces:
             is_blank=each(lambda token: texts[token] == _SPACE),
             is_mark=each(lambda token: shown[token] in marks),
             begins_with_mark=each(lambda token: texts[token][:1] in marks),
+            lasts=np.array([lasts(len(text.strip())) for text in shown], np.float64),
         )

@@ -3,24 +3,46 @@
 Times of transducers equal NeMo's. Those of CTC do not: NeMo lets a token begin where the one before it began, and we
 say when it was said. A piece that stands for a space alone is a word to NeMo, and none to us. In scripts without spaces
 NeMo has one word for a whole utterance, and we one for each token.
+
+CTC writes a token where it begins to be heard, and then blanks, however long it lasts: words that ended with the run of
+their last token would end 0.16 s too early. So they last as long as a token of so many letters does, but no longer than
+until the next word. How long that is, and what is left of the error, is in docs/performance.md.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 from models.hypothesis import Word
 from models.search.result import Row
 from models.tokenizers import Vocabulary
 
 _SPACE = " "
+_TOKEN_SECONDS, _LETTER_SECONDS = 0.1, 0.05
 
 
-def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> list[Word]:
+def lasts(letters: int) -> float:
+    """Return for how many seconds a token of so many letters is heard after CTC has written it."""
+    return _TOKEN_SECONDS + _LETTER_SECONDS * letters
+
+
+def words(
+    row: Row,
+    vocabulary: Vocabulary,
+    seconds: Callable[[int], float],
+    *,
+    is_ctc: bool = False,
+    length: float = math.inf,
+) -> list[Word]:
     """Return the words of an utterance.
 
     Args:
         row: its tokens with their frames.
         vocabulary: what the tokens stand for.
         seconds: turns a number of encoder frames into seconds.
+        is_ctc: whether CTC wrote them, whose tokens last longer than they are written.
+        length: of the utterance in seconds.
     """
     assert row.frames is not None
     assert row.ends is not None
@@ -35,7 +57,28 @@ def words(row: Row, vocabulary: Vocabulary, seconds: Callable[[int], float]) -> 
             start = starts[first if index else 0]  # the first word also has the spaces before it
             confidence = min(row.confidence[first:last])
             found.append(Word(text, seconds(start), seconds(ends[last - 1]), confidence, (first, last)))
-    return found
+    return _lasting(found, row, texts, vocabulary.punctuation, seconds, length) if is_ctc else found
+
+
+def _lasting(
+    found: Sequence[Word],
+    row: Row,
+    texts: Sequence[str],
+    punctuation: frozenset[str],
+    seconds: Callable[[int], float],
+    length: float,
+) -> list[Word]:
+    """Let words last as long as their last tokens are heard, up to the next word or the end of the utterance."""
+    assert row.frames is not None
+    assert row.ends is not None
+    lasting = []
+    for word, following in zip_longest(found, found[1:]):
+        until = length if following is None or following.start is None else following.start
+        first, last = word.token_span
+        spoken = next((index for index in reversed(range(first, last)) if texts[index] not in punctuation), first)
+        heard = seconds(row.frames[spoken]) + lasts(len(texts[spoken].strip()))
+        lasting.append(replace(word, end=max(seconds(row.ends[spoken]), min(heard, until))))
+    return lasting
 
 
 def _begins(tokens: Sequence[int], vocabulary: Vocabulary) -> list[bool]:

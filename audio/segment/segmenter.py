@@ -49,9 +49,9 @@ class SegmentRule:
     pause: float = 2.0
     before: float = 0.4
     after: float = 0.4
-    threshold: float = 0.2
+    threshold: float = 0.35
     settled: float = 4.0
-    settled_pause: float = 0.8
+    settled_pause: float = 0.5
     safe_pause: float = 0.5
     shared: float = 2.0
 

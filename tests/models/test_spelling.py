@@ -72,16 +72,17 @@ def flat(rows, durations, confidence):
 
 @pytest.mark.parametrize("kind", VOCABULARIES)
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), durations=st.booleans())
-def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, durations):
+@given(data=st.data(), decoder=st.sampled_from(["ctc", "rnnt", "tdt"]))
+def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, decoder):
     vocabulary = VOCABULARIES[kind]
     token = st.tuples(st.integers(0, len(vocabulary.pieces) - 1), st.integers(0, 2000), st.integers(1, 4))
     rows = data.draw(st.lists(st.lists(token, max_size=12), max_size=6))
     confidence = data.draw(st.lists(st.floats(0, 1, width=32), min_size=72, max_size=72))
-    batch = flat(rows, durations, confidence)
-    speller = Speller(vocabulary, seconds)
+    lengths = data.draw(st.lists(st.floats(0, 200), min_size=len(rows), max_size=len(rows)))
+    batch = flat(rows, decoder == "tdt", confidence)
+    speller = Speller(vocabulary, seconds, is_ctc=decoder == "ctc")
 
-    assert speller(batch) == speller.one_by_one(batch)
+    assert speller(batch, lengths) == speller.one_by_one(batch, lengths)
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate", "unspaced"])

@@ -145,3 +145,26 @@ def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_
 )
 def test_small_signs_and_letters_of_other_scripts_stay_together(text, expected):
     assert [word for word, *_ in told(UNSPACED, spelled(UNSPACED, *text))] == expected
+
+
+def test_a_word_of_ctc_lasts_as_long_as_its_last_token_is_heard():
+    utterance = spelled(SUBWORDS, "▁the", "re", "▁is", "▁so", frames=[0, 10, 12, 40], ends=[1, 11, 13, 50])
+
+    found = words(utterance, SUBWORDS, lambda frame: frame / 40, is_ctc=True, length=1.2)
+
+    # 0.1 s and 0.05 s a letter: until the next word, as long as that, and to the end of the run that is longer.
+    assert [(word.text, word.start, word.end) for word in found] == [
+        ("there", 0, pytest.approx(0.3)),
+        ("is", 0.3, pytest.approx(0.5)),
+        ("so", 1.0, 1.25),
+    ]
+
+
+def test_a_word_of_ctc_ends_with_its_utterance_and_nobody_says_a_mark():
+    utterance = spelled(CHARACTERS, *"ab.", frames=[0, 10, 30], ends=[1, 11, 31])
+
+    (long,) = words(utterance, CHARACTERS, lambda frame: frame / 40, is_ctc=True, length=9.0)
+    (short,) = words(utterance, CHARACTERS, lambda frame: frame / 400, is_ctc=True, length=0.1)
+
+    assert long.end == pytest.approx(0.25 + 0.15)
+    assert short.end == pytest.approx(0.1)

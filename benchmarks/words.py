@@ -1,0 +1,166 @@
+"""How right the times of words are, and how much their confidence means: clips with transcripts, one model.
+
+Times are compared with the sound itself. Where a clip is quiet for a quarter of a second, and at its two ends, the word
+before has ended and the word after begins; quiet is what lies nearer to a clip's noise than to its speech, and clips
+whose noise is not far below their speech are left out. Confidence is compared with what became of the words: of those
+with a confidence of 0.8, eight of ten should be right (expected calibration error, Guo et al., 2017, over 15 bins; and
+the probability that a right word has more than a wrong one, AUC).
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from audio.decode import decode
+from audio.limits import AudioLimits
+from audio.resample import Samples
+from benchmarks.environment import describe
+from cli.manifest import read_manifest
+from models import Hypothesis, load_model
+
+Floats = NDArray[np.float64]
+
+_STEP_SECONDS = 0.01
+_QUIET_SECONDS = 0.25
+_LEAST_DECIBELS = 35.0  # between the noise and the speech of a clip that is looked at
+_QUIET_SHARE = 0.3  # of the way from one to the other
+_FAR_SECONDS = 0.6  # a word that is further away from a border of silence is another one
+_BINS = 15
+MEASURES: dict[str, Callable[[Sequence[float]], float]] = {
+    "lowest": min,
+    "mean": lambda tokens: sum(tokens) / len(tokens),
+    "product": math.prod,
+}
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "clips", type=Path, metavar="MANIFEST", help="clips with transcripts, as `steno eval` takes them"
+    )
+    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--language-model", help="none: greedy, where the model has one")
+    parser.add_argument("--split")
+    parser.add_argument("--sources", nargs="+", help="only clips of these")
+    args = parser.parse_args()
+    model = load_model(args.model, language_model=args.language_model)
+    chosen = [
+        clip
+        for clip in read_manifest(args.clips)
+        if args.split in (None, clip.split) and (args.sources is None or clip.source in args.sources)
+    ]
+    samples = [_read(clip.audio, model.sample_rate) for clip in chosen]
+    heard = model.transcribe(samples, decoder=args.decoder, batch_seconds=60.0)
+
+    borders = [
+        found for pcm, one in zip(samples, heard, strict=True) for found in at_borders(pcm, model.sample_rate, one)
+    ]
+    about = {"model": Path(args.model).stem, "clips": len(chosen)}
+    rows: list[dict[str, object]] = []
+    for name in ("start", "end"):
+        errors = np.array([error for kind, error in borders if kind == name])
+        rows.append({"time": name, "words": len(errors), **_times(errors)})
+    right = [is_right for clip, one in zip(chosen, heard, strict=True) for is_right in right_words(clip.text, one)]
+    for name, measure in MEASURES.items():
+        confidence = [measure(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
+        error, auc = calibration(confidence, right)
+        rows.append({"confidence": name, "words": len(right), "ece": error, "auc": auc})
+    for row in rows:
+        print(
+            "  ".join(
+                f"{key} {value:.3f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
+            )
+        )
+    lowest = [min(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
+    for low, mean, share, count in reliability(lowest, right, bins=5):
+        print(f"lowest from {low:.1f}: {count} words, mean {mean:.2f}, right {share:.2f}")
+    print(json.dumps({"benchmark": "words", **about, **describe(torch.device("cpu")), "rows": rows}))
+
+
+def at_borders(samples: Samples, rate: int, heard: Hypothesis) -> Iterator[tuple[str, float]]:
+    """Yield what words at a silence miss its border by, in seconds, as `start` or `end`: below 0 is too early."""
+    middles = [((word.start or 0.0) + (word.end or 0.0)) / 2 for word in heard.words]
+    for begin, end in silences(samples, rate):
+        middle = (begin + end) / 2
+        before = sum(place < middle for place in middles)
+        if begin > 0 and before:
+            error = (heard.words[before - 1].end or 0.0) - begin
+            if abs(error) < _FAR_SECONDS:
+                yield "end", error
+        if end < len(samples) / rate - _STEP_SECONDS and before < len(middles):
+            error = (heard.words[before].start or 0.0) - end
+            if abs(error) < _FAR_SECONDS:
+                yield "start", error
+
+
+def silences(samples: Samples, rate: int) -> list[tuple[float, float]]:
+    """Return from when to when a clip is quiet, in seconds; nothing where its noise is near its speech."""
+    step = round(_STEP_SECONDS * rate)
+    if len(samples) < 4 * step:
+        return []
+    power = np.square(samples[: len(samples) // step * step].astype(np.float64)).reshape(-1, step).mean(axis=1)
+    level = 10 * np.log10(np.convolve(power, np.ones(3) / 3, "same") + 1e-10)
+    noise, speech = np.percentile(level, (5, 95))
+    if speech - noise < _LEAST_DECIBELS:
+        return []
+    is_quiet = np.concatenate(([False], level < noise + _QUIET_SHARE * (speech - noise), [False]))
+    borders = np.flatnonzero(np.diff(is_quiet)).reshape(-1, 2) * _STEP_SECONDS
+    length = len(level) * _STEP_SECONDS
+    return [
+        (float(begin), float(end))
+        for begin, end in borders
+        if end - begin >= _QUIET_SECONDS or begin == 0 or end >= length - _STEP_SECONDS / 2
+    ]
+
+
+def right_words(reference: str, heard: Hypothesis) -> list[bool]:
+    """Return of each word whether the reference has it at its place."""
+    said, written = reference.lower().split(), [word.text.lower() for word in heard.words]
+    is_right = [False] * len(written)
+    for match in SequenceMatcher(None, said, written, autojunk=False).get_matching_blocks():
+        is_right[match.b : match.b + match.size] = [True] * match.size
+    return is_right
+
+
+def calibration(confidence: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
+    """Return the expected calibration error, and how likely a right word has more confidence than a wrong one."""
+    error = sum(abs(mean - share) * count for _, mean, share, count in reliability(confidence, right, _BINS))
+    is_right = np.array(right)
+    order = np.argsort(np.argsort(confidence)) + 1
+    ones, zeros = int(is_right.sum()), int((~is_right).sum())
+    auc = (order[is_right].sum() - ones * (ones + 1) / 2) / (ones * zeros) if ones and zeros else math.nan
+    return error / len(right), float(auc)
+
+
+def reliability(confidence: Sequence[float], right: Sequence[bool], bins: int) -> list[tuple[float, float, float, int]]:
+    """Return of each bin with words its lower edge, their mean confidence, the share that is right, their number."""
+    values, is_right = np.array(confidence), np.array(right)
+    places = np.minimum((values * bins).astype(int), bins - 1)
+    return [
+        (place / bins, float(values[here].mean()), float(is_right[here].mean()), int(here.sum()))
+        for place in range(bins)
+        if (here := places == place).any()
+    ]
+
+
+def _times(errors: Floats) -> dict[str, float]:
+    median, late = np.percentile(np.abs(errors), (50, 95))
+    return {"bias": float(np.median(errors)), "median": float(median), "p95": float(late)}
+
+
+def _read(path: Path, rate: int) -> Samples:
+    with path.open("rb") as file:
+        return decode(file, rate=rate, limits=AudioLimits()).samples
+
+
+if __name__ == "__main__":
+    main()
