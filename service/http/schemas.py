@@ -166,6 +166,13 @@ class TranscriptionForm(BaseModel):
         return parsed
 
 
+RECORDING_SCHEMA = {
+    "type": "string",
+    "format": "binary",
+    "description": "The recording itself; the other fields of the form are parameters of the query.",
+}
+
+
 def form_schema() -> dict[str, Any]:
     """Return the JSON schema of the form."""
     return TranscriptionForm.model_json_schema() | {"required": ["file"]}

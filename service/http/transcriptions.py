@@ -68,13 +68,7 @@ _FORM = {
         "content": {
             "multipart/form-data": {"schema": schemas.form_schema()},
             "application/json": {"schema": schemas.url_schema()},
-            "audio/*": {
-                "schema": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "The recording itself; the other fields of the form are parameters of the query.",
-                }
-            },
+            **{key: {"schema": schemas.RECORDING_SCHEMA} for key in ("audio/*", "application/octet-stream")},
         },
     }
 }
