@@ -29,7 +29,7 @@ _SERVE_WITH_ENGINE = """
 import functools, sys
 from cli.serve import run
 from service import server
-server.Server = functools.partial(server.Server, engine_module=sys.argv[1])
+server.run = functools.partial(server.run, engine_module=sys.argv[1])
 sys.exit(run(sys.argv[2:]))
 """
 
