@@ -40,6 +40,7 @@ _SECOND = _ROOT / "tests" / "data" / "golden" / "quartznet-small" / "model.nemo"
 _READY_SECONDS = 300.0
 _QUIET_SECONDS = 120.0
 _IN_A_ROW_AT_ONCE = 8
+_OF_REST = ("steno_http_requests_in_flight{", "steno_connections ", "steno_queue_depth{", "steno_worker_up{")
 _SLOW_PIECES = 10
 _SLOW_SECONDS = 1.0
 
@@ -92,17 +93,18 @@ def _wait_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
 
 def at_rest(url: str, pid: int, folder: Path) -> Level:
     """Return its level once nothing is under way."""
-    end = time.monotonic() + _QUIET_SECONDS
+    end, seen = time.monotonic() + _QUIET_SECONDS, "no answer"
     while time.monotonic() < end:
         with contextlib.suppress(httpx.TransportError):
-            ready = httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+            ready = httpx.get(f"{url}/readyz", trust_env=False)
             text = httpx.get(f"{url}/metrics", trust_env=False).text
+            seen = "\n".join([ready.text, *(line for line in text.splitlines() if line.startswith(_OF_REST))])
             busy = metric(text, "steno_http_requests_in_flight") if "steno_http_requests_in_flight{" in text else 0
-            if ready and busy <= 1 and metric(text, "steno_connections") <= 1:  # the one that asks
+            if ready.status_code == 200 and busy <= 1 and metric(text, "steno_connections") <= 1:  # the one that asks
                 time.sleep(11.0)  # a collection of garbage later
                 return Level.of(pid, folder / "files")
         time.sleep(0.5)
-    raise SystemExit("the service did not come to rest")
+    raise SystemExit(f"the service did not come to rest:\n{seen}")
 
 
 def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
@@ -212,6 +214,13 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def _keep(log: Path, seed: int) -> None:
+    if log.exists():
+        kept = Path(tempfile.gettempdir()) / f"soak-{seed}.log"
+        kept.write_text(log.read_text())
+        say(f"the log of the service: {kept}")
+
+
 def main() -> int:
     """Parse, run, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -226,18 +235,19 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and its service with it
     say(f"seed {args.seed}: make soak ARGS='{_replayable(sys.argv[1:], args.seed)}'")
     with tempfile.TemporaryDirectory() as folder:
-        account, excess = (mixed if args.mode == "mixed" else stubbed)(args, Path(folder))
+        try:
+            account, excess = (mixed if args.mode == "mixed" else stubbed)(args, Path(folder))
+        except BaseException:
+            _keep(Path(folder) / "log", args.seed)
+            raise
         wrong = [*account.violations, *(f"not given back: {line}" for line in excess)]
-        log = (Path(folder) / "log").read_text()
-    tracebacks = log.count('"event": "request failed"')
+        tracebacks = (Path(folder) / "log").read_text().count('"event": "request failed"')
+        if wrong or tracebacks:
+            _keep(Path(folder) / "log", args.seed)
     print(account.report())
     print(f"requests that failed with a traceback in the log: {tracebacks}")
     print(*(f"WRONG: {line}" for line in wrong[:40]), sep="\n")
     print(f"seed {args.seed}: {sum(account.outcomes.values())} answers, {len(wrong)} wrong")
-    if wrong or tracebacks:
-        kept = Path(tempfile.gettempdir()) / f"soak-{args.seed}.log"
-        kept.write_text(log)
-        print(f"the log of the service: {kept}")
     return 1 if wrong else 0
 
 
