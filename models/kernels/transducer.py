@@ -47,7 +47,7 @@ class Tile:
 # many rows, so that weights are read seldom, as soon as there are enough of them to fill a GPU. With two stages they
 # fit the shared memory of every GPU since Ampere.
 SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
-UNITS_OF_FEW, UNITS_OF_MANY = Tile(16, 16), Tile(32, 32, stages=2)
+UNITS_OF_FEW, UNITS_OF_MANY = Tile(16, 16), Tile(32, 32, warps=8, stages=2)
 
 
 def chosen_tile(few: Tile, many: Tile, rows: int, columns: int, dtype: torch.dtype) -> Tile:
