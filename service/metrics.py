@@ -80,7 +80,7 @@ class Metrics:
         )
         self.connections = gauge("connections", "Connections open.")
         self.connections_refused = counter(
-            "connections_refused_total", "Connections closed for what came before a request, or did not come.", "reason"
+            "connections_refused_total", "Connections closed before there was a request, by reason.", "reason"
         )
         self.ignored_fields = counter("ignored_fields_total", "Form fields that have no effect.", "field")
         self.errors = counter("errors_total", "Error answers by code.", "kind")
@@ -90,7 +90,9 @@ class Metrics:
             "key_requests_total", "Requests for transcripts by name of the key.", "key", "status_class"
         )
         self.key_audio_seconds = counter("key_audio_seconds_total", "Audio transcribed by name of the key.", "key")
-        self.key_reloads = counter("key_reloads_total", "Times that the file of keys had changed, by result.", "result")
+        self.key_reloads = counter(
+            "key_reloads_total", "Times that the changed file of keys was read, by result.", "result"
+        )
 
         # Requests for transcripts
         self.stage_duration = histogram(
@@ -113,14 +115,16 @@ class Metrics:
         self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
         self.decoder_crashes = counter(
-            "decoder_crashes_total", "Decoder processes that a file ended, or that took too long for one."
+            "decoder_crashes_total", "Decoder processes that crashed on a file, or took too long for it."
         )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
         self.audio_skipped_seconds = counter(
             "audio_skipped_seconds_total", "Audio left out of recordings, because nobody was found to speak.", "model"
         )
         self.speech_without_text_seconds = counter(
-            "speech_without_text_seconds_total", "Speech, to the detector, in pieces without a word of text.", "model"
+            "speech_without_text_seconds_total",
+            "Speech, by the detector, in pieces for which the model wrote nothing.",
+            "model",
         )
         self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.", "model")
 
@@ -130,9 +134,15 @@ class Metrics:
             "queue_audio_seconds", "Audio waiting for a batch: the signal to scale on.", "model"
         )
         self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the utterance that waits longest.")
-        self.queue_predicted_wait = gauge("queue_predicted_wait_seconds", "One turn of each recording over RTFx.")
-        self.queue_passed_over = gauge("queue_bypass_max", "Batches led by later arrivals; the highest now waiting.")
-        self.queue_wait = histogram("queue_wait_seconds", "Accepted to sent.", _STAGE_EDGES, "length_class")
+        self.queue_predicted_wait = gauge(
+            "queue_predicted_wait_seconds", "Predicted wait: one turn of each accepted recording, over RTFx."
+        )
+        self.queue_passed_over = gauge(
+            "queue_bypass_max", "Batches led by later arrivals that went before a waiting utterance; the highest."
+        )
+        self.queue_wait = histogram(
+            "queue_wait_seconds", "From acceptance to being sent to an engine.", _STAGE_EDGES, "length_class"
+        )
         self.queue_rejected = counter("queue_rejected_total", "Requests refused at a gate.", "reason")
         self.queue_dropped = counter("queue_dropped_total", "Utterances dropped after admission.", "reason")
         self.draining = gauge("draining", "1 while the service finishes accepted work and takes no more.")
@@ -140,13 +150,13 @@ class Metrics:
         # Jobs
         self.jobs = counter("jobs_total", "Jobs by what became of them.", "outcome")
         self.jobs_waiting = gauge("jobs_unfinished", "Jobs that wait, or are under way.", "state")
-        self.webhook_deliveries = counter("webhook_deliveries_total", "Attempts to tell of a job.", "outcome")
+        self.webhook_deliveries = counter("webhook_deliveries_total", "Attempts to deliver a webhook.", "outcome")
 
         # Batches
         self.batches = counter("batches_total", "Batches by result.", "result", "model")
         self.batch_items = histogram("batch_items", "Utterances per batch.", _ITEM_EDGES, "model")
         self.batch_padded_seconds = histogram(
-            "batch_padded_seconds", "Count x longest per batch.", _PADDED_EDGES, "model"
+            "batch_padded_seconds", "Audio per batch with padding: count x longest.", _PADDED_EDGES, "model"
         )
         self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio computed.", "model")
         self.batch_padding_seconds = counter(
@@ -169,22 +179,24 @@ class Metrics:
         self.worker_up = gauge("worker_up", "1 while the engine has a model ready.", "device")
         self.worker_busy_seconds = counter("worker_busy_seconds_total", "Device time spent on batches.", "device")
         self.worker_restarts = counter("worker_restarts_total", "Engines that were replaced.", "reason")
-        self.worker_heartbeat = gauge("worker_heartbeat_timestamp_seconds", "When the engine was last heard.", "device")
+        self.worker_heartbeat = gauge(
+            "worker_heartbeat_timestamp_seconds", "When the engine's last heartbeat came.", "device"
+        )
         self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
         self.warmup_seconds = gauge("warmup_seconds", "Time of the runs before the first batch.", "model")
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
-        self.model_loads = counter("model_loads_total", "Models brought in while the service ran, by result.", "result")
+        self.model_loads = counter("model_loads_total", "Models loaded while the service ran, by result.", "result")
         self.model_evictions = counter(
-            "model_evictions_total", "Models that came on demand and went, idle or for the memory of others.", "reason"
+            "model_evictions_total", "Models on demand that were unloaded: idle, or to make room for others.", "reason"
         )
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
-        meaning = "CUDA graphs by what they do; the host launches what was refused one."
+        meaning = "CUDA graphs by what they compute: captured, or refused by the device."
         self.graphs = gauge("graphs", meaning, "model", "kind", "state")
-        self.model_info = gauge("model_info", "A model that is served.", "model", "family", "dtype", "device")
-        self.build_info = gauge("build_info", "This build.", "version", "python")
+        self.model_info = gauge("model_info", "1 for each model that is served.", "model", "family", "dtype", "device")
+        self.build_info = gauge("build_info", "1 for this build; its version is a label.", "version", "python")
 
         self._of_models = (
             *(self.audio_skipped_seconds, self.speech_without_text_seconds),

@@ -85,15 +85,15 @@ class Settings(BaseSettings):
         "ID=CHECKPOINT gives it another id.",
     )
     models: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Several such checkpoints instead, by commas; the first is the default of aliases."
+        default=(), description="Several such checkpoints instead, by commas; aliases mean the first."
     )
     models_on_demand: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Further models that a request may bring in, by commas: checkpoints as above, folders of them, "
-        "and patterns of names on the hub (nvidia/parakeet-*); unset: none.",
+        description="Further models that a request may load, by commas: checkpoints as above, folders of them, and "
+        "patterns of names on the hub (nvidia/parakeet-*); unset: none.",
     )
     model_ttl: Seconds = Field(
-        default=600.0, description="Seconds without a request after which a model goes that came on demand."
+        default=600.0, description="Seconds without a request after which a model on demand is unloaded."
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("whisper-1",), description="Further names under which clients may ask for the first model, by commas."
@@ -105,8 +105,8 @@ class Settings(BaseSettings):
     )
     max_weight_bytes: Count | None = Field(
         default=None,
-        description="Memory of all models' weights together, for which idle models on demand go; unset: "
-        "what the device has.",
+        description="Device memory for the weights of all models; to stay within it, models on demand are unloaded. "
+        "Unset: what the device has.",
     )
     device: str = Field(
         default="auto",
@@ -128,8 +128,8 @@ class Settings(BaseSettings):
     )
     beam: Annotated[int, Field(ge=1, le=32)] | None = Field(
         default=None,
-        description="Texts that the search of an attention decoder (Canary) keeps of each utterance; unset: what the "
-        "checkpoint says.",
+        description="Hypotheses that the beam search of an attention decoder (Canary) keeps of each utterance; unset: "
+        "what the checkpoint says.",
     )
     language_model: str | None = Field(
         default=None,
@@ -178,7 +178,10 @@ class Settings(BaseSettings):
         description="OpenTelemetry collector that spans go to, such as http://collector:4318; unset: there are none.",
     )
     trace_share: float = Field(
-        default=1.0, ge=0, le=1, description="Of the traces that begin here; callers decide for theirs (traceparent)."
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of the traces begun here that is kept; callers decide for theirs (traceparent).",
     )
 
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
@@ -206,10 +209,10 @@ class Settings(BaseSettings):
     )
     max_wait_seconds: Seconds = Field(
         default=120.0,
-        description="Predicted wait above which requests are refused, who are told to come again in 60 s at most.",
+        description="Predicted wait above which requests are refused; their Retry-After is at most 60 s.",
     )
     request_timeout_seconds: Seconds = Field(
-        default=600.0, description="Time from acceptance to transcript, to which a recording adds its own length."
+        default=600.0, description="Longest time from acceptance to transcript, plus the length of the recording."
     )
     head_timeout_seconds: Seconds = Field(
         default=10.0, description="Longest time for the headers of a request, and for the first of a connection."
@@ -224,7 +227,7 @@ class Settings(BaseSettings):
     subtitle_lines: int = Field(default=2, ge=1, le=8, description="Lines of a subtitle.")
     subtitle_seconds: float = Field(default=7.0, ge=1, le=60, description="Longest time of a subtitle.")
     receive_timeout_seconds: Seconds = Field(
-        default=30.0, description="Longest silence while a body arrives, or an answer is taken."
+        default=30.0, description="Longest pause while a body arrives, or while the client reads an answer."
     )
     max_receive_seconds: Seconds = Field(default=600.0, description="Longest time that a body may take to arrive.")
     keep_alive_seconds: Count = Field(
@@ -232,8 +235,8 @@ class Settings(BaseSettings):
     )
     heartbeat_seconds: Seconds = Field(
         default=15.0,
-        description="Silence after which a streamed answer says that it goes on; below the time after which proxies "
-        "cut a connection.",
+        description="Silence after which a streamed answer sends a comment; below the time after which proxies cut a "
+        "connection.",
     )
     drain_seconds: Seconds = Field(default=300.0, description="After SIGTERM, time for accepted work.")
     decode_threads: Count | None = Field(
@@ -281,12 +284,12 @@ class Settings(BaseSettings):
         default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
     )
     max_passed_over: Count = Field(
-        default=8, description="Batches led by later arrivals that a caller's utterances may have to let pass."
+        default=8, description="Batches led by later arrivals that may go before a caller's utterances."
     )
     engine_timeout_seconds: Seconds = Field(
         default=8.0,
-        description="Silence after which an engine is replaced (60 s while it loads); one that computes on has twice "
-        "this and twice the expected time.",
+        description="Time without a heartbeat after which an engine is replaced (60 s while it loads); a batch may "
+        "take twice its expected time and twice this.",
     )
 
     @classmethod
