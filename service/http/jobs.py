@@ -120,9 +120,7 @@ class JobPage(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     limit: Annotated[int, Field(ge=1, le=100, description="Jobs at most.")] = 20
-    after: Annotated[
-        str | None, Field(description="Id of the job before the first one: last_id of the page before.")
-    ] = None
+    after: Annotated[str, Field(description="Id of the job before the first one: last_id of the page before.")] = ""
 
 
 class DeletedJob(BaseModel):
@@ -197,7 +195,7 @@ async def create_job(request: Request) -> Response:
 async def list_jobs(request: Request, page: Annotated[JobPage, Query()]) -> JobList:
     """List the jobs of the key, the newest first."""
     _, record, jobs = _parts(request)
-    found = await jobs.listed(record.caller, after=page.after, limit=page.limit + 1)
+    found = await jobs.listed(record.caller, after=page.after or None, limit=page.limit + 1)
     cards = [JobCard(**job.described()) for job in found[: page.limit]]
     return JobList(
         data=cards,

@@ -180,7 +180,7 @@ def test_a_transcript_longer_than_the_positions_is_told_and_skipped(tmp_path):
 
     train(run, word_errors=None, report=lines.append)
 
-    assert "longer than the decoder's positions" in run.survey[-1]
+    assert any("longer than the decoder's positions" in line for line in run.survey)
     assert len([line for line in lines if line.startswith("skipped: ") and "slt-1s.wav" in line]) == 1
 
 

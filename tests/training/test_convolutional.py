@@ -60,7 +60,7 @@ def test_texts_are_spelled_in_the_case_of_the_labels_and_what_they_lack_is_told(
     run = Run(run.recipe, tmp_path, torch.device("cpu"))
 
     assert run.vocabulary.tokenizer.join(run.vocabulary.encode("And, then!")) == "and then"
-    assert run.survey[-1] == "transcripts: 1 clip (1.1 s) with characters that the vocabulary lacks"
+    assert "transcripts: 1 clip (1.1 s) with characters that the vocabulary lacks" in run.survey
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ def test_it_equals_the_sum_over_all_alignments():
         torch.tensor(lengths),
         torch.tensor([[0, 1], [1, 1], [0, 0]]),
         torch.tensor([2, 2, 0]),
+        4,
     )
 
     expected = [by_enumeration(row[:n], text) for row, n, text in zip(probabilities, lengths, transcripts, strict=True)]
@@ -38,7 +39,7 @@ def test_it_equals_the_sum_over_all_alignments():
 def test_a_transcript_longer_than_its_clip_has_no_loss_and_no_gradient():
     logits = torch.zeros(1, 2, LABELS + 1, requires_grad=True)
 
-    loss = ctc_objective(logits.log_softmax(-1), torch.tensor([2]), torch.tensor([[0, 0]]), torch.tensor([2]))
+    loss = ctc_objective(logits.log_softmax(-1), torch.tensor([2]), torch.tensor([[0, 0]]), torch.tensor([2]), 2)
     loss.backward()
 
     assert loss.item() == 0

@@ -248,5 +248,5 @@ def test_where_nothing_can_be_captured_the_host_drives_and_the_log_says_so_once(
 
     assert found == look_ahead(encoded, lengths, predictor, joint, 3).rows()
     assert [record.message for record in caplog.records] == [
-        "no CUDA graphs, the host will launch every operation: CUDA error: operation not supported"
+        "no CUDA graph of this size, the host will launch every operation: CUDA error: operation not supported"
     ]
