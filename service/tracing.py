@@ -118,7 +118,7 @@ class Tracer(Protocol):
 
 
 class PassingOn:
-    """Makes no spans; a caller's trace is known to logs, and to whom is asked for its sake."""
+    """Makes no spans; a caller's trace still goes into logs, webhooks and requests for URLs."""
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:  # noqa: ARG002
         """Keep the caller's."""
