@@ -19,7 +19,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import add_model_options, chosen_models, model_name
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
-from models.graphs import lane
+from models.graphs import side_stream
 
 # Of a log-normal distribution, cut at its ends.
 _MEDIAN_SECONDS, _LOG_DEVIATION = 5.8, 0.65
@@ -38,7 +38,7 @@ def main() -> None:
     add_rows_option(parser)
     args = parser.parse_args()
 
-    lane.HAS_STREAM = not args.one_stream
+    side_stream.HAS_STREAM = not args.one_stream
     seconds = utterance_seconds(args.utterances)
     models = chosen_models(args)
     model = next(iter(models.values()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from models.graphs.lane import Lane
+from models.graphs.side_stream import SideStream
 
 Pool = Any  # torch's type for it has no public name
 
@@ -18,7 +18,7 @@ _WARM_UPS = 3
 
 
 def captured(
-    work: Callable[[], None], device: torch.device, pool: Pool | None = None, lane: Lane | None = None
+    work: Callable[[], None], device: torch.device, pool: Pool | None = None, side_stream: SideStream | None = None
 ) -> Callable[[], None]:
     """Return what does the work again: the replay of its graph, or the work itself on what is no GPU.
 
@@ -27,21 +27,21 @@ def captured(
             is captured.
         device: where it runs.
         pool: memory that graphs share which never run at the same time; None gives this one its own.
-        lane: the lane of the device in which the graph will run; None if it will run in none.
+        side_stream: the side stream of the device in which the graph will run; None if it will run in none.
 
     Raises:
         RuntimeError: if it cannot be captured.
     """
     if device.type != "cuda":
         return work
-    graph = captured_graph(work, device, pool, lane)
+    graph = captured_graph(work, device, pool, side_stream)
     graph.instantiate()
     replay: Callable[[], None] = graph.replay
     return replay
 
 
 def captured_graph(
-    work: Callable[[], None], device: torch.device, pool: Pool | None = None, lane: Lane | None = None
+    work: Callable[[], None], device: torch.device, pool: Pool | None = None, side_stream: SideStream | None = None
 ) -> "torch.cuda.CUDAGraph":
     """Return the graph of some work on a GPU, which is not instantiated; see ``captured``.
 
@@ -50,8 +50,8 @@ def captured_graph(
     """
     # All warm-ups and captures of what never runs at the same time on one stream: a workspace that a library first took
     # during a capture would lie in that graph's memory, and be written to by whatever ran there later. Each stream has
-    # its own, so that those of a lane and of what runs beside it are two.
-    stream = _capture_stream(device) if lane is None or lane.stream is None else lane.stream
+    # its own, so that those of a side stream and of what runs beside it are two.
+    stream = _capture_stream(device) if side_stream is None or side_stream.stream is None else side_stream.stream
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UPS):

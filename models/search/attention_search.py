@@ -1,6 +1,6 @@
 """The search of an attention decoder over batches: on a GPU a graph for each of a few sizes (drivers/graph.py).
 
-Its graphs run in a lane of their own: the device encodes the next batch beside them.
+Its graphs run in a side stream of their own: the device encodes the next batch beside them.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from models.config import AttentionDecoderConfig
-from models.graphs.lane import Lane
+from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Memory
 from models.search.attention import GreedyWriting, LengthBound
@@ -44,7 +44,7 @@ class AttentionSearch:
         self._end = end
         self._graphed = graphed
         self._free = free
-        self._lane = Lane(decoder.embedding.weight.device)
+        self._side_stream = SideStream(decoder.embedding.weight.device)
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -86,7 +86,7 @@ class AttentionSearch:
         def prepare() -> _Size:
             lasting = prompts.new_zeros(rows, prompts.size(1))
             memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
-            return _Size(self._writing(memory, lasting, longest), memory, lasting, self._lane)
+            return _Size(self._writing(memory, lasting, longest), memory, lasting, self._side_stream)
 
         return self.sizes.get(size, prepare)
 
@@ -109,24 +109,24 @@ class AttentionSearch:
 class _Size:
     """State and graph of batches of up to so many rows, of so many frames."""
 
-    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, lane: Lane) -> None:
-        self._lane = lane
+    def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, side_stream: SideStream) -> None:
+        self._side_stream = side_stream
         self._writing = writing
         self._memory = memory
         self._prompts = prompts
         self._limits = torch.zeros_like(prompts[:, 0])
         self._going = torch.zeros(1, dtype=torch.bool, device=prompts.device)
-        self._driver = GraphDriver(self._advance, self._going, lane)
+        self._driver = GraphDriver(self._advance, self._going, side_stream)
 
     def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> FetchedResult:
         rows = prompts.size(0)
-        self._lane.join()  # the batch before has the state until its tokens are copied
+        self._side_stream.join()  # the batch before has the state until its tokens are copied
         self._memory.replace_first(memory)
         self._prompts[:rows] = prompts
         self._limits.zero_()  # rows that no utterance has are done before they begin
         self._limits[:rows] = limits
         self._writing.restart(self._prompts, self._limits)
-        with self._lane.entered():
+        with self._side_stream.entered():
             steps = self._driver.until_done(most=self._writing.capacity + 1)
             return self._writing.result(columns=min(steps, self._writing.capacity)).first(rows).fetched()
 

@@ -1,6 +1,6 @@
 """CTC beam search over batches of a few sizes, each with its own memory and its own graphs (drivers/graph.py).
 
-A frame takes some 75 launches, and an utterance hundreds of frames. They run in a lane of their own: the device encodes
+A frame takes some 75 launches, and an utterance hundreds of frames. They run in a side stream: the device encodes
 the next batch beside it.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from models.graphs.lane import Lane
+from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
 from models.language_model import LanguageModel
 from models.search.ctc_alignment import CtcAlignment
@@ -41,7 +41,7 @@ class GraphedCtcBeam:
         """
         self._parts = blank, language_model, beam
         self._free = free
-        self._lane = Lane(device)
+        self._side_stream = SideStream(device)
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -65,14 +65,16 @@ class GraphedCtcBeam:
         if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
             return None
         largest = logits.new_zeros(1).expand(rows, frames, width)
-        return self.sizes.get((rows, frames), lambda: _Size(largest, *self._parts, lane=self._lane))
+        return self.sizes.get((rows, frames), lambda: _Size(largest, *self._parts, side_stream=self._side_stream))
 
 
 class _Size:
     """Memory and graphs of batches of up to as many rows, and frames, as there are in ``largest``."""
 
-    def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int, *, lane: Lane) -> None:
-        self._lane = lane
+    def __init__(
+        self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int, *, side_stream: SideStream
+    ) -> None:
+        self._side_stream = side_stream
         self._texts = texts = CtcBeam(largest, blank, language_model, beam)
         self._alignment = alignment = CtcAlignment(
             texts.log_probabilities, texts.lengths, blank, columns=largest.size(1)
@@ -84,9 +86,9 @@ class _Size:
 
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = logits.shape[:2]
-        self._lane.join()  # the batch before has the memory until its tokens are copied
+        self._side_stream.join()  # the batch before has the memory until its tokens are copied
         self._texts.restart(logits, lengths)
-        with self._lane.entered():
+        with self._side_stream.entered():
             self._search.until_done(most=frames)
             self._alignment.restart(*self._texts.found())
             self._forth.until_done(most=frames)
@@ -95,7 +97,7 @@ class _Size:
             return self._alignment.result().first(rows).fetched()
 
     def _driver(self, step: Callable[[], None], goes_on: Callable[[], Tensor]) -> GraphDriver:
-        return GraphDriver(partial(self._advance, step, goes_on), self._going, self._lane)
+        return GraphDriver(partial(self._advance, step, goes_on), self._going, self._side_stream)
 
     def _advance(self, step: Callable[[], None], goes_on: Callable[[], Tensor], steps: int) -> None:
         for _ in range(steps):

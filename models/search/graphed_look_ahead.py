@@ -1,6 +1,6 @@
 """Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py).
 
-It runs in a lane of its own: the device encodes the next batch beside it.
+It runs in a side stream of its own: the device encodes the next batch beside it.
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from models.graphs.lane import Lane
+from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
 from models.heads.transducer import Joint, Predictor
 from models.search.drivers.graph import GraphDriver
@@ -66,7 +66,7 @@ class GraphedLookAhead:
         self._has_told = False
         self._loops = loops
         self._window = window
-        self._lane = Lane(joint.output.weight.device)
+        self._side_stream = SideStream(joint.output.weight.device)
         self.sizes: Sizes[_Size] = Sizes()
 
     @torch.no_grad()
@@ -104,7 +104,7 @@ class GraphedLookAhead:
     def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":
         parts = self._predictor, self._joint, self._max_symbols
         window = window_of(largest.size(0)) if self._window is None else self._window
-        return _Size(form, largest, *parts, window=window, lane=self._lane, loops=self._loops)
+        return _Size(form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops)
 
 
 class _Size:
@@ -119,27 +119,27 @@ class _Size:
         max_symbols: int,
         *,
         window: int,
-        lane: Lane,
+        side_stream: SideStream,
         loops: bool,
     ) -> None:
-        self._lane = lane
+        self._side_stream = side_stream
         self._joint = joint
         self._projected = joint.encoder_projection(largest)
         self._lengths = torch.zeros(largest.size(0), dtype=torch.int64, device=largest.device)
         self._state = TransducerState(self._lengths, largest.size(1), predictor, joint, max_symbols)
         self._form = form(self._projected, predictor, joint, window)
         self._going = torch.zeros(1, dtype=torch.bool, device=largest.device)
-        self._driver = GraphDriver(self._advance, self._going, lane, loops=loops)
+        self._driver = GraphDriver(self._advance, self._going, side_stream, loops=loops)
 
     def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = encoded.shape[:2]
         projected = self._joint.encoder_projection(encoded)
-        self._lane.join()  # the batch before has the state until its tokens are copied
+        self._side_stream.join()  # the batch before has the state until its tokens are copied
         self._projected[:rows, :frames] = projected
         self._lengths.zero_()
         self._lengths[:rows] = lengths
         self._state.restart()
-        with self._lane.entered():
+        with self._side_stream.entered():
             steps = self._driver.until_done(most=self._state.capacity + 1)
             return self._state.result(columns=min(steps, self._state.capacity)).first(rows).fetched()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.graphs.capture import captured, captured_graph
 from models.graphs.device_loop import DeviceLoop, has_loops
-from models.graphs.lane import Lane
+from models.graphs.side_stream import SideStream
 
 log = logging.getLogger("steno.models")
 
@@ -29,21 +29,23 @@ class GraphDriver:
         steps: does so many steps, an even number; it allocates no shape that depends on data and asks the device for
             nothing.
         going: bool [1], to which ``steps`` writes at last whether any row goes on.
-        lane: the lane of the device in which it is driven.
+        side_stream: the side stream of the device in which it is driven.
         loops: whether a GPU may loop by itself, if it can.
     """
 
-    def __init__(self, steps: Callable[[int], None], going: Tensor, lane: Lane, *, loops: bool = True) -> None:
+    def __init__(
+        self, steps: Callable[[int], None], going: Tensor, side_stream: SideStream, *, loops: bool = True
+    ) -> None:
         """Capture the steps; they run a few times before that.
 
         Raises:
             RuntimeError: if they cannot be captured.
         """
         self._going = going
-        self._loop = _loop(lambda: steps(STEPS_A_ROUND), going, lane) if loops else None
+        self._loop = _loop(lambda: steps(STEPS_A_ROUND), going, side_stream) if loops else None
         if self._loop is not None:
             return
-        self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device, lane=lane)
+        self._replay = captured(lambda: steps(STEPS_A_REPLAY), going.device, side_stream=side_stream)
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
 
     def until_done(self, most: int) -> int:
@@ -74,11 +76,11 @@ class GraphDriver:
         return copied
 
 
-def _loop(work: Callable[[], None], going: Tensor, lane: Lane) -> DeviceLoop | None:
+def _loop(work: Callable[[], None], going: Tensor, side_stream: SideStream) -> DeviceLoop | None:
     """Return a loop of the device over some work; None where it cannot loop."""
     if not going.is_cuda or not has_loops(going.device):
         return None
-    graph = captured_graph(work, going.device, lane=lane)
+    graph = captured_graph(work, going.device, side_stream=side_stream)
     try:
         return DeviceLoop(graph, going)
     except RuntimeError as error:

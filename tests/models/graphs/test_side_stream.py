@@ -1,9 +1,9 @@
-"""Work in a lane goes on beside what the device is given next, and is waited for only where that is said."""
+"""Work in a side stream goes on beside what the device is given next, and is waited for only where that is said."""
 
 import pytest
 import torch
 
-from models.graphs.lane import Lane
+from models.graphs.side_stream import SideStream
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 # Clock cycles, about half a second: longer than the host takes to look.
@@ -15,15 +15,15 @@ LONG = 10**9
 def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_follows_its_join(
     device, has_stream, monkeypatch
 ):
-    monkeypatch.setattr("models.graphs.lane.HAS_STREAM", has_stream)
-    lane = Lane(torch.device(device))
+    monkeypatch.setattr("models.graphs.side_stream.HAS_STREAM", has_stream)
+    side_stream = SideStream(torch.device(device))
     value = torch.zeros(2**20, device=device)
 
     for round_ in range(20):
         value.add_(1)
-        with lane.entered():
+        with side_stream.entered():
             value.mul_(2)
-        lane.join()
+        side_stream.join()
         assert round_ or value[0] == 2
 
     assert (value == 2.0**21 - 2).all()
@@ -31,15 +31,15 @@ def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_foll
 
 @pytest.mark.gpu
 def test_what_the_device_is_given_next_does_not_wait_for_the_lane():
-    lane, done = Lane(torch.device("cuda")), torch.cuda.Event()
-    with lane.entered():
+    side_stream, done = SideStream(torch.device("cuda")), torch.cuda.Event()
+    with side_stream.entered():
         torch.cuda._sleep(LONG)
         done.record()
 
     torch.ones(10, device="cuda").sum().item()
 
     assert not done.query()
-    lane.join()
+    side_stream.join()
     torch.ones(10, device="cuda").sum().item()
     assert done.query()
 
@@ -47,19 +47,19 @@ def test_what_the_device_is_given_next_does_not_wait_for_the_lane():
 @pytest.mark.parametrize(("has_stream", "made"), [(True, 1), (False, 0)])
 def test_the_switch_takes_the_stream_away(has_stream, made, monkeypatch):
     streams = []
-    monkeypatch.setattr("models.graphs.lane.HAS_STREAM", has_stream)
+    monkeypatch.setattr("models.graphs.side_stream.HAS_STREAM", has_stream)
     monkeypatch.setattr(torch.cuda, "Stream", lambda *_, **__: streams.append(1))
 
-    Lane(torch.device("cuda"))
+    SideStream(torch.device("cuda"))
 
     assert len(streams) == made
 
 
 @pytest.mark.gpu
 def test_an_error_inside_leaves_the_lane():
-    lane, before = Lane(torch.device("cuda")), torch.cuda.current_stream()
+    side_stream, before = SideStream(torch.device("cuda")), torch.cuda.current_stream()
 
-    with pytest.raises(ValueError, match="anything"), lane.entered():
+    with pytest.raises(ValueError, match="anything"), side_stream.entered():
         raise ValueError("anything")
 
     assert torch.cuda.current_stream() == before
