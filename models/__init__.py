@@ -1,7 +1,7 @@
 """Speech recognition models in plain PyTorch, loaded from published checkpoints."""
 
 from models.checkpoint import CheckpointError
-from models.checkpoint.source import checkpoint_path, model_id
+from models.checkpoint.location import checkpoint_path, model_id
 from models.hypothesis import Hypothesis, TimedText, Word
 from models.model import Model, load_model
 from models.precision import default_dtype

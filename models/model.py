@@ -16,7 +16,7 @@ from torch import Tensor
 from models import bundled
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.hub_name import OnDownload
-from models.checkpoint.source import checkpoint_path
+from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.cpu import multiplies_eight_bits_exactly
 from models.features import LogMelFeatures
