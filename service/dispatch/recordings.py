@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from audio.segment.segmenter import Segment
 from service.dispatch.backlog import Accepted
+from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.joining import Joiner, shifted
-from service.dispatch.source import Source
 from service.dispatch.utterance import Lane
 from service.engine.protocol import NOTHING_ASKED, Prompt
 from service.metrics import Metrics
@@ -23,7 +23,7 @@ from service.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    source: Source
+    cut_recording: CutRecording
     caller: Hashable
     lane: Lane
     prompt: Prompt
@@ -46,7 +46,7 @@ class Recordings:
 
     async def transcribe(
         self,
-        source: Source,
+        cut_recording: CutRecording,
         caller: Hashable,
         lane: Lane,
         prompt: Prompt = NOTHING_ASKED,
@@ -58,7 +58,7 @@ class Recordings:
         Closing the generator, or cancelling who waits for it, drops the parts that are under way.
 
         Args:
-            source: The recording. Gate 1 must have let its request in, or it is a job's.
+            cut_recording: The recording. Gate 1 must have let its request in, or it is a job's.
             caller: Who takes turns with others.
             lane: The model, and which of its decoders.
             prompt: What is asked for, in every part.
@@ -68,21 +68,21 @@ class Recordings:
             OverloadedError: At gate 2, before anything else.
             DispatchError: If a part gets no transcript; see `Dispatcher.transcribe`.
         """
-        seconds = source.recording.seconds
+        seconds = cut_recording.recording.seconds
         deadline = None if is_background else asyncio.get_running_loop().time() + self._timeout + seconds
         under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
         joiner = Joiner()
         admission = self._dispatcher.admission
         with admission.accept(lane.model, seconds, is_background=is_background) as accepted, self._counted(accepted):
-            request = _Request(source, caller, lane, prompt, deadline, accepted)
+            request = _Request(cut_recording, caller, lane, prompt, deadline, accepted)
             try:
-                async with aclosing(source.cuts()) as cuts:
+                async with aclosing(cut_recording.cuts()) as cuts:
                     async for cut in cuts:
                         under_way.append((await self._stage(request, cut), cut))
                         while under_way and under_way[0][0].done():
-                            yield await _joined(joiner, source, *under_way.popleft())
+                            yield await _joined(joiner, cut_recording, *under_way.popleft())
                 while under_way:
-                    yield await _joined(joiner, source, *under_way.popleft())
+                    yield await _joined(joiner, cut_recording, *under_way.popleft())
             finally:
                 for task, _ in under_way:
                     task.cancel()
@@ -90,10 +90,10 @@ class Recordings:
 
     async def _stage(self, request: _Request, cut: Segment) -> "asyncio.Task[Answer]":
         """Wait for a place for a part, and set it going."""
-        source, dispatcher = request.source, self._dispatcher
+        cut_recording, dispatcher = request.cut_recording, self._dispatcher
         window = dispatcher.background_window if request.accepted.is_background else dispatcher.window
         # What is taken whole was in memory before it came here, and waits for nobody.
-        samples = 0 if source.is_whole else cut.stop - cut.start
+        samples = 0 if cut_recording.is_whole else cut.stop - cut.start
         if samples:
             try:
                 async with asyncio.timeout_at(request.deadline):
@@ -101,7 +101,7 @@ class Recordings:
             except TimeoutError:
                 raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
         # With the silence before it, which needs no answer.
-        unstaged = (len(source.recording) - cut.stop) / source.recording.rate
+        unstaged = (len(cut_recording.recording) - cut.stop) / cut_recording.recording.rate
         share = request.accepted.unstaged_seconds - unstaged
         request.accepted.unstaged_seconds = unstaged
         task = asyncio.create_task(self._transcribe_part(request, cut, share))
@@ -110,7 +110,7 @@ class Recordings:
         return task
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
-        samples = await request.source.read(cut)
+        samples = await request.cut_recording.read(cut)
         answer = await self._dispatcher.transcribe(
             samples,
             request.caller,
@@ -121,7 +121,7 @@ class Recordings:
         )
         self._dispatcher.admission.backlog.answer(request.accepted, share)
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
-        offset = cut.start / request.source.recording.rate
+        offset = cut.start / request.cut_recording.recording.rate
         return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset)
 
     @contextmanager
@@ -138,10 +138,10 @@ class Recordings:
             self._metrics.audio_seconds.labels(outcome, accepted.model).inc(max(0.0, accepted.unanswered_seconds))
 
 
-async def _joined(joiner: Joiner, source: Source, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
+async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
     """Wait for the answer of a part, and return what is certain of it and of the one before."""
-    answer, rate = await task, source.recording.rate
-    source.note_answer(cut, has_text=bool(answer.transcript.text))
+    answer, rate = await task, cut_recording.recording.rate
+    cut_recording.note_answer(cut, has_text=bool(answer.transcript.text))
     transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)
     # What was held back of the part before was said before this part begins.
     held = [word.start for word in transcript.words[:1] if word.start is not None]

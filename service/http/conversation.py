@@ -16,10 +16,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.decode import Origin
 from audio.segment.cuts import Probabilities
+from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
-from service.dispatch.source import Coverage, Source
 from service.engine.protocol import Transcript, Word
 from service.http.errors import error_response
 from service.http.events import Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
@@ -47,13 +47,13 @@ class Channel:
 
     Attributes:
         number: Counted from 1, as the answer has it.
-        source: What was recorded on it.
+        cut_recording: What was recorded on it.
         answers: What is heard on it, part by part; None where nothing can be heard.
         heard: The parts that have come.
     """
 
     number: int
-    source: Source
+    cut_recording: CutRecording
     answers: AsyncGenerator[Answer, None] | None
     heard: list[Transcript] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Channel:
     @property
     def seconds(self) -> float:
         """Audio that was transcribed."""
-        return self.source.recording.seconds if self.answers is not None else 0.0
+        return self.cut_recording.recording.seconds if self.answers is not None else 0.0
 
     async def turns(self) -> AsyncGenerator["Turn", None]:
         """Yield what is said, in order, and keep the parts."""
@@ -265,7 +265,7 @@ class Conversation:
 
     async def _speech(self, channel: Channel) -> Probabilities:
         if self.asked.has_segments and any(part.words for part in channel.heard):
-            return await channel.source.speech()
+            return await channel.cut_recording.speech()
         return np.empty(0, np.float32)
 
     def _cues(self) -> list[Cue]:
@@ -281,7 +281,7 @@ class Conversation:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
         words = sum(len(part.words) for channel in self.channels for part in channel.heard)
         count(self.metrics, self.asked, self.origin, words)
-        coverages = [await channel.source.coverage() for channel in self.channels]
+        coverages = [await channel.cut_recording.coverage() for channel in self.channels]
         coverage = functools.reduce(operator.add, coverages)
         self.record.coverage = coverage
         count_coverage(self.metrics, self.asked, coverage)

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.segment.cuts import Probabilities
 from audio.segment.voice_activity import FRAME_SECONDS
-from service.dispatch.source import Coverage
+from service.dispatch.cut_recording import Coverage
 from service.engine.protocol import Transcript, Word
 from service.http.logprobs import logprob, token_logprobs
 from service.http.schemas import Granularity, LanguageSource, ResponseFormat

@@ -11,10 +11,10 @@ import numpy as np
 from starlette.responses import Response
 
 from audio.decode import Origin
+from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
-from service.dispatch.source import Coverage, Source
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
@@ -116,7 +116,7 @@ class Hearing:
         origin: What the recording was before it was decoded.
         began: Monotonic time at which it came to the dispatcher.
         parts: Its transcripts in order.
-        source: What they are of.
+        cut_recording: What they are of.
     """
 
     metrics: Metrics
@@ -125,7 +125,7 @@ class Hearing:
     origin: Origin
     began: float
     parts: AsyncIterator[Transcript]
-    source: Source
+    cut_recording: CutRecording
     _first: "asyncio.Task[Answer | None]"
 
     @classmethod
@@ -136,7 +136,7 @@ class Hearing:
         asked: Asked,
         origin: Origin,
         answers: AsyncIterator[Answer],
-        source: Source,
+        cut_recording: CutRecording,
         patience: float | None = None,
     ) -> Self:
         """Wait for the first part: what fails before it is an answer with the status of an error.
@@ -149,7 +149,7 @@ class Hearing:
         """
         began = time.monotonic()
         first = asyncio.ensure_future(_first(answers, record))
-        hearing = cls(metrics, record, asked, origin, began, _transcripts(first, answers), source, first)
+        hearing = cls(metrics, record, asked, origin, began, _transcripts(first, answers), cut_recording, first)
         try:
             done, _ = await asyncio.wait({first}, timeout=patience)
             if done:
@@ -174,7 +174,7 @@ class Hearing:
         fields = self.asked.fields
         speech = np.empty(0, np.float32)
         if self.asked.has_segments and transcript.words:
-            speech = await self.source.speech()
+            speech = await self.cut_recording.speech()
         written = await self.asked.told(segment_texts(transcript, self.origin.seconds))
         coverage = await self._finish(transcript)
         return render(
@@ -226,7 +226,7 @@ class Hearing:
     async def _finish(self, transcript: Transcript) -> Coverage:
         self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
         count(self.metrics, self.asked, self.origin, len(transcript.words))
-        self.record.coverage = coverage = await self.source.coverage()
+        self.record.coverage = coverage = await self.cut_recording.coverage()
         count_coverage(self.metrics, self.asked, coverage)
         return coverage
 

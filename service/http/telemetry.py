@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.dispatch.source import Coverage
+from service.dispatch.cut_recording import Coverage
 from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
 from service.metrics import Metrics, length_class

@@ -20,9 +20,9 @@ from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
 from service.dispatch.admission import Permit
+from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import NoDecoderError, OverloadedError
-from service.dispatch.source import Source
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http import schemas
 from service.http.bodies import receive
@@ -249,36 +249,38 @@ async def answer(
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
 
-    def source_of(one: Recording) -> Source:
-        return Source(one, _rule(one, asked, longest), front.detector, front.cutters)
+    def cut_recording_of(one: Recording) -> CutRecording:
+        return CutRecording(one, _rule(one, asked, longest), front.detector, front.cutters)
 
     async def write(phrases: Sequence[str]) -> list[str]:
         language = (await asked.surely_told(phrases)).language
         return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
 
-    def answers_of(source: Source) -> AsyncGenerator[Answer, None]:
+    def answers_of(cut_recording: CutRecording) -> AsyncGenerator[Answer, None]:
         caller = record.caller or record.request_id
-        answers = front.recordings.transcribe(source, caller, asked.lane, asked.prompt, is_background=is_background)
+        answers = front.recordings.transcribe(
+            cut_recording, caller, asked.lane, asked.prompt, is_background=is_background
+        )
         return answers_in_written_form(answers, write) if fields.format == "written" else answers
 
     heartbeat = front.settings.heartbeat_seconds
     patience = heartbeat if fields.stream else None
     if isinstance(recording, Channels):
-        sources = [(source_of(one), recording.is_silent(number)) for number, one in enumerate(recording)]
+        cut_recordings = [(cut_recording_of(one), recording.is_silent(number)) for number, one in enumerate(recording)]
         channels = [
-            Channel(number, source, None if is_silent else answers_of(source))
-            for number, (source, is_silent) in enumerate(sources, 1)
+            Channel(number, cut_recording, None if is_silent else answers_of(cut_recording))
+            for number, (cut_recording, is_silent) in enumerate(cut_recordings, 1)
         ]
         record.audio_seconds = sum(channel.seconds for channel in channels)
         with front.access.allowance(record.caller).audio(record.audio_seconds):
             conversation = await Conversation.begin(front.metrics, record, asked, origin, channels, patience)
             resources.push_async_callback(conversation.aclose)
             return conversation.stream(heartbeat) if fields.stream else await conversation.response()
-    source = source_of(recording)
-    answers = answers_of(source)
+    cut_recording = cut_recording_of(recording)
+    answers = answers_of(cut_recording)
     resources.push_async_callback(answers.aclose)
     with front.access.allowance(record.caller).audio(origin.seconds):
-        hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, source, patience)
+        hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, cut_recording, patience)
         resources.push_async_callback(hearing.aclose)
         return hearing.stream(heartbeat) if fields.stream else await hearing.response()
 

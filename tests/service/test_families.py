@@ -8,7 +8,7 @@ from openai.types.audio import TranscriptionVerbose
 from pydantic import TypeAdapter
 
 from models import load_model
-from service.dispatch.source import Coverage
+from service.dispatch.cut_recording import Coverage
 from service.engine.process import _transcript
 from service.http.formats import Written, render
 from tests.models import golden_data

@@ -11,9 +11,9 @@ import pytest
 from audio.recording import Recording
 from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import source as sources
+from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
 from service.dispatch.recordings import Recordings
-from service.dispatch.source import Source
 from service.engine.protocol import FailureKind
 from service.metrics import Metrics
 from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
@@ -37,7 +37,7 @@ def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: Segm
     monkeypatch.setattr(sources, "cuts", lambda recording, detector, rule, note: iter([[cut] for cut in segments]))
     with Recording(RATE, seconds_in_memory=1.0) as recording:
         recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
-        yield Source(recording, rule, detector=None, threads=Immediately())
+        yield CutRecording(recording, rule, detector=None, threads=Immediately())
 
 
 def front(timeout: float = 60.0, max_queued_audio_seconds: float = 1000.0):
@@ -129,7 +129,7 @@ def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypat
         async def short(value: float) -> list:
             with Recording(RATE, 10.0) as recording:
                 recording.append(np.full(RATE, value, np.float32).tobytes())
-                whole = Source(recording, None, None, Immediately())
+                whole = CutRecording(recording, None, None, Immediately())
                 return await collect(recordings.transcribe(whole, f"short {value}", LANE))
 
         with recorded(monkeypatch, 3600, *[(start, start + 10) for start in range(0, 3600, 10)]) as hour:

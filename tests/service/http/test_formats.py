@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from openai.types.audio import Transcription, TranscriptionVerbose
 from pydantic import TypeAdapter
 
-from service.dispatch.source import Coverage
+from service.dispatch.cut_recording import Coverage
 from service.engine.protocol import Transcript, Word
 from service.http.events import deltas
 from service.http.formats import Written, render

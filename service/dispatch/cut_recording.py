@@ -42,7 +42,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CutRecording:
     """Where the utterances of a request come from.
 
     Attributes:
