@@ -70,7 +70,7 @@ class ChildProcess:
                 )
             except OSError as error:  # no process, no memory, no descriptor
                 self._connection.close()
-                raise ChildStartError(f"a decoder process cannot be started: {error}") from error
+                raise ChildStartError(f"a decoding process cannot be started: {error}") from error
 
     @property
     def pid(self) -> int:
@@ -127,7 +127,7 @@ class ChildProcess:
             self._frame(time.monotonic() + _START_SECONDS)
         except OSError as error:
             self.close()
-            raise ChildStartError(f"a decoder process does not start; it ended with {self._process.poll()}") from error
+            raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
 
     def _answer(self, take: Take, most: list[int], deadline: float) -> Origin:
         """Hand over samples, ``most`` bytes of each channel at most, until the origin or a refusal comes."""

@@ -23,7 +23,7 @@ _FIRST_REST_SECONDS = 30.0
 _LONGEST_REST_SECONDS = 3600.0
 
 
-class LoadFailedError(Exception):
+class DemandError(Exception):
     """A model cannot be had now; the message says why in one line.
 
     Attributes:
@@ -119,7 +119,7 @@ class Demand:
             resources: Of the request; the model is held for it until they are closed.
 
         Raises:
-            LoadFailedError: If it cannot be loaded.
+            DemandError: If it cannot be loaded.
         """
         checkpoint = None
         if self._found(name) is None and name not in self._loads:
@@ -148,10 +148,10 @@ class Demand:
         try:
             return await asyncio.shield(load.task)
         except EngineGoneError as error:
-            raise LoadFailedError(str(error), _ENGINE_SECONDS) from None
+            raise DemandError(str(error), _ENGINE_SECONDS) from None
         except ModelLoadError as error:
             self._check_rest(model)
-            raise LoadFailedError(str(error), 1) from None
+            raise DemandError(str(error), 1) from None
 
     async def sweep(self) -> None:
         """Let idle models go, for ever."""
@@ -189,7 +189,7 @@ class Demand:
     def _check_rest(self, model: str) -> None:
         failure = self._failures.get(model)
         if failure and (left := failure.until - self._clock()) > 0:
-            raise LoadFailedError(failure.reason, math.ceil(left))
+            raise DemandError(failure.reason, math.ceil(left))
 
     async def _load(self, load: _Load, model: str, checkpoint: str) -> ServedModel:
         await self._residency.until_gone(model)

@@ -114,8 +114,8 @@ class Metrics:
         self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
         self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
-        self.decoder_crashes = counter(
-            "decoder_crashes_total", "Decoder processes that crashed on a file, or took too long for it."
+        self.decode_crashes = counter(
+            "decode_crashes_total", "Decoding processes that crashed on a file, or took too long for it."
         )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
         self.audio_skipped_seconds = counter(

@@ -159,13 +159,12 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
-        decode_threads = settings.decode_threads or _decode_threads()
         with (
-            ThreadPoolExecutor(decode_threads, "decode", give_way) as decoders,
-            ThreadPoolExecutor(os.cpu_count(), "cut", give_way) as cutters,
+            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode", give_way) as decode_threads,
+            ThreadPoolExecutor(os.cpu_count(), "cut", give_way) as cut_threads,
             DecodePool(
                 Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
-                on_loss=self.metrics.decoder_crashes.inc,
+                on_loss=self.metrics.decode_crashes.inc,
             ) as decode_pool,
             contextlib.closing(Grammars(settings.grammar_cache)) as grammars,
         ):
@@ -175,8 +174,8 @@ class Server:
                 dispatcher=self.dispatcher,
                 recordings=Recordings(self.dispatcher, timeout=settings.request_timeout_seconds, metrics=self.metrics),
                 metrics=self.metrics,
-                decoders=decoders,
-                cutters=cutters,
+                decode_threads=decode_threads,
+                cut_threads=cut_threads,
                 detector=SpeechDetector(),
                 decode_pool=decode_pool,
                 intake=Intake(os.cpu_count() or 1),

@@ -244,10 +244,10 @@ class Settings(BaseSettings):
         description="Uploads decoded at once; unset: 4 more than cores, so that short ones pass long ones.",
     )
     decode_timeout_seconds: Seconds = Field(
-        default=300.0, description="Longest time that a decoder process may take for an upload."
+        default=300.0, description="Longest time that a decoding process may take for an upload."
     )
     decode_memory_bytes: Count = Field(
-        default=1 << 30, description="Address space of a decoder process, of which libraries take a quarter GB."
+        default=1 << 30, description="Address space of a decoding process, of which libraries take a quarter GB."
     )
 
     jobs_folder: Path | None = Field(

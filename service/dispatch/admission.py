@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from service.dispatch.backlog import Accepted, Backlog
-from service.dispatch.errors import DrainingError, ModelLoadingError, OverloadedError
+from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # said while nothing is known about how long this model takes to load
 _RETRY_AFTER = (1, 60)  # clients ignore what is above, and hammer on what is below
@@ -108,7 +108,7 @@ class Admission:
 
         Raises:
             DrainingError: While the service shuts down.
-            ModelLoadingError: Before the first engine is ready.
+            ModelNotReadyError: Before the first engine is ready.
             OverloadedError: When too much is under way.
         """
         if self.is_draining:
@@ -186,9 +186,9 @@ class Admission:
         if self.predicted_wait > self.limits.max_wait_seconds:
             raise self._overloaded(f"the predicted wait is {self.predicted_wait:.0f} s")
 
-    def still_loading(self) -> ModelLoadingError:
+    def still_loading(self) -> ModelNotReadyError:
         """Return the error for whom wants a model before its time."""
-        return ModelLoadingError("The model is still loading.", _retry_after(self.loading_seconds))
+        return ModelNotReadyError("The model is still loading.", _retry_after(self.loading_seconds))
 
     def _overloaded(self, why: str) -> OverloadedError:
         return OverloadedError(f"The service is overloaded: {why}.", self.retry_after)

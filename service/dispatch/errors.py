@@ -4,9 +4,9 @@ DispatchError
 ├── RefusedError                 try again later
 │   ├── OverloadedError          a queue or a budget is full
 │   ├── DrainingError            the service is shutting down
-│   ├── ModelLoadingError        no engine has been ready yet
+│   ├── ModelNotReadyError       no engine has been ready yet
 │   ├── DeadlineExceededError    it was accepted, and waited too long
-│   └── NoDecoderError           the system has no room for a process that decodes it
+│   └── NoDecodeProcessError     the system has no room for a process that decodes it
 ├── EngineLostError              the engine died under it, and its successor too
 ├── DeviceMemoryError            it does not fit the device even alone
 └── TranscriptionFailedError     the engine raised an error on it alone
@@ -37,7 +37,7 @@ class DrainingError(RefusedError):
     """The service is shutting down."""
 
 
-class ModelLoadingError(RefusedError):
+class ModelNotReadyError(RefusedError):
     """No engine has been ready yet."""
 
 
@@ -45,7 +45,7 @@ class DeadlineExceededError(RefusedError):
     """It was accepted, and waited too long."""
 
 
-class NoDecoderError(RefusedError):
+class NoDecodeProcessError(RefusedError):
     """The system has no room for a process that decodes it."""
 
 

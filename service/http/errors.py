@@ -16,8 +16,8 @@ from service.dispatch.errors import (
     DeviceMemoryError,
     DrainingError,
     EngineLostError,
-    ModelLoadingError,
-    NoDecoderError,
+    ModelNotReadyError,
+    NoDecodeProcessError,
     OverloadedError,
     RefusedError,
     TranscriptionFailedError,
@@ -68,9 +68,9 @@ class _Row:
 _DISPATCH_ERRORS: dict[type[Exception], _Row] = {
     OverloadedError: _Row(503, "overloaded", should_retry=True),
     DrainingError: _Row(503, "draining", should_retry=True),
-    ModelLoadingError: _Row(503, "model_loading", should_retry=True),
+    ModelNotReadyError: _Row(503, "model_loading", should_retry=True),
     DeadlineExceededError: _Row(503, "deadline_exceeded", should_retry=True),
-    NoDecoderError: _Row(503, "decoder_unavailable", should_retry=True),
+    NoDecodeProcessError: _Row(503, "decoding_unavailable", should_retry=True),
     # The same content lost two engines: a third try is more likely to cost a third engine than to succeed.
     EngineLostError: _Row(503, "worker_lost", retry_after=2, should_retry=False),
     DeviceMemoryError: _Row(500, "audio_too_long_for_device", should_retry=False),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from audio.pool import DecodePool
 from audio.segment.voice_activity import SpeechDetector
-from service.demand import Demand, LoadFailedError
+from service.demand import Demand, DemandError
 from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
@@ -30,8 +30,8 @@ class Front:
 
     Attributes:
         recordings: Takes recordings of any length to the dispatcher.
-        decoders: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
-        cutters: Threads that find the parts of long recordings; apart, because decoding hours of audio takes a while.
+        decode_threads: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
+        cut_threads: Threads that find the parts of long recordings; apart, because decoding hours of audio takes a while.
         detector: What they find speech with.
         intake: Lets uploads through to them, no faster than they decode.
         decode_pool: What they call; it keeps hostile files away from this process.
@@ -50,8 +50,8 @@ class Front:
     dispatcher: Dispatcher
     recordings: Recordings
     metrics: Metrics
-    decoders: ThreadPoolExecutor
-    cutters: ThreadPoolExecutor
+    decode_threads: ThreadPoolExecutor
+    cut_threads: ThreadPoolExecutor
     detector: SpeechDetector
     decode_pool: DecodePool
     intake: Intake
@@ -70,7 +70,7 @@ class Front:
 
         Raises:
             RequestError: If there is none.
-            ModelLoadingError: If it has not been ready yet.
+            ModelNotReadyError: If it has not been ready yet.
         """
         return self._ready(self.found(name))
 
@@ -84,14 +84,14 @@ class Front:
 
         Raises:
             RequestError: If there is none, or it cannot be loaded.
-            ModelLoadingError: If it is not ready by then.
+            ModelNotReadyError: If it is not ready by then.
         """
         try:
             async with asyncio.timeout(seconds):
                 model = await self.demand.bring(name, resources)
         except TimeoutError:
             raise self.dispatcher.admission.still_loading() from None
-        except LoadFailedError as error:
+        except DemandError as error:
             raise RequestError(
                 f"The model {name!r} cannot be loaded: {error}.",
                 code="model_load_failed",

@@ -22,7 +22,7 @@ from audio.segment.segmenter import SegmentRule
 from service.dispatch.admission import Permit
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
-from service.dispatch.errors import NoDecoderError, OverloadedError
+from service.dispatch.errors import NoDecodeProcessError, OverloadedError
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http import schemas
 from service.http.bodies import receive
@@ -44,7 +44,7 @@ log = logging.getLogger("steno.http")
 
 router = APIRouter()
 
-_NO_DECODER_SECONDS = 5  # after which another process may be started
+_NO_PROCESS_SECONDS = 5  # after which another process may be started
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
@@ -179,7 +179,7 @@ async def understood(
 
     Raises:
         RequestError: If a field is wrong, or the model cannot do what is asked.
-        ModelLoadingError: If the model has not been ready yet.
+        ModelNotReadyError: If the model has not been ready yet.
     """
     fields = schemas.TranscriptionForm.parse(form)
     served = await _served(front, record, fields.model, resources, receive)
@@ -193,7 +193,7 @@ async def understood(
     settings = front.settings
     size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
     prompt = prompt_of(fields, served.info)
-    asked = Asked(fields, served, served.lane(fields.decoder), prompt, front.cutters, size)
+    asked = Asked(fields, served, served.lane(fields.decoder), prompt, front.cut_threads, size)
     if fields.format == "written":
         check_written_form(front.grammars, asked.written.language)
     return asked
@@ -250,7 +250,7 @@ async def answer(
     record.audio_seconds = origin.seconds
 
     def cut_recording_of(one: Recording) -> CutRecording:
-        return CutRecording(one, _rule(one, asked, longest), front.detector, front.cutters)
+        return CutRecording(one, _rule(one, asked, longest), front.detector, front.cut_threads)
 
     async def write(phrases: Sequence[str]) -> list[str]:
         language = (await asked.surely_told(phrases)).language
@@ -302,7 +302,7 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
     is_wanted = True
 
     def take(samples: bytes | memoryview, channel: int) -> None:
-        # What is nearly done is let be: to end it may cost a decoder process, and another file the time to start one.
+        # What is nearly done is let be: to end it may cost a decoding process, and another file the time to start one.
         if not is_wanted and recording.seconds > front.settings.max_utterance_seconds:
             raise _ClientLeftError
         if isinstance(recording, Channels):
@@ -325,12 +325,12 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
     )
     try:
         with front.intake.decoding():
-            return await in_thread(front.decoders, decode, leave)
+            return await in_thread(front.decode_threads, decode, leave)
     except AudioError as error:
         front.metrics.audio_decode.labels("unknown", error.code).inc()
         raise
     except NoChildError as error:
-        log.warning("no decoder", extra={"reason": str(error)})
-        raise NoDecoderError("The service cannot decode this recording now.", _NO_DECODER_SECONDS) from None
+        log.warning("no decoding process", extra={"reason": str(error)})
+        raise NoDecodeProcessError("The service cannot decode this recording now.", _NO_PROCESS_SECONDS) from None
     except (StorageFullError, OSError):
         raise OverloadedError("The service has no room for this recording now.", retry_after=60) from None

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from service.demand import Demand, LoadFailedError
+from service.demand import Demand, DemandError
 from service.dispatch.catalog import Catalog, ServedModel
 from service.engine.supervisor import EngineGoneError, ModelLoadError
 from service.loadable import Loadable
@@ -102,7 +102,7 @@ def test_what_cannot_be_loaded_rests_for_longer_each_time():
         residency.failure = ModelLoadError("late.nemo: not a checkpoint")
         for rest in (30, 60, 120):
             for _ in range(3):
-                with pytest.raises(LoadFailedError, match="not a checkpoint") as refusal:
+                with pytest.raises(DemandError, match="not a checkpoint") as refusal:
                     await bring(demand, "late")
                 assert refusal.value.retry_after == rest
             clock.now += rest
@@ -113,7 +113,7 @@ def test_what_cannot_be_loaded_rests_for_longer_each_time():
 
         residency.catalog.remove("late")
         residency.failure = ModelLoadError("again")
-        with pytest.raises(LoadFailedError) as refusal:
+        with pytest.raises(DemandError) as refusal:
             await bring(demand, "late")
         assert refusal.value.retry_after == 30
 
@@ -125,7 +125,7 @@ def test_an_engine_that_is_missing_is_not_the_models_fault():
         _, _, residency, demand = parts()
         residency.may_load.set()
         residency.failure = EngineGoneError("no engine is running")
-        with pytest.raises(LoadFailedError, match="no engine is running"):
+        with pytest.raises(DemandError, match="no engine is running"):
             await bring(demand, "late")
         residency.failure = None
 

@@ -56,7 +56,7 @@ class Account:
                 return during["engine"] >= _BLAMED_AFTER or (client == "second model" and during["engine"] > 0)
             case "400 invalid_audio":
                 return during["decoders"] >= _BLAMED_AFTER
-            case "503 decoder_unavailable" | "503 overloaded":
+            case "503 decoding_unavailable" | "503 overloaded":
                 return during["descriptors"] > 0
             case "400 model_load_failed" | "404 model_not_found" | "503 model_loading":
                 return client == "second model" and (during["engine"] > 0 or during["descriptors"] > 0)

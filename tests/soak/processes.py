@@ -32,7 +32,7 @@ def engine(pid: int) -> list[int]:
 
 
 def decoders(pid: int) -> list[int]:
-    """Return the decoder processes of a service."""
+    """Return the decoding processes of a service."""
     return [child for child in children(pid) if "audio.child" in _command(child)]
 
 

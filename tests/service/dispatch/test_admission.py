@@ -1,7 +1,7 @@
 import pytest
 
 from service.dispatch.admission import Admission, AdmissionLimits
-from service.dispatch.errors import DrainingError, ModelLoadingError, OverloadedError
+from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 
 def admission(**limits) -> Admission:
@@ -21,7 +21,7 @@ def test_nothing_is_accepted_before_a_model_is_loaded():
     gates.rtfx = {}
     gates.loading_seconds = 7.3
 
-    with pytest.raises(ModelLoadingError) as refusal, gates.enter(0):
+    with pytest.raises(ModelNotReadyError) as refusal, gates.enter(0):
         pass
 
     assert refusal.value.retry_after == 8

@@ -53,7 +53,7 @@ def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted():
         assert answer.status_code == 400
         assert answer.json()["error"]["code"] == "invalid_audio"
         assert "more than 0.0001 s" in answer.json()["error"]["message"]
-        assert served.metric("steno_decoder_crashes_total") == 1
+        assert served.metric("steno_decode_crashes_total") == 1
         assert served.post(**form(wav(tone(16_000)))).status_code == 200
 
 
@@ -85,7 +85,7 @@ def test_a_service_without_room_for_decoders_says_when_to_come_again(monkeypatch
         answer = served.post(**form(sample_of("webm", tone)))
 
         assert answer.status_code == 503
-        assert answer.json()["error"]["code"] == "decoder_unavailable"
+        assert answer.json()["error"]["code"] == "decoding_unavailable"
         assert answer.headers["retry-after"] == "5"
         assert answer.headers["x-should-retry"] == "true"
         assert served.post(**form(wav(tone(16_000)))).status_code == 200
