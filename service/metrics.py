@@ -176,13 +176,13 @@ class Metrics:
         self.out_of_memory = counter("oom_total", "Batches that did not fit the device.")
 
         # Engines
-        self.worker_up = gauge("worker_up", "1 while the engine has a model ready.", "device")
-        self.worker_busy_seconds = counter("worker_busy_seconds_total", "Device time spent on batches.", "device")
-        self.worker_restarts = counter("worker_restarts_total", "Engines that were replaced.", "reason")
-        self.worker_heartbeat = gauge(
-            "worker_heartbeat_timestamp_seconds", "When the engine's last heartbeat came.", "device"
+        self.engine_up = gauge("engine_up", "1 while the engine has a model ready.", "device")
+        self.engine_busy_seconds = counter("engine_busy_seconds_total", "Device time spent on batches.", "device")
+        self.engine_restarts = counter("engine_restarts_total", "Engines that were replaced.", "reason")
+        self.engine_heartbeat = gauge(
+            "engine_heartbeat_timestamp_seconds", "When the engine's last heartbeat came.", "device"
         )
-        self.worker_start = gauge("worker_start_timestamp_seconds", "When the engine process started.", "device")
+        self.engine_start = gauge("engine_start_timestamp_seconds", "When the engine process started.", "device")
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
         self.warmup_seconds = gauge("warmup_seconds", "Time of the runs before the first batch.", "model")
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
@@ -224,16 +224,16 @@ class Metrics:
             self.jobs_waiting.labels(state)
         for outcome in ("delivered", "retried", "failed"):
             self.webhook_deliveries.labels(outcome)
-        for reason in ("cancelled", "expired", "worker_lost"):
+        for reason in ("cancelled", "expired", "engine_lost"):
             self.queue_dropped.labels(reason)
         for reason in ("exit", "stuck", "cuda_fatal"):
-            self.worker_restarts.labels(reason)
+            self.engine_restarts.labels(reason)
         for result in ("ok", "error"):
             self.key_reloads.labels(result)
             self.model_loads.labels(result)
         for reason in ("idle", "memory"):
             self.model_evictions.labels(reason)
-        for kind in ("overloaded", "worker_lost", "internal_error", "invalid_audio", "unsupported_format"):
+        for kind in ("overloaded", "engine_lost", "internal_error", "invalid_audio", "unsupported_format"):
             self.errors.labels(kind)
 
     def expect_keys(self, names: Iterable[str]) -> None:

@@ -218,8 +218,8 @@ class Dispatcher:
 
     def engine_started(self, engine: EngineLink) -> None:
         """A process was started; it has no model yet."""
-        self.metrics.worker_up.labels(engine.name).set(0)
-        self.metrics.worker_start.labels(engine.name).set_to_current_time()
+        self.metrics.engine_up.labels(engine.name).set(0)
+        self.metrics.engine_start.labels(engine.name).set_to_current_time()
 
     def engine_ready(self, engine: EngineLink, ready: Ready) -> None:
         """It has a model, for which batches may be sent to it."""
@@ -229,7 +229,7 @@ class Dispatcher:
         self._update_rtfx()
         self._size_window()
         self.admission.loading_seconds = ready.load_seconds + ready.warmup_seconds
-        self.metrics.worker_up.labels(engine.name).set(1)
+        self.metrics.engine_up.labels(engine.name).set(1)
         self.metrics.describe_model(ready)
         self._feed_engines()
 
@@ -257,7 +257,7 @@ class Dispatcher:
 
     def engine_heard(self, engine: EngineLink) -> None:
         """It gave a sign of life."""
-        self.metrics.worker_heartbeat.labels(engine.name).set_to_current_time()
+        self.metrics.engine_heartbeat.labels(engine.name).set_to_current_time()
 
     def engine_answered(self, engine: EngineLink, answer: Result | Failure) -> None:
         """A batch is done; its place is free."""
@@ -281,9 +281,9 @@ class Dispatcher:
         for lost in [key for key in self._budgets if key[0] is engine]:
             del self._budgets[lost]
         self._update_rtfx()
-        self.metrics.worker_up.labels(engine.name).set(0)
+        self.metrics.engine_up.labels(engine.name).set(0)
         if loss != "stopped":
-            self.metrics.worker_restarts.labels(loss).inc()
+            self.metrics.engine_restarts.labels(loss).inc()
         for batch in self._ledger.lose(engine):
             self.metrics.batches.labels("lost", batch[0].lane.model).inc()
             self.recent.note("lost", engine.name, batch, self._clock())
@@ -361,7 +361,7 @@ class Dispatcher:
         metrics.batch_audio_seconds.labels(model).inc(audio)
         metrics.batch_padding_seconds.labels(model).inc(max(0.0, result.padded_seconds - audio))
         metrics.batch_duration.labels(model).observe(result.infer_seconds)
-        metrics.worker_busy_seconds.labels(engine.name).inc(result.infer_seconds)
+        metrics.engine_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
     def _split(self, engine: EngineLink, utterances: list[Utterance], failure: Failure) -> None:
         """One bad utterance must not fail its neighbours: each of a failed batch runs again by itself."""
@@ -414,7 +414,7 @@ class Dispatcher:
             self._batcher.add(utterance)
 
     def _give_up(self, utterance: Utterance, message: str) -> None:
-        self.metrics.queue_dropped.labels("worker_lost").inc()
+        self.metrics.queue_dropped.labels("engine_lost").inc()
         self._batcher.remove(utterance)
         if not utterance.answer.done():
             utterance.answer.set_exception(EngineLostError(message))

@@ -68,7 +68,7 @@ class EngineGoneError(ModelLoadError):
 
 
 class Loss(StrEnum):
-    """Why an engine is gone; the label of `steno_worker_restarts_total`."""
+    """Why an engine is gone; the label of `steno_engine_restarts_total`."""
 
     EXIT = "exit"
     STUCK = "stuck"

@@ -72,7 +72,7 @@ _DISPATCH_ERRORS: dict[type[Exception], _Row] = {
     DeadlineExceededError: _Row(503, "deadline_exceeded", should_retry=True),
     NoDecodeProcessError: _Row(503, "decoding_unavailable", should_retry=True),
     # The same content lost two engines: a third try is more likely to cost a third engine than to succeed.
-    EngineLostError: _Row(503, "worker_lost", retry_after=2, should_retry=False),
+    EngineLostError: _Row(503, "engine_lost", retry_after=2, should_retry=False),
     DeviceMemoryError: _Row(500, "audio_too_long_for_device", should_retry=False),
     TranscriptionFailedError: _Row(500, "internal_error", should_retry=False),
 }

@@ -31,7 +31,7 @@ class Front:
     Attributes:
         recordings: Takes recordings of any length to the dispatcher.
         decode_threads: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
-        cut_threads: Threads that find the parts of long recordings; apart, because decoding hours of audio takes a while.
+        cut_threads: Threads that cut long recordings; apart, because decoding hours of audio takes a while.
         detector: What they find speech with.
         intake: Lets uploads through to them, no faster than they decode.
         decode_pool: What they call; it keeps hostile files away from this process.

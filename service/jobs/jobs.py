@@ -37,8 +37,8 @@ _LOST = Result(
     500,
     "application/json",
     b'{"error":{"message":"The service was lost with this recording, three times.",'
-    b'"type":"server_error","param":null,"code":"worker_lost"}}',
-    "worker_lost",
+    b'"type":"server_error","param":null,"code":"engine_lost"}}',
+    "engine_lost",
     "The service was lost with this recording, three times.",
 )
 

@@ -35,7 +35,7 @@ function describe(metrics, history) {
   const computed = padding + metrics.sum("steno_batch_audio_seconds_total");
   const queued = metrics.sum("steno_queue_audio_seconds");
   return {
-    engines: metrics.sum("steno_worker_up"),
+    engines: metrics.sum("steno_engine_up"),
     inFlight: metrics.sum("steno_http_requests_in_flight", 'endpoint="transcriptions"'),
     waiting: `${metrics.sum("steno_queue_depth")} (${queued.toFixed(0)} s)`,
     rtfx: throughput(metrics.sum("steno_audio_seconds_total", 'outcome="ok"'), history),

@@ -105,7 +105,7 @@ def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkp
         lost = asked.result()
 
         assert lost.status_code == 503
-        assert lost.json()["error"]["code"] == "worker_lost"
+        assert lost.json()["error"]["code"] == "engine_lost"
         service.wait_ready()
         assert post(service, recordings[0]).json()["text"] == offline[0]
 
@@ -129,7 +129,7 @@ def test_of_two_engines_behind_one_queue_one_is_killed_and_the_other_answers_lik
         served = [answer.result() for answer in answers]
         wait_for(lambda: len(service.events("model ready")) == 3)
 
-        assert service.metric("steno_worker_up") == 2
+        assert service.metric("steno_engine_up") == 2
 
     assert [answer.json()["text"] for answer in served] == offline
 

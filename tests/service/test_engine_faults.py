@@ -72,7 +72,7 @@ def test_a_poisoned_utterance_among_good_ones_fails_alone(checkpoint, speech, sa
         assert served == alone
         assert {status for status, _ in alone} == {200}
         assert service.metric('steno_batches_total{result="error"}') == 2  # with the others, and alone
-        assert service.metric("steno_worker_restarts_total") == 0
+        assert service.metric("steno_engine_restarts_total") == 0
     assert fault in capfd.readouterr().err
 
 
@@ -81,7 +81,7 @@ def test_outputs_that_are_no_numbers_again_and_again_replace_the_engine(checkpoi
         statuses = [post(service, speech[:NAN_SAMPLES]).status_code for _ in range(3)]
 
         assert statuses == [500, 500, 500]  # the third by a new engine, for which it is the first
-        assert service.metric('steno_worker_restarts_total{reason="cuda_fatal"}') == 1
+        assert service.metric('steno_engine_restarts_total{reason="cuda_fatal"}') == 1
         assert post(service, speech[:20_000]).status_code == 200
 
 
@@ -92,9 +92,9 @@ def test_a_device_that_failed_is_never_asked_again(checkpoint, speech):
 
         served = said(together(service, [*recordings[:3], speech[:POISON_SAMPLES], *recordings[3:]]))
 
-        assert served.pop(3) == (503, "worker_lost")
+        assert served.pop(3) == (503, "engine_lost")
         assert served == alone
-        assert service.metric('steno_worker_restarts_total{reason="cuda_fatal"}') == 2
+        assert service.metric('steno_engine_restarts_total{reason="cuda_fatal"}') == 2
         assert said([post(service, recordings[0])]) == alone[:1]
 
 
@@ -108,7 +108,7 @@ def test_a_batch_that_runs_out_of_memory_is_split_and_everything_is_answered(che
         assert served == alone
         assert {status for status, _ in served} == {200}
         assert service.metric("steno_oom_total") >= 1
-        assert service.metric("steno_worker_restarts_total") == 0
+        assert service.metric("steno_engine_restarts_total") == 0
 
 
 @pytest.mark.long
@@ -120,6 +120,6 @@ def test_an_engine_in_a_busy_loop_is_replaced_and_others_are_answered(checkpoint
 
         served = said(together(service, [*recordings[:3], speech[:samples], *recordings[3:]]))
 
-        assert served.pop(3) == (503, "worker_lost")
+        assert served.pop(3) == (503, "engine_lost")
         assert served == alone
-        assert service.metric('steno_worker_restarts_total{reason="stuck"}') == 2
+        assert service.metric('steno_engine_restarts_total{reason="stuck"}') == 2

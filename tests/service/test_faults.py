@@ -134,7 +134,7 @@ def test_a_jump_of_the_wall_clock_changes_nothing(monkeypatch, jump):
 
         assert [answer.result().status_code for answer in asked] == [200] * 4
         assert service.post(**form(CLIP)).status_code == 200
-        assert service.metric("steno_worker_restarts_total") == 0
+        assert service.metric("steno_engine_restarts_total") == 0
 
 
 def children(pid: int) -> list[int]:

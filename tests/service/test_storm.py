@@ -93,4 +93,4 @@ def test_a_long_storm_with_engines_that_die():
 
         check_nothing_is_left(service)
         wait_for(lambda: open_files() <= before + 30)
-        assert service.metric('steno_worker_restarts_total{reason="exit"}') > 40
+        assert service.metric('steno_engine_restarts_total{reason="exit"}') > 40

@@ -40,7 +40,7 @@ _SECOND = _ROOT / "tests" / "data" / "golden" / "quartznet-small" / "model.nemo"
 _READY_SECONDS = 300.0
 _QUIET_SECONDS = 120.0
 _IN_A_ROW_AT_ONCE = 8
-_OF_REST = ("steno_http_requests_in_flight{", "steno_connections ", "steno_queue_depth{", "steno_worker_up{")
+_OF_REST = ("steno_http_requests_in_flight{", "steno_connections ", "steno_queue_depth{", "steno_engine_up{")
 _SLOW_PIECES = 10
 _SLOW_SECONDS = 1.0
 

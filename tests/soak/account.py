@@ -52,7 +52,7 @@ class Account:
             fault.kind.partition(" ")[0] for fault in self.faults if fault.ended + _AFTERMATH_SECONDS >= began
         )
         match what:
-            case "503 worker_lost":
+            case "503 engine_lost":
                 return during["engine"] >= _BLAMED_AFTER or (client == "second model" and during["engine"] > 0)
             case "400 invalid_audio":
                 return during["decoders"] >= _BLAMED_AFTER

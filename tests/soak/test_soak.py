@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("what", "faults", "is_violation"),
     [
-        ("503 worker_lost", ["engine killed"], True),
-        ("503 worker_lost", ["engine killed", "engine stopped for ever"], False),
+        ("503 engine_lost", ["engine killed"], True),
+        ("503 engine_lost", ["engine killed", "engine stopped for ever"], False),
         ("400 invalid_audio", ["decoders killed"], True),
         ("400 invalid_audio", ["decoders killed", "decoders killed"], False),
         ("503 overloaded", ["engine killed"], True),

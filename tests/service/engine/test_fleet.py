@@ -129,7 +129,7 @@ def test_a_model_that_one_engine_refuses_is_kept_by_none():
 def test_the_death_of_one_engine_loses_nothing_and_the_other_goes_on():
     clips = [tone(8_000 + number) for number in range(24)]
     with serving(device="cpu:2", batch_seconds=1.0) as served, ThreadPoolExecutor(len(clips)) as callers:
-        wait_for(lambda: served.metric("steno_worker_up") == 2)
+        wait_for(lambda: served.metric("steno_engine_up") == 2)
         victim, other = (engine.pid for engine in served.server.fleet.engines)
         for pid in (victim, other):
             os.kill(pid, signal.SIGSTOP)
@@ -138,10 +138,10 @@ def test_the_death_of_one_engine_loses_nothing_and_the_other_goes_on():
         os.kill(victim, signal.SIGKILL)
         os.kill(other, signal.SIGCONT)
         texts = [answer.result().json()["text"] for answer in answers]
-        wait_for(lambda: served.metric("steno_worker_up") == 2)
+        wait_for(lambda: served.metric("steno_engine_up") == 2)
         again = served.post(**form(wav(clips[0])))
-        busy = served.metric('steno_worker_busy_seconds_total{device="cpu:1"}')
-        restarts = served.metric("steno_worker_restarts_total")
+        busy = served.metric('steno_engine_busy_seconds_total{device="cpu:1"}')
+        restarts = served.metric("steno_engine_restarts_total")
 
     assert texts == [transcript(clip).text for clip in clips]
     assert again.status_code == 200

@@ -504,10 +504,10 @@ def test_what_kills_the_engine_twice_is_given_up_and_its_neighbours_are_not():
         service.release_engine()
 
         lost = poison.result()
-        assert (lost.status_code, error(lost)["code"]) == (503, "worker_lost")
+        assert (lost.status_code, error(lost)["code"]) == (503, "engine_lost")
         assert lost.headers["x-should-retry"] == "false"
         assert [answer.result().json()["text"] for answer in (first, *neighbours)] == [transcript(SECOND).text] * 6
-        assert service.metric('steno_worker_restarts_total{reason="exit"}') == 2
+        assert service.metric('steno_engine_restarts_total{reason="exit"}') == 2
         assert service.metric('steno_batches_total{result="lost"}') == 2
 
 

@@ -176,7 +176,7 @@ def test_a_piece_that_fails_is_an_error_of_the_whole(service, cut_as):
     wait_for(lambda: nothing_is_left(service))
 
 
-@pytest.mark.parametrize(("length", "code"), [(FAIL_SAMPLES, "internal_error"), (CRASH_SAMPLES, "worker_lost")])
+@pytest.mark.parametrize(("length", "code"), [(FAIL_SAMPLES, "internal_error"), (CRASH_SAMPLES, "engine_lost")])
 def test_a_piece_that_fails_later_is_an_error_within_the_stream(service, cut_as, length, code):
     cut_as(80_000, 70_000, 60_000, length)
     before = service.metric(f'steno_errors_total{{kind="{code}"}}') if code == "internal_error" else 0

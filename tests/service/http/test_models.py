@@ -134,7 +134,7 @@ def test_while_one_loads_the_others_answer_and_it_is_not_ready_yet(service):
         assert error(unload(service, "endless")) == (409, "model_busy")
         assert service.client.get("/readyz").json()["models"]["endless"] == "loading"
         assert service.client.get("/readyz").status_code == 200
-        assert error(ask(service, "first", tone(CRASH_SAMPLES))) == (503, "worker_lost")
+        assert error(ask(service, "first", tone(CRASH_SAMPLES))) == (503, "engine_lost")
 
         assert error(loading.result()) == (400, "model_load_failed")
 

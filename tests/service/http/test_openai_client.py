@@ -145,7 +145,7 @@ def test_what_can_succeed_is_retried_and_what_cannot_is_not():
         retries = 'steno_http_client_retries_total{lang="python"}'
         with pytest.raises(openai.InternalServerError) as lost:
             client.audio.transcriptions.create(model="whisper-1", file=recording(tone(CRASH_SAMPLES)))
-        assert (lost.value.status_code, lost.value.code) == (503, "worker_lost")
+        assert (lost.value.status_code, lost.value.code) == (503, "engine_lost")
         assert retries not in service.client.get("/metrics").text
 
         service.server.dispatcher.admission.is_draining = True
