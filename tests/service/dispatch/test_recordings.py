@@ -10,7 +10,7 @@ import pytest
 
 from audio.recording import Recording
 from audio.segment.segmenter import Segment, SegmentRule
-from service.dispatch import source as sources
+from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
 from service.dispatch.recordings import Recordings
@@ -34,7 +34,9 @@ class Immediately(ThreadPoolExecutor):
 def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: SegmentRule | None = RULE):
     """A recording in which each second has its own number as samples, cut as given, one a block."""
     segments = [Segment(int(start * RATE), int(stop * RATE)) for start, stop in cuts]
-    monkeypatch.setattr(sources, "cuts", lambda recording, detector, rule, note: iter([[cut] for cut in segments]))
+    monkeypatch.setattr(
+        cut_recording, "cuts", lambda recording, detector, rule, note: iter([[cut] for cut in segments])
+    )
     with Recording(RATE, seconds_in_memory=1.0) as recording:
         recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
         yield CutRecording(recording, rule, detector=None, threads=Immediately())
