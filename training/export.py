@@ -126,9 +126,15 @@ def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: floa
         "encoder": encoder_section(config.encoder, dropout),
         **({"tokenizer": tokenizer} if tokenizer else {}),
         **heads,
+        **(_training_data(config.trained_seconds) if config.trained_seconds else {}),
         # NeMo's transcribe() looks for options here, and fails without; null is no manifest to validate with.
         "validation_ds": {"manifest_filepath": None, "defer_setup": True},
     }
+
+
+def _training_data(longest_seconds: float) -> dict[str, Any]:
+    """Return what tells how long pieces of a recording may be; there is no manifest."""
+    return {"train_ds": {"manifest_filepath": None, "max_duration": longest_seconds, "defer_setup": True}}
 
 
 def _ctc(config: ModelConfig, pieces: list[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,9 @@ class Run:
         else:
             assert tuned, "a recipe has a shape or an initial checkpoint"
             self.config = tuned
+        longest = round(max(take.seconds for take in takes), 1)
+        if recipe.shape or longest > (self.config.piece_seconds or math.inf):  # a tuned model still hears what it did
+            self.config = dataclasses.replace(self.config, trained_seconds=longest)
         check_export(self.config, self.vocabulary)
         labels = None
         if recipe.teacher:

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Hashable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from audio.segment.segmenter import Segment
 from service.dispatch.backlog import Accepted
@@ -17,8 +19,11 @@ from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.joining import Joiner, shifted
 from service.dispatch.utterance import Lane
+from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED, Prompt
 from service.metrics import Metrics
+
+_NO_WINDOW = Window()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,18 @@ class Recordings:
             try:
                 async with aclosing(cut_recording.cuts()) as cuts:
                     async for cut in cuts:
-                        under_way.append((await self._stage(request, cut), cut))
+                        window, samples = self._window(request, cut)
+                        place = window.ask(samples)
+                        try:
+                            while not place.done():
+                                await _either(place, under_way, deadline)
+                                # What is answered does not wait until the next part has a place.
+                                while under_way and under_way[0][0].done():
+                                    yield await _joined(joiner, cut_recording, *under_way.popleft())
+                        except BaseException:
+                            window.withdraw(place, samples)
+                            raise
+                        under_way.append((self._begun(request, cut, window, samples), cut))
                         while under_way and under_way[0][0].done():
                             yield await _joined(joiner, cut_recording, *under_way.popleft())
                 while under_way:
@@ -88,18 +104,16 @@ class Recordings:
                     task.cancel()
                 await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
 
-    async def _stage(self, request: _Request, cut: Segment) -> "asyncio.Task[Answer]":
-        """Wait for a place for a part, and set it going."""
-        cut_recording, dispatcher = request.cut_recording, self._dispatcher
-        window = dispatcher.background_window if request.accepted.is_background else dispatcher.window
-        # What is taken whole was in memory before it came here, and waits for nobody.
-        samples = 0 if cut_recording.is_whole else cut.stop - cut.start
-        if samples:
-            try:
-                async with asyncio.timeout_at(request.deadline):
-                    await window.enter(samples)
-            except TimeoutError:
-                raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
+    def _window(self, request: _Request, cut: Segment) -> tuple[Window, int]:
+        """Return where a part must get a place, and how large it is."""
+        if request.cut_recording.is_whole:  # it was in memory before it came here, and waits for nobody
+            return _NO_WINDOW, 0
+        window = self._dispatcher.background_window if request.accepted.is_background else self._dispatcher.window
+        return window, cut.stop - cut.start
+
+    def _begun(self, request: _Request, cut: Segment, window: Window, samples: int) -> "asyncio.Task[Answer]":
+        """Set a part going, which has its place."""
+        cut_recording = request.cut_recording
         # With the silence before it, which needs no answer.
         unstaged = (len(cut_recording.recording) - cut.stop) / cut_recording.recording.rate
         share = request.accepted.unstaged_seconds - unstaged
@@ -136,6 +150,21 @@ class Recordings:
             raise
         finally:
             self._metrics.audio_seconds.labels(outcome, accepted.model).inc(max(0.0, accepted.unanswered_seconds))
+
+
+async def _either(
+    place: "asyncio.Future[None]", under_way: "deque[tuple[asyncio.Task[Answer], Segment]]", deadline: float | None
+) -> None:
+    """Wait for a place, or for the first answer.
+
+    Raises:
+        DeadlineExceededError: If neither comes in time.
+    """
+    seconds = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
+    awaited: list[asyncio.Future[Any]] = [place, *(task for task, _ in islice(under_way, 1))]
+    done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if not done:
+        raise DeadlineExceededError("No transcript in time.", retry_after=60)
 
 
 async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:

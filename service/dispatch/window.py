@@ -18,15 +18,25 @@ class Window:
 
     async def enter(self, samples: int) -> None:
         """Wait for a place; `leave` gives it back."""
+        place = self.ask(samples)
+        try:
+            await place
+        except asyncio.CancelledError:
+            self.withdraw(place, samples)
+            raise
+
+    def ask(self, samples: int) -> asyncio.Future[None]:
+        """Ask for a place; the future is done when there is one, which may be at once."""
         let_in = asyncio.get_running_loop().create_future()
         self._queue.append((samples, let_in))
         self._let_in()
-        try:
-            await let_in
-        except asyncio.CancelledError:
-            # It may have been let in at the same moment; if not, it no longer stands before the others.
-            self.leave(0 if let_in.cancelled() else samples)
-            raise
+        return let_in
+
+    def withdraw(self, place: asyncio.Future[None], samples: int) -> None:
+        """Give back a place that was asked for, whether there is one by now or not."""
+        place.cancel()
+        # One that there is not no longer stands before the others.
+        self.leave(0 if place.cancelled() else samples)
 
     def leave(self, samples: int) -> None:
         """Give a place back."""

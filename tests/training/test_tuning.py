@@ -5,6 +5,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -45,6 +46,31 @@ def test_with_nothing_learned_a_model_says_what_it_said(tmp_path, name):
     features, lengths = before.features(clips)
     encoded, expected = after.encode(features, lengths)[0], before.encode(features, lengths)[0]
     assert (encoded - expected).abs().max() < 0.01 * expected.abs().max()
+
+
+def trained_seconds(run, folder):
+    run.export(folder / "out.nemo")
+    return read_checkpoint(folder / "out.nemo").config.trained_seconds
+
+
+def test_a_checkpoint_says_how_long_the_clips_were_that_it_was_trained_on(tmp_path):
+    manifest(tmp_path)
+    student = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
+    longest = round(soundfile.info(GOLDEN / "clips" / "rms-6s.wav").duration, 1)
+
+    assert trained_seconds(student, tmp_path) == longest
+    assert load_model(tmp_path / "out.nemo").piece_seconds == max(longest, 8.0)
+
+
+def test_a_tuned_checkpoint_still_says_what_it_said_unless_it_learned_from_longer_clips(tmp_path):
+    name, long = "fastconformer-ctc-bpe", tmp_path / "long.wav"
+    soundfile.write(long, np.tile(soundfile.read(GOLDEN / "clips" / "rms-6s.wav")[0], 4), 16_000)
+
+    assert trained_seconds(run_from(tmp_path, name), tmp_path) is None
+    row = {"audio": str(long), "duration": soundfile.info(long).duration, "text": "it is not in the house"}
+    (tmp_path / "longer.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    run = run_from(tmp_path, name, data={"manifests": ["longer.jsonl"], "max_seconds": 60})
+    assert trained_seconds(run, tmp_path) == round(soundfile.info(long).duration, 1)
 
 
 def weights(path):

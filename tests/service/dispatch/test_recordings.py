@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 
 import numpy as np
 import pytest
@@ -85,6 +85,26 @@ def test_a_short_recording_is_one_utterance_and_stands_in_no_queue_for_places(mo
             (answer,) = await asked
 
         assert answer.transcript.text == "0.0"
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_does_not_wait_until_the_next_part_has_a_place(monkeypatch):
+    async def scenario() -> None:
+        dispatching, engine, recordings, _ = front()
+        dispatching.window.samples = 25 * RATE
+        await dispatching.window.enter(20 * RATE)  # another recording's
+        with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
+            async with aclosing(recordings.transcribe(source, "me", LANE)) as answers:
+                first = asyncio.ensure_future(anext(answers))
+                await settle()
+                engine.answer(dispatching)
+                await settle()
+                assert first.done()
+                assert first.result().transcript.text == "1.0"
+
+        assert dispatching.window._held == 20 * RATE
+        await dispatching.window.enter(5 * RATE)  # nobody stands before it
 
     asyncio.run(scenario())
 

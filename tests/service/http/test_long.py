@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from audio.segment.segmenter import Segment
-from service.dispatch import source
+from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 
@@ -37,7 +37,7 @@ def cut_as(monkeypatch):
     def cut(*lengths: int) -> None:
         ends = np.cumsum((0, *lengths)).tolist()
         segments = [Segment(start, stop) for start, stop in pairwise(ends)]
-        monkeypatch.setattr(source, "cuts", lambda recording, detector, rule, note: iter([segments]))
+        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule, note: iter([segments]))
 
     return cut
 
