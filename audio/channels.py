@@ -8,7 +8,7 @@ import numpy as np
 
 from audio.recording import Recording
 
-# Of full scale. A line on which nobody is sends zeros, or in A-law and mu-law values of at most 8 of 32,768.
+# As a share of full scale. A line on which nobody is sends zeros, or A-law and mu-law values of at most 8 of 32,768.
 _SILENCE = 2.0**-12
 
 
@@ -39,11 +39,11 @@ class Channels:
 
     @property
     def seconds(self) -> float:
-        """Its length so far."""
+        """Length of the recording so far."""
         return self._recordings[0].seconds if self._recordings else 0.0
 
     def append(self, samples: bytes | memoryview, channel: int) -> None:
-        """Add the bytes of float32 samples at the end of a channel; the first block of each comes in their order.
+        """Add the bytes of float32 samples at the end of a channel. Channels must begin in the order of their numbers.
 
         Raises:
             StorageFullError: if they cannot be stored.
@@ -57,10 +57,10 @@ class Channels:
             self._loudest[channel] = max(self._loudest[channel], float(block.max()), -float(block.min()))
 
     def is_silent(self, channel: int) -> bool:
-        """Tell whether nothing can be heard on a channel."""
+        """Return whether a channel is silent."""
         return self._loudest[channel] <= _SILENCE
 
     def close(self) -> None:
-        """Give memory and files back."""
+        """Release memory and files."""
         for recording in self._recordings:
             recording.close()

@@ -1,6 +1,7 @@
-"""The process that decodes the files of strangers, one after another: `python -m audio.child`.
+"""The child process that decodes untrusted files, one after another: `python -m audio.child`.
 
-It confines itself first, so that the worst a file can do is to end it. Its standard input is the socket to the pool.
+It confines itself first, so that the worst a file can do is to end this process. Its standard input is the socket to
+the pool.
 """
 
 import json
@@ -13,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO
 
-import audio.packets  # noqa: F401  # its libraries are loaded before the limits hold
+import audio.packets  # noqa: F401  # loads its libraries before the limits are set
 from audio.child_protocol import MOST_BYTES_OF_FRAME, MOST_BYTES_OF_REQUEST, Kind, frame
 from audio.decode import decode_into
 from audio.errors import AudioError, InvalidAudioError
@@ -23,10 +24,10 @@ _MOST_DESCRIPTORS = 32
 
 
 def main() -> None:
-    """Serve until the pool hangs up."""
+    """Decode files until the pool closes the socket."""
     memory_bytes, seconds = (int(argument) for argument in sys.argv[1:])
     _confine(memory_bytes)
-    with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may hang up in the middle of an answer
+    with socket.socket(fileno=0) as pool, suppress(ConnectionError):  # the pool may close it in the middle of an answer
         pool.sendall(frame(Kind.READY))
         while True:
             message, descriptors, _, _ = socket.recv_fds(pool, MOST_BYTES_OF_REQUEST, 1)
@@ -59,8 +60,8 @@ def _refusal(error: AudioError) -> bytes:
 
 
 def _confine(memory_bytes: int) -> None:
-    """Take no more memory than this, libraries included, write no file, open few, and leave no dump of a recording."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which hangs up
+    """Limit this process to ``memory_bytes``, libraries included, no written files, few open ones, and no core dump."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool, which closes the socket
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -68,7 +69,7 @@ def _confine(memory_bytes: int) -> None:
 
 
 def _limit_processor_time(seconds: int) -> None:
-    """Allow this much more of it; past that, the system ends the process."""
+    """Have the system end this process after ``seconds`` more of processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + 1 + seconds, resource.RLIM_INFINITY))
 

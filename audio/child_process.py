@@ -1,4 +1,4 @@
-"""The pool's end of one child: start it, ask for a file, read the answer within bounds, end it."""
+"""The pool's side of one child process: start it, send it a file, read the answer within bounds, end it."""
 
 import json
 import math
@@ -22,12 +22,12 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a child may take.
+    """Limits of a child process.
 
     Attributes:
-        memory_bytes: address space, of which Python and FFmpeg's libraries take some 250 MB.
-        seconds: time for one file; as much processor time ends a child whose pool was killed.
-        files: after so many it is replaced.
+        memory_bytes: its address space; Python and FFmpeg's libraries take some 250 MB of it.
+        seconds: wall time for one file. The same limit on processor time ends a child whose pool was killed.
+        files: a child is replaced after this number of files.
     """
 
     memory_bytes: int = 1 << 30
@@ -36,11 +36,11 @@ class Confinement:
 
 
 class ChildLostError(Exception):
-    """The child died of the file, or had to be killed; the message says why."""
+    """The child died while it decoded a file, or was killed; the message says why."""
 
 
 class ChildDiedError(ChildLostError):
-    """It died by itself: of the file, or of something else."""
+    """The child died by itself, because of the file or of something else."""
 
 
 class ChildStartError(Exception):
@@ -51,7 +51,7 @@ class ChildProcess:
     """A process that runs ``audio.child``; one thread at a time may use it.
 
     Raises:
-        ChildStartError: if there is no room for another process.
+        ChildStartError: if the system cannot start another process.
     """
 
     def __init__(self, confinement: Confinement) -> None:
@@ -68,30 +68,30 @@ class ChildProcess:
                     stdout=subprocess.DEVNULL,
                     env=os.environ | _ENVIRONMENT,
                 )
-            except OSError as error:  # no process, no memory, no descriptor
+            except OSError as error:  # no more processes, memory or descriptors
                 self._connection.close()
                 raise ChildStartError(f"a decoding process cannot be started: {error}") from error
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The child's process id."""
         return self._process.pid
 
     @property
     def is_usable(self) -> bool:
-        """Whether it lives, has answered everything, and may decode another file."""
+        """Whether the child lives, is idle, and may decode another file."""
         is_fresh = self._files < self._confinement.files
         return is_fresh and not self._owes_an_answer and self._process.poll() is None
 
     def decode_into(
         self, take: Take, descriptor: int, *, rate: int, limits: AudioLimits, by_channel: bool = False
     ) -> Origin:
-        """Decode the file behind ``descriptor``, whose position it moves; ``take`` gets the bytes of float32 samples.
+        """Decode the file behind ``descriptor``, and move its position; ``take`` gets the bytes of float32 samples.
 
         Raises:
             AudioError: if the child refuses the file.
-            ChildLostError: if the child dies, takes too long, or answers what no sound child would.
-            ChildStartError: if it did not even start.
+            ChildLostError: if the child dies, takes too long, or answers against the protocol.
+            ChildStartError: if the child did not start.
         """
         if self._files == 0:
             self._wait_until_ready()
@@ -113,11 +113,11 @@ class ChildProcess:
             raise ChildLostError("the decoder answered nonsense") from error
 
     def kill(self) -> None:
-        """End it at once; any thread may, and the one that waits for an answer learns of it."""
+        """Kill the child; any thread may call this. A thread that waits for an answer gets ChildLostError."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it and leave nothing behind; for the thread that uses it."""
+        """End the child and release its resources; only the thread that uses it may call this."""
         self._process.kill()
         self._process.wait()
         self._connection.close()
@@ -130,7 +130,7 @@ class ChildProcess:
             raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
 
     def _answer(self, take: Take, most: list[int], deadline: float) -> Origin:
-        """Hand over samples, ``most`` bytes of each channel at most, until the origin or a refusal comes."""
+        """Pass samples to ``take``, at most ``most`` bytes of each channel, until an origin or a refusal comes."""
         while True:
             kind, channel, body = self._frame(deadline)
             if kind is Kind.SAMPLES and channel < len(most) and len(body) <= most[channel]:

@@ -1,6 +1,6 @@
 """Decode a file to samples at one rate, within limits and in bounded memory.
 
-What a header claims about the length is not believed: what counts is what decodes. libsndfile, FFmpeg and soxr release
+Limits apply to what decodes, because the length in a header may be wrong. libsndfile, FFmpeg and soxr release
 the interpreter lock while they work, so threads decode at the same time.
 """
 
@@ -23,12 +23,12 @@ from audio.source import Source, every_channel, mean_of_channels
 
 RAW = "pcm"
 
-Take = Callable[[bytes | memoryview, int], None]  # the bytes of float32 samples, and the channel, from 0
+Take = Callable[[bytes | memoryview, int], None]  # gets the bytes of float32 samples, and their channel, from 0
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What decoded audio was before.
+    """The file that audio was decoded from.
 
     Attributes:
         seconds: length of what was decoded.
@@ -61,17 +61,17 @@ class Audio(Origin):
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Audio:
     """Decode ``file`` from its start; one that ends early or is damaged is decoded as far as it goes.
 
-    It is decoded in this process, which is for files that are one's own: ``audio.pool`` is for those of strangers.
+    It is decoded in this process. ``audio.pool`` is for untrusted files.
 
     Args:
         file: a seekable binary file.
         rate: samples per second of the result.
         limits: what is accepted.
-        raw: says that the file is 16-bit PCM without a header, and what it would say.
+        raw: for a file of 16-bit PCM without a header, its form.
 
     Raises:
         UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
-        InvalidAudioError: if nothing decodes, or to samples that are no sound.
+        InvalidAudioError: if nothing decodes, or samples are not finite numbers.
         AudioTooShortError: if it lasts less than ``limits.min_seconds``.
         AudioTooLongError: as soon as more than ``limits.max_seconds`` are decoded.
     """
@@ -92,19 +92,19 @@ def decode_into(
     raw: RawForm | None = None,
     by_channel: bool = False,
 ) -> Origin:
-    """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
+    """Decode as ``decode`` does, but pass the samples to ``take`` block by block, as the bytes of float32.
 
     Args:
-        take: gets the blocks; of several channels that are wanted one by one, a block of each in turn.
+        take: gets the blocks; with ``by_channel``, a block of each channel in turn.
         file: a seekable binary file.
         rate: samples per second of the blocks.
         limits: what is accepted.
-        raw: says that the file is 16-bit PCM without a header, and what it would say.
-        by_channel: hand over each channel by itself; otherwise all is channel 0.
+        raw: for a file of 16-bit PCM without a header, its form.
+        by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
 
     Raises:
-        AudioError: as ``decode``, perhaps after some blocks; where channels are wanted one by one, also if their
-            number changes on the way.
+        AudioError: as ``decode``, perhaps after some blocks; with ``by_channel``, also if the number of channels
+            changes within the file.
         MemoryError: if it takes more than this process may have.
     """
     if raw is not None:
@@ -112,7 +112,7 @@ def decode_into(
         with SoundFileSource.open(file, limits, raw) as source:
             return _drain(source, take, RAW, rate, limits, by_channel=by_channel)
     container = container_of(file)
-    is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile quietly takes what is there
+    is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile reads a cut file without an error
     with _opened(file, container, limits) as source:
         origin = _drain(source, take, container, rate, limits, by_channel=by_channel)
     return replace(origin, truncated=origin.truncated or is_cut)
@@ -124,11 +124,11 @@ def audio_of(samples: bytearray, rate: int, origin: Origin) -> Audio:
 
 
 def container_of(file: BinaryIO) -> str:
-    """Recognise the container of ``file``, and leave it at its start.
+    """Recognise the container of ``file`` by its content, and seek back to the start.
 
     Raises:
-        UnsupportedFormatError: if it is in none that is supported.
-        InvalidAudioError: if it is empty.
+        UnsupportedFormatError: if the container is not supported.
+        InvalidAudioError: if the file is empty.
     """
     file.seek(0)
     head = file.read(STREAM_BYTES)
@@ -142,7 +142,7 @@ def _opened(file: BinaryIO, container: str, limits: AudioLimits) -> Iterator[Sou
         with SoundFileSource.open(file, limits) as sound:
             yield sound
     else:
-        from audio.packets import PacketSource  # not before it is needed: it takes a while to import
+        from audio.packets import PacketSource  # slow to import
 
         with PacketSource.open(file, container, limits) as packets:
             yield packets

@@ -1,4 +1,4 @@
-"""Descriptors of files, for libraries that read by themselves and for other processes."""
+"""File descriptors of Python files, for libraries that read by descriptor and for child processes."""
 
 import io
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-# What is no larger is copied, whatever it is: an upload that is spooled in memory would move to the disk.
+# Files up to this size are copied: an upload that is spooled in memory would move to the disk for its descriptor.
 _BYTES_COPIED = 1 << 20
 
 
@@ -22,7 +22,7 @@ def unnamed_file() -> int:
 
 @contextmanager
 def descriptor_of(file: BinaryIO) -> Iterator[int]:
-    """Yield a descriptor of ``file``, or of a copy, that stands at its start; where ``file`` stands then is open."""
+    """Yield a descriptor at the start of ``file`` or of a copy. The position of ``file`` is undefined afterwards."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size > _BYTES_COPIED and (descriptor := _descriptor_behind(file)) is not None:

@@ -1,10 +1,10 @@
-"""Why audio is refused: one class for each thing that a caller can do about it."""
+"""Errors that refuse audio: one class for each remedy that a caller has."""
 
 from typing import ClassVar
 
 
 class AudioError(ValueError):
-    """Audio that cannot be transcribed. The message is written for the one who sent it.
+    """Audio that cannot be transcribed. The message is written for whoever sent the audio.
 
     Attributes:
         code: a name that programs can rely on.
@@ -14,24 +14,24 @@ class AudioError(ValueError):
 
 
 class UnsupportedFormatError(AudioError):
-    """Not a container, codec, channel count or sample rate that is read here."""
+    """The container, codec, channel count or sample rate is not supported."""
 
     code = "unsupported_format"
 
 
 class InvalidAudioError(AudioError):
-    """A supported format, but damaged or forged beyond use."""
+    """The format is supported, but the file is damaged beyond use."""
 
     code = "invalid_audio"
 
 
 class AudioTooShortError(AudioError):
-    """Less audio than the limits ask for."""
+    """The audio is shorter than the limits allow."""
 
     code = "audio_too_short"
 
 
 class AudioTooLongError(AudioError):
-    """More audio than the limits allow."""
+    """The audio is longer than the limits allow."""
 
     code = "audio_too_long"

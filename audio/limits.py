@@ -1,4 +1,4 @@
-"""What audio is accepted, and the refusal of what is not."""
+"""Limits on the audio that is accepted."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedForma
 
 @dataclass(frozen=True, slots=True)
 class AudioLimits:
-    """Bounds on the audio itself; the size of a file in bytes is for its receiver to bound.
+    """Limits on decoded audio. Whoever receives a file limits its bytes.
 
     Attributes:
-        max_seconds: longest audio, counted in decoded frames because headers lie.
+        max_seconds: longest audio, counted in decoded frames, because headers may be wrong.
         min_seconds: shortest audio.
         max_channels: most channels.
         min_rate: lowest sample rate in Hz.
@@ -24,7 +24,7 @@ class AudioLimits:
     max_rate: int = 384_000
 
     def check_form(self, channels: int, rate: int) -> None:
-        """Refuse what cannot be speech before its samples take memory.
+        """Refuse channels and rates outside the limits, before samples take memory.
 
         Raises:
             UnsupportedFormatError: if there are too many channels, or the sample rate is out of range.
@@ -37,19 +37,19 @@ class AudioLimits:
             )
 
     def check_longest(self, seconds: float) -> None:
-        """Refuse audio of which this much is decoded.
+        """Refuse audio when ``seconds`` of it are decoded and that is too long.
 
         Raises:
-            AudioTooLongError: if that is too much.
+            AudioTooLongError: if it is.
         """
         if seconds > self.max_seconds:
             raise AudioTooLongError(f"the audio is longer than {self.max_seconds:g} s, the most accepted")
 
     def check_shortest(self, seconds: float) -> None:
-        """Refuse audio that is this long in the end.
+        """Refuse audio whose whole length of ``seconds`` is too short.
 
         Raises:
-            AudioTooShortError: if that is too little.
+            AudioTooShortError: if it is.
         """
         if seconds < self.min_seconds:
             raise AudioTooShortError(

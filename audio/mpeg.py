@@ -1,12 +1,12 @@
-"""Headers of MPEG audio: what a frame looks like, and whether a file's first frame tells its exact length."""
+"""Headers of MPEG audio: recognise frames, and find out whether an MP3's first frame tells the file's exact length."""
 
 from collections.abc import Callable
 from os import SEEK_END
 from typing import BinaryIO
 
-# Of a recording that was cut out of a longer one, a frame begins within the longest that there are.
+# In a piece of a longer stream, the first frame begins within the length of the longest frame.
 SEARCHED_BYTES = 1 << 14
-_FRAMES_IN_A_ROW = 4  # by chance, one in 2,000 places looks like the header of a frame
+_FRAMES_IN_A_ROW = 4  # in random data, one place in 2,000 looks like a frame header
 _KILOBITS = {  # by version 1 or not, and layer (ISO 11172-3, 2.4.2.3; ISO 13818-3, 2.4.2.3)
     (True, 1): (0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
     (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
@@ -24,7 +24,7 @@ _TAG_WITHIN = 64  # the Xing tag stands after the side information, which has 32
 
 
 def is_frame_header(head: bytes) -> bool:
-    """Whether a frame header of MPEG audio, layer I to III, stands at the start (ISO 11172-3, 2.4.1.3)."""
+    """Return whether ``head`` begins with a frame header of MPEG audio, layer I to III (ISO 11172-3, 2.4.1.3)."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return False
     version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
@@ -33,14 +33,15 @@ def is_frame_header(head: bytes) -> bool:
 
 
 def is_adts_header(head: bytes) -> bool:
-    """Whether a frame header of AAC in ADTS stands at the start (ISO 14496-3, 1.A.2.2): layer 0, a known rate."""
+    """Return whether ``head`` begins with an ADTS header of AAC: layer 0, a known rate (ISO 14496-3, 1.A.2.2)."""
     return len(head) > 2 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0 and head[2] >> 2 & 15 < 13
 
 
 def stream_within(data: bytes) -> str | None:
-    """Return the container of a stream of which a part begins in ``data``, mp3, aac or ts, or None.
+    """Return mp3, aac or ts if ``data`` holds the beginning of frames of such a stream, else None.
 
-    Radio captures and pieces of split files begin anywhere: a few frames, each where the one before says, tell them.
+    Radio captures and pieces of split files begin in the middle of a frame. They are recognised by a few frames in a
+    row, each where the length of the one before says.
     """
     for start in range(max(0, len(data) - 4)):
         if data[start] == 0x47 and start < _TS_PACKET and data[start::_TS_PACKET][:_FRAMES_IN_A_ROW] == b"GGGG":
@@ -62,7 +63,7 @@ def _is_row(data: bytes, start: int, length: Callable[[bytes], int]) -> bool:
 
 
 def _frame_bytes(head: bytes) -> int:
-    """Length of the frame of MPEG audio with this header; 0 if there is none, or it does not say."""
+    """Return the length of the MPEG audio frame with this header; 0 if it is no header or does not tell."""
     if not is_frame_header(head):
         return 0
     version, layer = head[1] >> 3 & 3, 4 - (head[1] >> 1 & 3)
@@ -75,7 +76,7 @@ def _frame_bytes(head: bytes) -> int:
 
 
 def _adts_bytes(head: bytes) -> int:
-    """Length of the ADTS frame with this header, or 0."""
+    """Return the length of the ADTS frame with this header, or 0."""
     if len(head) < 6 or not is_adts_header(head):
         return 0
     size = (head[3] & 3) << 11 | head[4] << 3 | head[5] >> 5
@@ -83,9 +84,9 @@ def _adts_bytes(head: bytes) -> int:
 
 
 def tells_its_length(file: BinaryIO) -> bool:
-    """Whether an MP3 begins with a Xing or Info tag that counts frames and bytes, and nothing follows those bytes.
+    """Return whether an MP3 begins with a Xing or Info tag that counts frames and bytes, and has no bytes beyond these.
 
-    More after them are further MP3s: players and recorders join files by appending them.
+    Further bytes are further MP3s: players and recorders join files by appending them.
     """
     size = file.seek(0, SEEK_END)
     start = _after_id3(file)
@@ -99,7 +100,7 @@ def tells_its_length(file: BinaryIO) -> bool:
 
 
 def _after_id3(file: BinaryIO) -> int:
-    """Where the audio begins: after an ID3v2 tag, whose size has seven bits in each byte."""
+    """Return the offset of the audio: behind an ID3v2 tag, whose size has seven bits in each byte."""
     file.seek(0)
     head = file.read(_ID3_BYTES)
     if len(head) < _ID3_BYTES or not head.startswith(b"ID3"):

@@ -1,6 +1,6 @@
-"""Read a media file packet by packet, in blocks. The only file that knows FFmpeg, through PyAV.
+"""Read a media file with FFmpeg, packet by packet, in blocks. Only this file uses FFmpeg, through PyAV.
 
-FFmpeg's readers are large and written for trusted files: what strangers send belongs in ``audio.pool``.
+FFmpeg's demuxers are large and written for trusted files: untrusted ones belong in ``audio.pool``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,20 +23,20 @@ from audio.source import Mix, every_channel, falls_short
 if TYPE_CHECKING:
     from av.packet import Packet
 
-# FFmpeg's names of the containers of audio.sniff. It is told the format and never guesses: a guess may be a playlist.
+# FFmpeg's names of the containers of audio.sniff. It is always told the format, because it may guess a playlist.
 _FORMATS = {"webm": "matroska", "mp4": "mov", "wma": "asf", "ts": "mpegts"}
 _FORMATS |= {name: name for name in SUPPORTED if name not in _FORMATS}
-# Containers that say how long they are; the other formats' lengths are guesses of FFmpeg.
+# Containers that hold their length; of others, FFmpeg only estimates it.
 _SAY_THEIR_LENGTH = {"webm", "mp4"}
-# FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be ways in; none of
-# these is for video, so pictures are never decoded, not even to see what they are.
+# FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be attack surface. None
+# of these is for video, so pictures are never decoded.
 _DECODERS = (
     *("aac", "ac3", "alac", "amrnb", "amrwb", "eac3", "flac", "mp1", "mp2", "mp3float", "opus", "speex", "vorbis"),
     *("adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms", "g722", "g726", "gsm", "gsm_ms", "pcm_alaw", "pcm_mulaw"),
     *("pcm_u8", "pcm_s8", "pcm_s16be", "pcm_s16le", "pcm_s24be", "pcm_s24le", "pcm_s32be", "pcm_s32le"),
     *("pcm_f32be", "pcm_f32le", "pcm_f64be", "pcm_f64le", "wmav1", "wmav2"),
 )
-# FFmpeg's formats of samples, planar or not: their type and what counts as 1. Bytes are unsigned, around 128.
+# FFmpeg's sample formats, planar or not: type and full scale. Bytes are unsigned, around 128.
 _SAMPLE_FORMATS = {
     "u8": ("u1", 128.0),
     "s16": ("i2", 2.0**15),
@@ -50,8 +50,8 @@ _SAMPLE_FORMATS = {
 class PacketSource:
     """The first audio stream of a file that FFmpeg reads; see ``audio.source.Source``.
 
-    A packet that does not decode is passed over. ``rate`` is that of the first frame; where a later part of the
-    stream has another, as in files that were joined, that part is resampled.
+    A packet that does not decode is skipped. ``rate`` is that of the first frame; later frames with another rate, as in
+    joined files, are resampled.
     """
 
     def __init__(self, container: InputContainer, name: str, limits: AudioLimits) -> None:
@@ -71,12 +71,13 @@ class PacketSource:
     @classmethod
     @contextmanager
     def open(cls, file: BinaryIO, name: str, limits: AudioLimits) -> Iterator["PacketSource"]:
-        """Open ``file``, which stands at its start and is in the container ``name``.
+        """Open ``file``, positioned at its start, as the container ``name``.
 
         Raises:
             InvalidAudioError: if FFmpeg cannot read it, or nothing of it decodes.
             UnsupportedFormatError: if it has no audio, or its codec, channels or sample rate are not accepted.
-            MemoryError: if its headers take more than there is. Later, this counts as damage: sizes may be forged.
+            MemoryError: if its headers need too much memory. In later packets this counts as damage: sizes may be
+                forged.
         """
         options = {"codec_whitelist": ",".join(_DECODERS), "protocol_whitelist": ""}
         try:
@@ -95,16 +96,16 @@ class PacketSource:
 
     @property
     def ended_early(self) -> bool:
-        """Whether the last packet or the demuxer failed, or the container says that there should be more."""
+        """Whether the last packet or the demuxer failed, or the container says that it is longer."""
         return self.broken or falls_short(self._claimed, self.seconds)
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield what ``mix`` makes of the channels, about a second at a time, until the file ends or breaks.
+        """Yield blocks of about a second, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
             InvalidAudioError: if samples are not finite numbers.
-            UnsupportedFormatError: if the channels or the sample rate leave the limits on the way, or where each
-                channel is wanted by itself, if their number changes.
+            UnsupportedFormatError: if a later frame's channels or sample rate are outside the limits, or ``mix`` keeps
+                channels apart and their number changes.
             AudioTooLongError: as soon as more than the limit is decoded.
         """
         frames = map(self._check_channels, self._frames) if mix is every_channel else self._frames
@@ -146,12 +147,12 @@ def _first_audio_stream(container: InputContainer) -> AudioStream:
     decoder = stream.codec_context.name if stream.codec_context else "unknown"
     if decoder not in _DECODERS:
         raise UnsupportedFormatError(f"the codec of the audio, {decoder}, is not supported")
-    stream.codec_context.thread_count = 1  # files are decoded side by side, each in one thread
+    stream.codec_context.thread_count = 1  # each file has one thread, and several are decoded at the same time
     return stream
 
 
 def _claimed_seconds(container: InputContainer, stream: AudioStream) -> float:
-    """What the file says about its length; 0 where it says nothing, or means a video that may be longer."""
+    """Return the length that the file says; 0 where it says none, or its length may be that of a longer video."""
     if stream.duration is not None and stream.time_base is not None:
         return float(stream.duration * stream.time_base)
     if container.duration is not None and len(container.streams) == 1:
@@ -164,7 +165,7 @@ def _samples(frame: AudioFrame) -> Samples:
     channels = frame.layout.nb_channels
     kind, full_scale = _SAMPLE_FORMATS[frame.format.name.removesuffix("p")]
     if frame.format.is_planar:
-        # Not to_ndarray(): it counts planes up to a null that is not there after the eighth.
+        # Not to_ndarray(): it counts planes up to a null pointer, which is missing after the eighth plane.
         planes = frame.planes[:channels]
         block = np.stack([np.frombuffer(memoryview(plane), kind, frame.samples) for plane in planes], axis=1)
     else:
@@ -177,13 +178,13 @@ def _samples(frame: AudioFrame) -> Samples:
 
 
 def _mixed(frames: Iterable[AudioFrame], rate: int, mix: Mix) -> Iterator[Samples]:
-    """Yield what ``mix`` makes of some seconds of frames: to mix one, of 20 ms, takes as long as to decode it."""
+    """Yield frames mixed in blocks, because mixing frames of 20 ms one by one takes as long as decoding them."""
     for _, alike in groupby(frames, key=lambda frame: frame.layout.nb_channels):
         yield from map(mix, _joined(map(_samples, alike), rate))
 
 
 def _joined(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
-    """Yield the same samples in blocks of ``size`` or a little more: frames are short, and a block has its cost."""
+    """Yield the same samples in blocks of ``size`` or a little more, because each block has a fixed cost."""
     held: list[Samples] = []
     count = 0
     for block in blocks:

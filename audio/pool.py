@@ -1,7 +1,7 @@
-"""Decode the files of strangers: what libsndfile reads in the calling thread, the rest in confined child processes.
+"""Decode untrusted files: libsndfile reads in the calling thread, FFmpeg in confined child processes.
 
-A hostile file may end, hang or bloat the child that reads it; that is the error of this one file. A child may also die
-of something else, such as a system without memory, so a file is blamed only when a second child died of it too.
+A hostile file may crash, hang or bloat its child; only that file fails. A child may also die of something else, such
+as a lack of memory, so a file fails only after a second child died while decoding it.
 """
 
 import threading
@@ -19,22 +19,22 @@ from audio.limits import AudioLimits
 from audio.raw import RawForm
 from audio.reader import Reader, reader_of
 
-_STARTS = 3  # of children, for one file, before the system is taken to have no room for any
+_STARTS = 3  # attempts to start a child for one file, before NoChildError
 
 
 class NoChildError(Exception):
-    """No child can be had, which is not the fault of the file; the message says why."""
+    """No child can be started, which is not the fault of the file; the message says why."""
 
 
 class DecodePool:
     """Decodes in any number of threads at once. Close it, or use it as a context.
 
-    There are as many children as threads needed one at a time. A child starts when it is first needed, stays for later
-    files, and is replaced after so many of them, because native libraries leak.
+    The pool has as many children as threads ever needed one at the same time. A child starts when it is needed, stays
+    for later files, and is replaced after ``confinement.files`` of them, because native libraries leak.
 
     Args:
-        confinement: what a child may take.
-        on_loss: called when a child died of a file or had to be killed.
+        confinement: limits of a child.
+        on_loss: called when a child died while decoding, or was killed.
     """
 
     def __init__(self, confinement: Confinement | None = None, on_loss: Callable[[], None] = lambda: None) -> None:
@@ -54,7 +54,7 @@ class DecodePool:
         self.close()
 
     def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
-        """Decode as ``audio.decode.decode`` does, but where ``file`` can do no harm.
+        """Decode as ``audio.decode.decode`` does, but safely for untrusted files.
 
         Raises:
             AudioError: as ``audio.decode.decode``; InvalidAudioError also where decoding takes too much time or memory.
@@ -74,15 +74,15 @@ class DecodePool:
         raw: RawForm | None = None,
         by_channel: bool = False,
     ) -> Origin:
-        """Decode as ``decode`` does, but hand over the samples block by block, as the bytes of float32.
+        """Decode as ``decode`` does, but pass the samples to ``take`` block by block, as the bytes of float32.
 
         Args:
             take: gets the blocks, in this thread; see ``audio.decode.decode_into``.
             file: a seekable binary file.
             rate: samples per second of the blocks.
             limits: what is accepted.
-            raw: says that the file is 16-bit PCM without a header, and what it would say.
-            by_channel: hand over each channel by itself; otherwise all is channel 0.
+            raw: for a file of 16-bit PCM without a header, its form.
+            by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
 
         Raises:
             AudioError: as ``decode``, perhaps after some blocks.
@@ -122,7 +122,7 @@ class DecodePool:
         raise NoChildError(str(failure)) from failure
 
     def close(self) -> None:
-        """End all children; what is being decoded by them ends with an error."""
+        """End all children. Files that they are decoding fail."""
         with self._lock:
             self._is_closed = True
             idle, busy = tuple(self._idle), self._children.difference(self._idle)
@@ -144,7 +144,7 @@ class DecodePool:
                 self._end(child)
 
     def _take(self, *, is_new: bool) -> ChildProcess:
-        """Return an idle child, or a new one; those that died in their sleep are buried."""
+        """Return an idle child, or a new one; idle children that died are removed."""
         while True:
             with self._lock:
                 if self._is_closed:
@@ -165,7 +165,7 @@ class DecodePool:
 
 
 class _Untaken:
-    """Passes on what was not passed on already, when a file is decoded again: the same file gives the same bytes."""
+    """When a file is decoded again, passes on only the samples that were not passed on the first time."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
@@ -173,7 +173,7 @@ class _Untaken:
         self._seen: Counter[int] = Counter()
 
     def begin_again(self) -> None:
-        """Expect the first byte next."""
+        """Start over at the first byte."""
         self._seen.clear()
 
     def __call__(self, samples: bytes | memoryview, channel: int) -> None:

@@ -1,4 +1,4 @@
-"""Raw PCM: samples without a header, of which the sender has to say what they are."""
+"""Raw PCM: samples without a header, whose form the sender has to tell."""
 
 from dataclasses import dataclass
 from email.message import Message
@@ -7,7 +7,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class RawForm:
-    """What no header says about raw 16-bit PCM: channels, samples per second, and the order of bytes."""
+    """The form of raw 16-bit PCM: channels, samples per second, and byte order."""
 
     channels: int
     rate: int
@@ -17,8 +17,8 @@ class RawForm:
     def of_media_type(cls, media_type: str) -> Self | None:
         """Read `audio/pcm;rate=16000;channels=1` (little-endian) or `audio/l16;...` (big-endian, RFC 2586).
 
-        The second has one channel unless it says otherwise. Returns None for other types and where rate or channels are
-        missing: then the content has to tell.
+        `audio/l16` has one channel by default. Returns None for other types and where rate or channels are missing;
+        then the content decides.
         """
         kind = media_type.partition(";")[0].strip().lower()
         if kind not in {"audio/pcm", "audio/l16"}:

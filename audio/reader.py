@@ -1,4 +1,4 @@
-"""Which library reads a file."""
+"""The choice of the library that reads a file."""
 
 from enum import Enum
 from typing import BinaryIO
@@ -6,23 +6,24 @@ from typing import BinaryIO
 from audio import mpeg, ogg, riff
 from audio.sniff import HEAD_BYTES
 
-# PCM, MS ADPCM, float, A-law, mu-law, IMA ADPCM, GSM, MP3, and the tag that refers to another of them; 0: unreadable.
+# PCM, MS ADPCM, float, A-law, mu-law, IMA ADPCM, GSM, MP3, and the extensible tag, which refers to another; 0:
+# unreadable.
 _WAV_CODECS_OF_LIBSNDFILE = {0x0000, 0x0001, 0x0002, 0x0003, 0x0006, 0x0007, 0x0011, 0x0031, 0x0055, 0xFFFE}
 
 
 class Reader(Enum):
-    """libsndfile is quick, small, and safe enough for threads of a server; FFmpeg reads the rest."""
+    """The library: libsndfile is fast, small, and safe enough for threads of a server; FFmpeg reads the rest."""
 
     LIBSNDFILE = "libsndfile"
     FFMPEG = "FFmpeg"
 
 
 def reader_of(file: BinaryIO, container: str) -> Reader:
-    """Choose the library for a seekable ``file`` in this container (``audio.sniff``), and leave it at its start.
+    """Choose the library for a seekable ``file`` in this container (``audio.sniff``), and seek back to the start.
 
-    libsndfile is for the four containers that nearly everybody sends. Of these it gets wrong: Ogg Opus, which it
-    shifts by the pre-skip; FLAC and Speex in Ogg, which it does not read; MP3 without a Xing tag, which it may end
-    early; joined MP3s and Vorbis, of which it sees the first; WAV from a pipe that says 0 bytes, which it believes.
+    libsndfile is for the four containers that nearly everybody sends, except where it is wrong: it shifts Ogg Opus by
+    the pre-skip, does not read FLAC and Speex in Ogg, may end an MP3 without a Xing tag early, reads only the first of
+    joined MP3s and Vorbis, and believes a WAV from a pipe that says 0 bytes.
     """
     trusted = _libsndfile_is_right(file, container)
     file.seek(0)

@@ -1,4 +1,4 @@
-"""A decoded recording that may be hours long: what is short stays in memory, what is long lies in an unnamed file."""
+"""A decoded recording, up to hours long: a short one stays in memory, a long one lies in an unnamed file."""
 
 import tempfile
 import threading
@@ -14,14 +14,14 @@ _SAMPLE_BYTES = 4
 
 
 class StorageFullError(Exception):
-    """There is no room for the file of a long recording."""
+    """The disk has no room for the file of a long recording."""
 
 
 class Recording:
     """Mono samples at one rate, written once from beginning to end, and read in any order. Close it, or use a context.
 
-    Samples are kept as float32, as the model takes them: the file of a recording is twice as large as it had to be,
-    but a long recording holds the same samples as a short one.
+    Samples are float32, as the model takes them. 16 bits would halve the file, but then a long recording would not hold
+    the same samples as a short one.
 
     Args:
         rate: samples per second.
@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the recording."""
         return self._length / self.rate
 
     def append(self, samples: bytes | memoryview) -> None:
@@ -66,9 +66,9 @@ class Recording:
         self._length += len(samples) // _SAMPLE_BYTES
 
     def read(self, start: int, stop: int) -> Samples:
-        """Return the samples from ``start`` up to ``stop``, as far as there are any; any thread may.
+        """Return the samples from ``start`` up to ``stop`` or the end; any thread may call this.
 
-        They are not copied where they lie in memory, and outlast the recording.
+        A recording in memory is not copied; the samples stay valid after it is closed.
         """
         if self._file is None:
             return np.frombuffer(memoryview(self._memory).toreadonly(), np.float32)[start:stop]
@@ -77,7 +77,7 @@ class Recording:
             return np.frombuffer(self._file.read((stop - start) * _SAMPLE_BYTES), np.float32)
 
     def close(self) -> None:
-        """Give its memory and its file back."""
+        """Release its memory and its file."""
         self._memory = bytearray()
         if self._file is not None:
             self._file.close()
@@ -85,7 +85,7 @@ class Recording:
     def _write(self, samples: bytes | memoryview) -> None:
         try:
             if self._file is None:
-                # Not buffered: what has no room is to be noticed here, not when it is read or closed.
+                # Not buffered, so that a full disk is noticed here, not when the file is read or closed.
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the recording
                 _write_all(self._file, memoryview(self._memory))
                 self._memory = bytearray()

@@ -13,7 +13,7 @@ Samples = NDArray[np.float32]
 def resampled(blocks: Iterable[Samples], source_rate: int, rate: int) -> Iterator[Samples]:
     """Yield ``blocks``, [frames] or [frames, channels], at ``rate``; equal rates pass through untouched.
 
-    What becomes of a channel does not depend on those beside it.
+    Each channel is resampled independently of the others.
 
     The filter is soxr's HQ: flat to 0.9 of the lower Nyquist frequency, and what lies above it is at least 100 dB down.
     """
@@ -21,7 +21,7 @@ def resampled(blocks: Iterable[Samples], source_rate: int, rate: int) -> Iterato
         yield from blocks
         return
     stream: soxr.ResampleStream | None = None
-    shape: tuple[int, ...] = ()  # of a frame
+    shape: tuple[int, ...] = ()  # shape of a frame
     for block in blocks:
         if stream is None:
             shape = block.shape[1:]

@@ -1,22 +1,22 @@
-"""Headers of WAV files: the codec, and whether the sizes are true."""
+"""Headers of WAV files: the codec, and whether the sizes are correct."""
 
 from dataclasses import dataclass
 from os import SEEK_END
 from typing import BinaryIO, Literal
 
-# What a program writes as a size that it does not know yet is this or more, or 0.
+# A program that does not know the size yet writes at least this, or 0.
 _OPEN_SIZE = 0x7FFF_0000
-_MOST_CHUNKS = 100  # before the samples; files have one to ten
+_MOST_CHUNKS = 100  # before the samples; real files have one to ten
 
 
 @dataclass(frozen=True, slots=True)
 class WavHeader:
-    """What a WAV file says about itself.
+    """The header of a WAV file.
 
     Attributes:
-        codec: the tag of its codec, 0 where it has none.
+        codec: the format tag of the codec, 0 where there is none.
         is_cut: whether the file is shorter than it says.
-        hides_samples: whether it says that it has no samples, but bytes follow: it was written to a pipe.
+        hides_samples: whether it says that it has no samples, but bytes follow, because it was written to a pipe.
     """
 
     codec: int
@@ -25,7 +25,7 @@ class WavHeader:
 
 
 def read_header(file: BinaryIO) -> WavHeader:
-    """Walk through the chunks of a WAV file up to its samples; RF64 and W64 have true sizes and are left alone."""
+    """Read the chunks of a WAV file up to its samples. RF64 and W64 are not checked: their sizes are correct."""
     size = file.seek(0, SEEK_END)
     file.seek(0)
     head = file.read(12)

@@ -1,18 +1,18 @@
-"""Tell a container by its first bytes: names and MIME types of uploads are often wrong."""
+"""Recognise a container by its first bytes, because names and MIME types of uploads are often wrong."""
 
 import codecs
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.mpeg import SEARCHED_BYTES, is_adts_header, is_frame_header, stream_within
 
-# A packet of an MPEG transport stream and the first byte of the next: nothing else tells one.
+# A packet of an MPEG transport stream and the first byte of the next, by which alone it is recognised.
 HEAD_BYTES = 189
-# More, for streams that begin in the middle of a frame.
+# For streams that begin in the middle of a frame.
 STREAM_BYTES = SEARCHED_BYTES
 SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr", "aiff", "au", "caf", "wma", "ac3", "avi", "ts")
 
 _W64 = b"riff\x2e\x91\xcf\x11"
-# What people send by mistake, by its first bytes.
+# First bytes of files that people send by mistake.
 _KNOWN_BUT_UNSUPPORTED = {
     b"\x1f\x43\xb6\x75": "a later part of a WebM recording, of which the beginning is missing",
     b"FLV": "Flash video",
@@ -24,7 +24,7 @@ _KNOWN_BUT_UNSUPPORTED = {
 _EBML = b"\x1a\x45\xdf\xa3"
 # The first atom of MP4, M4A, 3GP and QuickTime.
 _QUICKTIME_ATOMS = (b"ftyp", b"moov", b"mdat", b"wide", b"moof", b"styp")
-# How the first packet of an Ogg stream begins that holds sound.
+# Beginnings of the first packet of an Ogg stream with audio.
 _OGG_CODECS = (b"OpusHead", b"\x01vorbis", b"\x7fFLAC", b"Speex   ")
 _BEGINNINGS = {
     b"fLaC": "flac",
@@ -42,11 +42,11 @@ _TS_PACKET, _TS_SYNC = 188, 0x47
 def sniff(head: bytes) -> str:
     """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``.
 
-    ``HEAD_BYTES`` are enough, but for a stream that begins in the middle of a frame, which takes ``STREAM_BYTES``.
+    ``HEAD_BYTES`` are enough, except for a stream that begins in the middle of a frame: that takes ``STREAM_BYTES``.
 
     Raises:
         InvalidAudioError: if there are no bytes.
-        UnsupportedFormatError: if it is anything else; the message says what it looks like.
+        UnsupportedFormatError: if the container is none of these; the message says what the file looks like.
     """
     if not head:
         raise InvalidAudioError("the file is empty")
@@ -81,7 +81,7 @@ def _is_wav(head: bytes) -> bool:
 
 
 def _name(head: bytes) -> str | None:
-    """Name what is not supported, for the error message."""
+    """Return the name of an unsupported format, for the error message."""
     for magic, name in _KNOWN_BUT_UNSUPPORTED.items():
         if head.startswith(magic):
             return name
@@ -92,7 +92,7 @@ def _name(head: bytes) -> str | None:
 
 def _name_of_text(head: bytes) -> str | None:
     try:
-        # Not final: the head may end within a character.
+        # Not final, because the head may end within a character.
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=False).lstrip()
     except UnicodeDecodeError:
         return None

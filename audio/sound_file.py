@@ -1,4 +1,4 @@
-"""Read a sound file forward in blocks. The only file that knows libsndfile."""
+"""Read a sound file with libsndfile, forward in blocks. Only this file uses libsndfile."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,18 +14,18 @@ from audio.raw import RawForm
 from audio.resample import Samples
 from audio.source import Mix, falls_short
 
-# libsndfile's frame count of a stream whose header leaves the length open.
+# libsndfile's frame count of a stream whose header does not give the length.
 _OPEN_LENGTH = 2**63 - 1
-# 4 s at 16 kHz. Around each block threads hand on the interpreter, which costs more than to decode a second of WAV;
-# larger ones cost more in fresh pages than they save.
+# 4 s at 16 kHz. Each block has a switch between threads, which costs more than to decode a second of WAV; larger
+# blocks cost more in fresh memory pages than they save.
 _VALUES_OF_BLOCK = 65_536
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no type information
-    """A sound file that is never sought in.
+    """A sound file in which soundfile never seeks.
 
-    soundfile seeks after every read of a file that it can seek in, which costs time and fails at the end of a FLAC
-    stream whose header leaves the length open.
+    It would seek after every read, which costs time and fails at the end of a FLAC stream whose header does not give
+    the length.
     """
 
     def seekable(self) -> bool:
@@ -47,7 +47,7 @@ class SoundFileSource:
     @classmethod
     @contextmanager
     def open(cls, file: BinaryIO, limits: AudioLimits, raw: RawForm | None = None) -> Iterator["SoundFileSource"]:
-        """Open ``file``; ``raw`` says that it has no header, and what it would say.
+        """Open ``file``; ``raw`` is the form of one without a header.
 
         Raises:
             InvalidAudioError: if libsndfile cannot read it.
@@ -55,8 +55,8 @@ class SoundFileSource:
         """
         if raw is not None:
             limits.check_form(raw.channels, raw.rate)
-        # libsndfile reads a descriptor by itself. Of a Python file it would ask 8 kB at a time, and wait for the
-        # interpreter each time, which is long beside a busy event loop (docs/performance.md).
+        # libsndfile reads a descriptor without Python. A Python file it would read 8 kB at a time, and wait for the
+        # interpreter lock each time, which takes long beside a busy event loop (docs/performance.md).
         with descriptor_of(file) as descriptor:
             try:
                 sound = _ForwardSoundFile(descriptor, closefd=False, **_arguments(raw))
@@ -72,12 +72,12 @@ class SoundFileSource:
 
     @property
     def ended_early(self) -> bool:
-        """Whether the file is known to have ended before it should; FLAC may leave its length open."""
+        """Whether the file is known to have ended before it should. A FLAC header may not give the length."""
         claimed: int = self._sound.frames
         return self.broken or (claimed != _OPEN_LENGTH and falls_short(claimed / self.rate, self.seconds))
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield what ``mix`` makes of the channels, a few seconds at a time, until the file ends or breaks.
+        """Yield blocks of a few seconds, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
             InvalidAudioError: if samples are not finite numbers.
@@ -97,7 +97,8 @@ class SoundFileSource:
             read: Samples = self._sound.read(out=block)
         except soundfile.LibsndfileError:
             self.broken = True
-            # libsndfile has written what it decoded, but soundfile does not say how much that was.
+            # libsndfile has written what it decoded, but soundfile does not say how many frames, so NaN marks the
+            # others.
             missing = np.isnan(block).any(axis=1)
             return block[: missing.argmax()] if missing.any() else block
         return read

@@ -1,4 +1,4 @@
-"""What every reader of audio files offers: blocks, forward only, and what is known about them."""
+"""The interface of the readers of audio files: blocks, forward only, and facts about the file."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -8,11 +8,11 @@ import numpy as np
 from audio.errors import InvalidAudioError
 from audio.resample import Samples
 
-# Full scale of 32-bit integers that were stored as floats; what is beyond it, or not a number, is no sound.
+# Full scale of 32-bit integers that were stored as floats. Larger values are no sound.
 _LOUDEST = 2.0**31
 
 
-Mix = Callable[[Samples], Samples]  # of a block [frames, channels]: to [frames], or each channel by itself
+Mix = Callable[[Samples], Samples]  # from a block [frames, channels] to [frames], or to the same block
 
 
 class Source(Protocol):
@@ -21,7 +21,7 @@ class Source(Protocol):
     Attributes:
         channels: channels of the file.
         rate: samples per second of the blocks.
-        frames: frames decoded so far, one sample of each channel each.
+        frames: frames decoded so far; a frame is one sample of each channel.
         broken: whether decoding ended with an error.
     """
 
@@ -39,20 +39,20 @@ class Source(Protocol):
         """Whether the file is known to have ended before it should."""
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield what ``mix`` makes of the channels, a few seconds at a time at most, until the file ends or breaks.
+        """Yield blocks of at most a few seconds, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
             AudioError: as soon as a limit is passed, or samples are not finite numbers.
         """
 
 
-# Of the power of two channels, what is left in their mean when one is the other turned upside down: no two
-# microphones hear so little in common, and a cable with swapped wires does this.
+# If the mean of two channels has less than this share of their power, one is the other inverted, as by a cable with
+# swapped wires. Two microphones always have more in common.
 _LEAST_SHARE = 0.01
 
 
 def mean_of_channels(block: Samples) -> Samples:
-    """Return ``block`` [frames, channels] as mono [frames]: the mean, or the louder one of two that cancel out.
+    """Return ``block`` [frames, channels] as mono [frames]: the mean, or of two channels that cancel out the louder.
 
     Raises:
         InvalidAudioError: if samples are not finite numbers.
@@ -80,5 +80,5 @@ def every_channel(block: Samples) -> Samples:
 
 
 def falls_short(claimed: float, decoded: float) -> bool:
-    """Whether ``decoded`` seconds are fewer than a header ``claimed``; some headers only estimate, within this."""
+    """Return whether ``decoded`` seconds are clearly fewer than a header ``claimed``; some headers only estimate."""
     return claimed - decoded > max(0.1, 0.01 * decoded)

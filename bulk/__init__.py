@@ -1,1 +1,1 @@
-"""Transcribe archives: plan a job, keep a device busy with it or a cluster, write each recording's row once."""
+"""Transcribe archives: plan a job, keep a device or a cluster busy with it, and write each recording's row once."""

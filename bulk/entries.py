@@ -1,4 +1,4 @@
-"""The recordings of a job: those of a manifest, of a folder, or of a prefix of an object store."""
+"""The recordings of a job: of a manifest, a folder, or a prefix of an object store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _LONGEST_LINE = 1 << 20
-# Where nobody says how long a recording is, the size of its file does, well enough to sort by.
+# Where a recording's length is not given, it is estimated from the file's size, well enough to sort by.
 _BYTES_A_SECOND = {
     ".wav": 32_000,
     ".aiff": 32_000,
@@ -50,7 +50,7 @@ class Entry:
     Attributes:
         audio: what the manifest calls it, or its path below the folder.
         location: its path or URL.
-        seconds: its length, as the manifest has it; else what the size of its file suggests.
+        seconds: its length as given in the manifest, else estimated from the size of its file.
     """
 
     audio: str
@@ -63,8 +63,8 @@ def entries(source: str) -> list[Entry]:
 
     Args:
         source: the path or URL of a file with one JSON object a line (``audio``, or ``audio_filepath`` as NeMo's
-            manifests have it, relative to the manifest; ``duration`` in seconds if it is known), or of a folder, of
-            which every file counts whose name ends like a recording's.
+            manifests have it, relative to the manifest; ``duration`` in seconds if it is known), or of a folder, in
+            which every file with a recording's suffix counts.
 
     Raises:
         JobError: if it cannot be read, naming the line, or holds no recording.
@@ -102,7 +102,7 @@ def _of_folder(source: str) -> Iterator[Entry]:
 
 
 def _written(name: str) -> str:
-    """Return a name as it can be written; file names may hold bytes that are no UTF-8."""
+    """Return a name that can be written as UTF-8; file names may hold other bytes."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -156,7 +156,7 @@ def _beside(manifest: str, audio: str) -> str:
 
 
 def _size_in_seconds(location: str) -> float:
-    """Ask for the size of a file here; each question to an object store would take as long as a short recording."""
+    """Estimate a local file's length from its size. Asking an object store takes as long as a short recording."""
     if is_url(location):
         return _SECONDS_WHERE_NOTHING_IS_KNOWN
     try:

@@ -1,5 +1,5 @@
-"""Why a job cannot go on."""
+"""The error of a job that cannot go on."""
 
 
 class JobError(Exception):
-    """The input cannot be read, the output cannot be written, or no device does the work; the message is one line."""
+    """The input cannot be read, the output cannot be written, or no device can do the work. The message is one line."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from audio.resample import Samples
     from models import Hypothesis, Model
 
-# The model sorts what it is given by length, so a few batches at a time leave little padding.
+# The model sorts its input by length, so giving it a few batches at a time leaves little padding.
 _BATCHES_AT_A_TIME = 4
 
 
@@ -33,12 +33,12 @@ class Options:
 
     Attributes:
         decoder: one of ``model.decoders``, or None for the first.
-        prompt: what is asked of the model, as ``Model.transcribe`` takes it.
-        batch_seconds: audio and padding in one batch.
-        limits: what audio is accepted.
-        utterance_seconds: the longest that the model is given, and the longest piece of a file that is longer; None:
-            files of 40 s are taken whole, and longer ones in pieces that the model hears well.
-        threads: that decode, each a file.
+        prompt: the prompt, as keyword arguments of ``Model.transcribe``.
+        batch_seconds: seconds of audio and padding in one batch.
+        limits: limits on the audio that is accepted.
+        utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
+            and longer ones into utterances of the length that suits the model.
+        threads: threads that decode, each one file at a time.
     """
 
     decoder: str | None = None
@@ -50,11 +50,11 @@ class Options:
 
     @property
     def whole_seconds(self) -> float:
-        """The longest file that is taken whole."""
+        """The longest file that is not cut."""
         return DEFAULT_UTTERANCE_SECONDS if self.utterance_seconds is None else self.utterance_seconds
 
     def piece_seconds(self, model: Model) -> float:
-        """Return the longest piece of a longer one."""
+        """Return the longest part of a file that is cut."""
         return min(self.whole_seconds, (self.utterance_seconds or model.piece_seconds) or self.whole_seconds)
 
 
@@ -68,14 +68,14 @@ class Transcribed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A file that was not, and why in one line."""
+    """A file that was not transcribed, and why in one line."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of a file, where it is, and what the next one hears too; the last one knows how long the file is."""
+    """A part of a file: its place in seconds, what it shares with the next, and in the last part the file's length."""
 
     start: float
     stop: float
@@ -85,15 +85,14 @@ class _Part:
 
 
 def transcribe_files(model: Model, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
-    """Yield what became of each file, in the order given.
+    """Yield the outcome of each file, in the order given.
 
     Args:
         model: the model.
-        locations: paths or URLs of the files; only so many of them, or of their parts, are held in memory as a few
-            batches take.
-        options: how.
+        locations: paths or URLs of the files. At most a few batches of them, or of their parts, are held in memory.
+        options: how the files are transcribed.
     """
-    heard: list[Heard] = []  # in the parts of the file that is under way
+    heard: list[Heard] = []  # the parts so far of the current file
     decoded = _decoded(locations, model.sample_rate, options)
     parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model))
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
@@ -112,7 +111,7 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
 
 
 def _parts(decoded: Iterable[Recording | Failed], whole: float, longest: float) -> Iterator[_Part | Failed]:
-    """Yield the parts of each file: one of ``whole`` seconds has one, and one without speech an empty one."""
+    """Yield the parts of each file: one of at most ``whole`` seconds has one, one without speech an empty one."""
     for recording in decoded:
         if isinstance(recording, Failed):
             yield recording
@@ -182,7 +181,7 @@ def _decode(decoders: DecodePool, location: str, rate: int, options: Options) ->
 
 
 def _chunks(parts: Iterable[_Part | Failed], samples: float) -> Iterator[list[_Part | Failed]]:
-    """Yield runs of parts that hold so many samples or a little more."""
+    """Yield runs of parts that together hold ``samples`` or a little more."""
     chunk: list[_Part | Failed] = []
     held = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""A job in its output folder: what it is to do, what it has done, and how it goes on after it was killed."""
+"""A job in its output folder: its plan, the shards that are done, and how it continues after it was killed."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from bulk.file_transcripts import Failed, Transcribed
     from bulk.storage import Folder
 
-# Names that begin so are not data: programs that read a folder of Parquet or JSON Lines pass over them.
+# Programs that read a folder of Parquet or JSON Lines skip names that begin with an underscore.
 _SETTINGS, _RECORDINGS, _SUMMARY = "_job/settings.json", "_job/recordings.jsonl", "_job/summary.json"
 _READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ShardWriter:
-    """Writes a shard's rows to its file; the same, wherever a worker is."""
+    """Writes a shard's rows to its file, from any machine."""
 
     folder: Folder
     form: Form
     detail: Detail
 
     def name(self, shard: Shard) -> str:
-        """Return the name of its file."""
+        """Return the name of a shard's file."""
         return f"shard-{shard.number:06d}.{self.form.suffix}"
 
     def write(self, shard: Shard, outcomes: Sequence[Transcribed | Failed]) -> Tally:
-        """Write what became of each recording.
+        """Write the outcome of each recording.
 
         Raises:
             JobError: if it cannot be written.
@@ -52,12 +52,12 @@ class ShardWriter:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be done.
+    """A job as this run finds it.
 
     Attributes:
-        writer: of its shards.
-        left: shards that are not written yet, in the order in which they are to be done.
-        before: what earlier runs have done.
+        writer: writes its shards.
+        left: shards that are not written yet, in the order of work.
+        before: the tally of earlier runs.
     """
 
     writer: ShardWriter
@@ -66,11 +66,11 @@ class Job:
 
     @property
     def recordings_left(self) -> int:
-        """Recordings of the shards that are left."""
+        """Number of recordings in the shards that are left."""
         return sum(len(shard.entries) for shard in self.left)
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        """Say in its folder that the job is done.
+        """Write the summary into the job's folder: the job is done.
 
         Raises:
             JobError: if the folder cannot be written to.
@@ -85,15 +85,15 @@ class Job:
 def begun(
     folder: Folder, settings: Mapping[str, Any], list_entries: Callable[[], Iterable[Entry]], shard_seconds: float
 ) -> Job:
-    """Begin a job in an empty folder, or go on with the one that a folder holds.
+    """Begin a job in an empty folder, or continue the one that the folder holds.
 
-    Its recordings are those that there were when it began, and stay in their shards.
+    The recordings and their shards are those of when the job began.
 
     Args:
-        folder: where it writes.
-        settings: what its rows depend on; of them ``format`` and ``detail`` say how they are written.
-        list_entries: lists the recordings, of a new job.
-        shard_seconds: audio in a shard, of a new job.
+        folder: the output folder.
+        settings: everything that the rows depend on; ``format`` and ``detail`` among them say how rows are written.
+        list_entries: lists the recordings of a new job.
+        shard_seconds: audio in a shard of a new job.
 
     Raises:
         JobError: if the folder holds another job, or something else, or cannot be read or written.
@@ -104,7 +104,7 @@ def begun(
             planned = _planned(folder)
         else:
             planned = shards(list_entries(), shard_seconds)
-            # The settings come last: with them the job has begun.
+            # The settings are written last: a folder that has them holds a job.
             folder.write(_RECORDINGS, _listed(planned))
             folder.write(_SETTINGS, _pretty(settings))
         names = folder.names()
@@ -164,7 +164,7 @@ def _planned(folder: Folder) -> list[Shard]:
 
 
 def _read(writer: ShardWriter, shard: Shard) -> Tally:
-    """Count what a shard's file holds; a damaged one holds nothing, so that it is done again."""
+    """Count the rows of a shard's file; a damaged file counts as none, so that the shard is done again."""
     try:
         return writer.form.counted(writer.folder.read(writer.name(shard)))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The hypotheses of a recording's parts as one."""
+"""Join the hypotheses of a recording's parts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What was heard in a part of a recording.
+    """The hypothesis of a part of a recording.
 
     Attributes:
-        hypothesis: what it is, with times of the part.
+        hypothesis: the hypothesis, with times counted from the start of the part.
         start: the second at which the part begins.
         stop: the second at which it ends.
-        shared: seconds at its end that the next part hears too.
+        shared: seconds at its end that the next part has too.
     """
 
     hypothesis: Hypothesis
@@ -33,12 +33,11 @@ class Heard:
 
 
 def joined(parts: Sequence[Heard], seconds_per_frame: float) -> Hypothesis:
-    """Return what was heard in a recording; what two parts share is in the first or in the second.
+    """Return the hypothesis of a recording; words of shared audio are taken from one of the two parts.
 
     Args:
         parts: at least one, in order.
-        seconds_per_frame: length of an encoder frame; frames are counted from the start of the recording, to the
-            nearest.
+        seconds_per_frame: length of an encoder frame, to count the result's frames from the start of the recording.
     """
     first = parts[0].hypothesis
     if len(parts) == 1 and parts[0].start == 0:
@@ -70,7 +69,7 @@ def joined(parts: Sequence[Heard], seconds_per_frame: float) -> Hypothesis:
 
 
 def _part_of(whole: Hypothesis, first: int, last: int) -> Hypothesis:
-    """Return the part of a hypothesis that a slice of its words is."""
+    """Return the part of a hypothesis that holds the words from ``first`` up to ``last``."""
     begin = whole.words[first].token_span[0] if 0 < first < len(whole.words) else 0
     end = whole.words[last].token_span[0] if last < len(whole.words) else len(whole.tokens)
     if first >= len(whole.words) > 0:

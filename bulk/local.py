@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class LocalEngine:
-    """Does shards one after the other.
+    """Transcribes shards one after the other.
 
     Args:
-        model: that transcribes.
-        options: how.
+        model: the model.
+        options: how recordings are transcribed.
 
     Attributes:
-        devices: that work at once.
+        devices: how many devices work at the same time.
     """
 
     devices = 1
@@ -35,11 +35,11 @@ class LocalEngine:
         self._options = options
 
     def run(self, job: Job, progress: Callable[[Tally], object]) -> Tally:
-        """Do what is left of a job, and say what was done.
+        """Transcribe what is left of a job, and return its tally.
 
         Args:
             job: the job.
-            progress: told of recordings that were transcribed, before their shard is written.
+            progress: called with the tally of each recording, before its shard is written.
 
         Raises:
             JobError: if a shard cannot be written.

@@ -1,8 +1,8 @@
-"""A job on a Ray cluster: one actor a device, shards handed out as actors come to them.
+"""A job on a Ray cluster: one actor for each device, each of which gets a new shard when it has finished one.
 
-The driver knows which shard is where and holds no audio and no rows: actors read recordings and write shards
-themselves. A shard whose actor or node is lost is given to another one; because its file is written at once or not at
-all, its recordings have one row all the same.
+The driver knows which actor has which shard, and holds no audio and no rows: actors read recordings and write shards
+themselves. A shard whose actor or node is lost goes to another actor. Its recordings still have one row each, because
+a shard's file is written as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from bulk.plan import Shard
     from models import Model
 
-# An actor has the next shard before it is done with one, so that its device does not wait.
+# An actor has its next shard before the current one is done, so that its device does not wait.
 _SHARDS_AHEAD = 2
-# A shard of which so many actors died is left out.
+# A shard is left out after this number of actors died on it.
 _MOST_LOSSES = 3
 _LOOK_SECONDS = 5.0
 _MOST_SECONDS_WITHOUT_A_DEVICE = 120.0
 
 
 class Transcriber:
-    """The actor of a device: a model in a thread, which goes from shard to shard.
+    """The actor of a device: a thread with a model, which transcribes shard after shard.
 
     Args:
-        load: loads the model, here.
+        load: loads the model; called in the actor.
         options: how recordings are transcribed.
-        writer: of shards.
+        writer: writes the shards.
     """
 
     def __init__(self, load: Callable[[], Model], options: Options, writer: ShardWriter) -> None:
@@ -53,11 +53,11 @@ class Transcriber:
         threading.Thread(target=self._work, daemon=True).start()
 
     def transcribe(self, shard: Shard) -> Tally:
-        """Have a shard transcribed and written, and wait for it.
+        """Transcribe and write a shard; return when it is written.
 
         Raises:
             JobError: if the model cannot be loaded, or the shard cannot be written.
-            Exception: whatever the model raised; this actor does nothing more.
+            Exception: whatever the model raised; this actor is of no more use then.
         """
         done: Future[Tally] = Future()
         self._inbox.put((shard, done))
@@ -70,7 +70,7 @@ class Transcriber:
                 for shard, outcomes in transcribe_shards(model, self._shards(*self._inbox.get()), self._options):
                     written = self._writer.write(shard, outcomes)
                     self._under_way.popleft().set_result(written)
-        except BaseException as error:  # noqa: BLE001  # whoever waits in another thread is to know
+        except BaseException as error:  # noqa: BLE001  # passed on to the threads that wait
             while True:
                 waiting = self._under_way.popleft() if self._under_way else self._inbox.get()[1]
                 waiting.set_exception(error)
@@ -82,7 +82,7 @@ class Transcriber:
             raise JobError(str(error)) from error
 
     def _shards(self, shard: Shard, done: Future[Tally]) -> Iterator[Shard]:
-        """Yield shards as long as there are any, so that what was decoded is not kept waiting for more."""
+        """Yield ``shard`` and those that wait; end when none does, so that decoded audio does not wait for more."""
         while True:
             self._under_way.append(done)
             yield shard
@@ -94,13 +94,13 @@ class Transcriber:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an actor can be: a GPU of a node, or the cores of one.
+    """A place for an actor: a GPU of a node, or a node's cores.
 
     Attributes:
-        node: its id.
-        number: of several on the node.
+        node: the node's id.
+        number: the place's number on the node.
         gpus: 1, or 0 for cores.
-        cpus: that come with it.
+        cpus: cores of the place.
     """
 
     node: str
@@ -133,28 +133,28 @@ class _Worker:
     place: Place
     actor: Any
     flights: dict[object, Shard] = field(default_factory=dict)
-    suspect: bool = False  # has a shard of which others died, and so nothing else
+    suspect: bool = False  # has a shard on which others died, and so no other shard
 
 
 class RayEngine:
-    """Has shards done by actors, of which there is one at each place of the cluster.
+    """Transcribes shards with one actor at each place of a Ray cluster.
 
-    The cluster is the one that ``RAY_ADDRESS`` names, or that runs on this machine; without one, Ray starts one here.
+    The cluster is that of ``RAY_ADDRESS``, or else the one on this machine, which Ray starts if there is none.
 
     Args:
-        load: loads the model, in an actor.
+        load: loads the model; called in each actor.
         options: how recordings are transcribed.
         device: cuda, cpu or auto.
 
     Attributes:
-        devices: most that worked at once.
+        devices: most devices that worked at the same time.
 
     Raises:
         JobError: if Ray is not installed, or there is no such cluster.
     """
 
     def __init__(self, load: Callable[[], Model], options: Options, device: str) -> None:
-        # Whoever starts a cluster by `ray start` is asked; one that starts here tells nobody.
+        # `ray start` asks its user about usage statistics; a cluster that starts here sends none.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
@@ -172,14 +172,14 @@ class RayEngine:
         self.devices = 0
 
     def run(self, job: Job, progress: Callable[[Tally], object]) -> Tally:
-        """Do what is left of a job, and say what was done.
+        """Transcribe what is left of a job, and return its tally.
 
         Args:
             job: the job.
-            progress: told of each shard.
+            progress: called with the tally of each shard.
 
         Raises:
-            JobError: if the model cannot be loaded, shards cannot be written, there is no device, or actors only die.
+            JobError: if the model cannot be loaded, shards cannot be written, there is no device, or every actor dies.
         """
         import ray
 
@@ -207,7 +207,7 @@ class RayEngine:
             else:
                 time.sleep(_LOOK_SECONDS / 10)
             for flight in ready:
-                if flight in flights[flight].flights:  # not lost with another one of its worker
+                if flight in flights[flight].flights:  # not lost already, with another shard of its worker
                     yield from self._landed(flights[flight], flight)
             now = time.monotonic()
             if now - looked > _LOOK_SECONDS or not self._workers:
@@ -218,7 +218,7 @@ class RayEngine:
                 raise JobError(f"the Ray cluster has no device (--device {self._device})")
 
     def _staff(self, writer: ShardWriter) -> None:
-        """Start an actor where there is none: at the start, after a loss, and on nodes that come."""
+        """Start an actor at each place without one: at first, after a loss, and on new nodes."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -236,12 +236,12 @@ class RayEngine:
         self.devices = max(self.devices, len(self._workers))
 
     def _hand_out(self) -> None:
-        for _ in range(_SHARDS_AHEAD):  # in turns, so that the last shards are spread
+        for _ in range(_SHARDS_AHEAD):  # one to each worker in turn, which spreads the last shards
             for worker in self._workers.values():
                 if not self._waiting or worker.suspect or len(worker.flights) >= _SHARDS_AHEAD:
                     continue
                 if self._losses[self._waiting[0].number]:
-                    # Nothing else is to die with it.
+                    # A suspect shard runs alone, so that no other is lost with it.
                     if worker.flights:
                         continue
                     worker.suspect = True
@@ -268,7 +268,7 @@ class RayEngine:
     def _lost(self, worker: _Worker, cause: BaseException) -> Iterator[Tally]:
         import ray
 
-        ray.kill(worker.actor)  # where it lives, it can no longer be trusted
+        ray.kill(worker.actor)  # it may still be alive, but cannot be trusted
         del self._workers[worker.place]
         self._losses_in_a_row += 1
         if self._losses_in_a_row > _MOST_LOSSES * (1 + self.devices):

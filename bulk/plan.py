@@ -1,4 +1,4 @@
-"""A job in shards: recordings of about one length go together, over the whole job."""
+"""Divide a job into shards of recordings of similar length."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Shard:
 
 
 def shards(entries: Iterable[Entry], seconds: float) -> list[Shard]:
-    """Divide recordings among shards of so many ``seconds`` of audio or a little more, the longest recordings first.
+    """Divide recordings into shards of ``seconds`` of audio or a little more, the longest recordings first.
 
-    So the batches of a shard, and those between two, hold hardly any padding; what does not fit the device shows at
-    once; and many workers end at about the same time, because what is left for the end is short.
+    Sorted like this, batches hold hardly any padding, a recording that does not fit the device fails at once, and
+    workers end at about the same time, because the last recordings are short.
     """
     planned: list[Shard] = []
     taken: list[Entry] = []

@@ -1,4 +1,4 @@
-"""What is written of a recording, and how: JSON Lines or Parquet."""
+"""The row of a recording, and how rows are written: JSON Lines or Parquet."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _OF_TOKENS = ("tokens", "frames", "durations", "token_confidence")
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of some recordings.
+    """Counts of recordings.
 
     Attributes:
-        recordings: that have a row.
-        failed: of them, those whose row has an error.
-        seconds: of audio transcribed.
-        left_out: recordings that have no row, because workers died of their shard.
+        recordings: recordings that have a row.
+        failed: those of them whose row has an error.
+        seconds: seconds of audio transcribed.
+        left_out: recordings that have no row, because workers died on their shard.
     """
 
     recordings: int = 0
@@ -49,7 +49,7 @@ class Tally:
 
 
 def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str, Any]:
-    """Return the row of a recording, with the names that `steno transcribe --format json` has."""
+    """Return the row of a recording, with the field names of `steno transcribe --format json`."""
     if isinstance(outcome, Failed):
         fields: dict[str, Any] = {"audio": entry.audio, "duration": None, "text": None, "error": outcome.error}
     else:
@@ -75,10 +75,10 @@ def tally(rows: Sequence[dict[str, Any]]) -> Tally:
 
 
 class Form(Protocol):
-    """How rows are written.
+    """A file format for rows.
 
     Attributes:
-        suffix: of the files.
+        suffix: suffix of its files.
     """
 
     suffix: ClassVar[str]
@@ -101,7 +101,7 @@ class JsonLines:
 
     def encoded(self, rows: Sequence[dict[str, Any]], detail: Detail) -> bytes:
         """Return a file with these rows."""
-        del detail  # the rows have its fields
+        del detail  # rows hold only its fields already
         return "".join(json.dumps(fields, ensure_ascii=False) + "\n" for fields in rows).encode()
 
     def counted(self, content: bytes) -> Tally:
@@ -117,7 +117,7 @@ class JsonLines:
 
 
 class Parquet:
-    """Columns, compressed; whatever a shard holds, their types are the same.
+    """Compressed columns. Their types are the same in every shard.
 
     Raises:
         JobError: if pyarrow is not installed.
@@ -127,7 +127,7 @@ class Parquet:
 
     def __init__(self) -> None:
         try:
-            import pyarrow.parquet  # noqa: F401  # asked for before anything is transcribed
+            import pyarrow.parquet  # noqa: F401  # checked before anything is transcribed
         except ModuleNotFoundError as error:
             raise JobError(f"{error.name} is not installed; it comes with: pip install 'steno[parquet]'") from error
 

@@ -1,4 +1,4 @@
-"""Files here and in object stores, by path or URL (fsspec)."""
+"""Files on this machine and in object stores, by path or URL (fsspec)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _PARTIAL = ".partial"
 
 
 def is_url(location: str) -> bool:
-    """Whether a location is for fsspec, and no path of this machine."""
+    """Return whether a location is a URL for fsspec, and not a path of this machine."""
     return "://" in location
 
 
 def absolute(location: str) -> str:
-    """Return the location as another process with another working directory finds it."""
-    return location if is_url(location) else os.path.abspath(location)  # noqa: PTH100  # links stay as they are
+    """Return the location as an absolute path, for processes with another working directory."""
+    return location if is_url(location) else os.path.abspath(location)  # noqa: PTH100  # does not resolve links
 
 
 def file_system(location: str) -> tuple[Any, str]:
-    """Return fsspec's file system of a URL, and the path there.
+    """Return fsspec's file system of a URL, and the path in it.
 
     Raises:
-        JobError: if there is none, or its package is not installed.
+        JobError: if there is no such file system, or its package is not installed.
     """
     from fsspec.core import url_to_fs
 
@@ -43,10 +43,10 @@ def file_system(location: str) -> tuple[Any, str]:
 
 
 def fetched(location: str) -> BinaryIO:
-    """Open a recording, which is seekable and has a descriptor; what lies elsewhere is copied to an unnamed file.
+    """Open a recording as a seekable file with a descriptor; a remote one is copied to an unnamed file.
 
     Raises:
-        OSError: if it cannot be read; one that says why, whatever the client of the object store raises.
+        OSError: if it cannot be read; errors of the object store's client become one that says why.
     """
     if not is_url(location):
         return Path(location).open("rb")
@@ -83,10 +83,10 @@ def reading(location: str) -> Iterator[BinaryIO]:
 
 
 class Folder:
-    """Where a job writes: a folder, or a prefix of an object store. A file there is whole or is not there.
+    """A job's output: a folder, or a prefix of an object store. A file there is whole or not there.
 
     Args:
-        location: its path or URL; it comes into being with its first file.
+        location: its path or URL; it is created with its first file.
     """
 
     def __init__(self, location: str) -> None:
@@ -110,7 +110,7 @@ class Folder:
         return {info["name"].rsplit("/", 1)[-1] for info in found if info["type"] == "file"}
 
     def read(self, name: str) -> bytes:
-        """Return what a file holds.
+        """Return the content of a file.
 
         Raises:
             OSError: if it cannot be read.
@@ -119,7 +119,7 @@ class Folder:
             return file.read()
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file, in place of one that has this name.
+        """Write a file, and replace one of the same name.
 
         Raises:
             OSError: if it cannot be written.
@@ -127,7 +127,7 @@ class Folder:
         if is_url(self.location):
             system, path = file_system(f"{self.location}/{name}")
             system.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            # An object appears when all of it has arrived.
+            # Object stores show an object only when all of it has arrived.
             system.pipe_file(path, content)
             return
         target = Path(self.location, name)
@@ -144,7 +144,7 @@ class Folder:
             raise
 
     def tidy(self) -> None:
-        """Remove what writers left that were killed in the middle of a file."""
+        """Remove the unfinished files of writers that were killed."""
         for name in self.names() if not is_url(self.location) else ():
             if name.startswith(".") and name.endswith(_PARTIAL):
                 Path(self.location, name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Shards through one model, without a pause between them."""
+"""Transcribe shards with one model, without a pause between them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Outcome = Transcribed | Failed
 def transcribe_shards(
     model: Model, shards: Iterable[Shard], options: Options, heard: Callable[[Outcome], object] = lambda _: None
 ) -> Iterator[tuple[Shard, list[Outcome]]]:
-    """Yield each shard with what became of its recordings, when all are done; the next ones are decoded meanwhile.
+    """Yield each shard with the outcomes of its recordings, while the next ones are decoded.
 
     Args:
         model: the model.
-        shards: taken as the model comes to them.
-        options: how.
-        heard: told of each recording.
+        shards: iterated as the model needs them.
+        options: how recordings are transcribed.
+        heard: called with the outcome of each recording.
     """
     taken: deque[Shard] = deque()
 

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"steno: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # Whoever read the output has had enough; the interpreter must not find out again when it flushes.
+        # The reader, such as `head`, closed the pipe. The interpreter's flush at exit must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["serve"]:
-        # Its flags are the settings of the service, which take their time to import: it parses them itself.
+        # Its flags are the settings of the service, which are slow to import, so it parses them itself.
         from cli import serve
 
         return serve.run(arguments[1:])

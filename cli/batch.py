@@ -1,4 +1,4 @@
-"""`steno batch`: an archive to rows."""
+"""`steno batch`: transcribe an archive into shards of rows."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bulk.on_ray import RayEngine
 
 _HOURS = 1_000_000
-# What the rows depend on: a job goes on with the same only.
+# The rows depend on these options, so a job continues only with the same ones.
 _SETTINGS = (
     *("format", "detail", "model", "decoder", "language", "target_language", "no_punctuation", "timestamps"),
     *("dtype", "local_attention", "beam", "language_model", "max_seconds", "utterance_seconds"),
@@ -34,13 +34,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "was killed: finished shards are kept. The last line is one JSON object.",
     )
     parser.add_argument("input", metavar="INPUT", help="JSON Lines with audio and, better, duration; or a folder")
-    parser.add_argument("output", metavar="OUTPUT", help="folder, for this job alone; paths or URLs of fsspec, both")
+    parser.add_argument(
+        "output", metavar="OUTPUT", help="folder for this job alone; like INPUT, a path or an fsspec URL"
+    )
     parser.add_argument("--format", choices=tuple(FORMS), default="jsonl")
     parser.add_argument(
         "--detail",
         choices=DETAILS,
         default="words",
-        help="of a row: text alone; words with times and confidence (default); tokens as well",
+        help="what a row holds: text alone; words with times and confidence (default); tokens as well",
     )
     parser.add_argument(
         "--shard-hours", type=positive, default=1.0, metavar="N", help="audio in a shard (default: %(default)g)"
@@ -57,7 +59,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what is left of a job, and print what was done and what it cost."""
+    """Transcribe what is left of a job, and print a summary with its cost."""
     from tqdm import tqdm
 
     from bulk.entries import entries

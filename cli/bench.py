@@ -1,4 +1,4 @@
-"""`steno bench`: what a running service takes."""
+"""`steno bench`: measure how much load a running service takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "bench",
-        help="load a running service and tell what it takes",
+        help="measure how much load a running service takes",
         description="Upload recordings to a service that speaks OpenAI's audio API, drawn at random, and print RTFx "
         "(audio-seconds transcribed a second), goodput (the same, of what was answered within the objective), "
         "latencies and errors. Name a recording twice to have it drawn twice as often. Latencies of an open loop count "
@@ -40,19 +40,23 @@ def add_parser(subparsers: Subparsers) -> None:
     load.add_argument(
         "--clients", type=_count, default=16, help="closed loop: each asks again once answered (default: 16)"
     )
-    load.add_argument("--rate", type=_positive, help="open loop: so many requests a second, at random (Poisson)")
+    load.add_argument("--rate", type=_positive, help="open loop: requests a second, at random times (Poisson)")
     load.add_argument("--trace", type=Path, help="open loop: a file with a time of arrival in seconds on each line")
     parser.add_argument("--burst", type=_count, default=1, help="with --rate: requests that come together (default: 1)")
-    parser.add_argument("--seconds", type=_positive, default=30.0, help="of the measurement (default: 30)")
-    parser.add_argument("--objective", type=_positive, default=5.0, help="seconds within which is good (default: 5)")
-    parser.add_argument("--compare", action="store_true", help="with the transcripts of the recordings alone")
-    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
+    parser.add_argument("--seconds", type=_positive, default=30.0, help="length of the measurement (default: 30)")
+    parser.add_argument(
+        "--objective", type=_positive, default=5.0, help="seconds within which an answer is good (default: 5)"
+    )
+    parser.add_argument(
+        "--compare", action="store_true", help="count transcripts that differ from the recording's alone"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random draw (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load the service; 1 if anything but transcripts came back, or other ones than alone."""
+    """Load the service; return 1 if a request failed, or a transcript is not that of its recording alone."""
     import httpx
 
     uploads = [_upload(path, args) for path in args.files]

@@ -1,4 +1,4 @@
-"""`steno collect`: more speech to train on, out of public repositories."""
+"""`steno collect`: make training clips out of public repositories."""
 
 import argparse
 from pathlib import Path
@@ -15,9 +15,9 @@ def add_parser(subparsers: Subparsers) -> None:
         description="Make clips and a manifest of the recordings in check-outs of public repositories, which "
         "docs/training.md lists with their licences.",
     )
-    parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; those that are not there are left out")
+    parser.add_argument("checkouts", metavar="DIR", help="folder of check-outs; missing ones are left out")
     parser.add_argument(
-        "--beside", required=True, metavar="CORPUS", help="folder of a corpus, whose other splits stay out of it"
+        "--beside", required=True, metavar="CORPUS", help="folder of a corpus; what its other splits hold is left out"
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where manifest.jsonl and the clips go")
     parser.set_defaults(run=run)

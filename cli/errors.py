@@ -1,4 +1,4 @@
-"""Why a command cannot even start."""
+"""The error of a command that cannot start."""
 
 
 class CommandError(Exception):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScoredClip:
-    """A clip, what the model made of it, and how wrong that is."""
+    """A clip, its transcript and its score."""
 
     clip: Clip
     text: str

@@ -1,4 +1,4 @@
-"""`steno info`: what a checkpoint is."""
+"""`steno info`: describe a checkpoint."""
 
 import argparse
 import json
@@ -10,14 +10,14 @@ from cli.model_options import MODEL_HELP, Subparsers
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
-    parser = subparsers.add_parser("info", help="say what a checkpoint is")
+    parser = subparsers.add_parser("info", help="describe a checkpoint")
     parser.add_argument("model", nargs="?", default="bundled", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what the checkpoint is."""
+    """Print the description."""
     from models import CheckpointError, load_model
 
     try:
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(info: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield names and values as people read them; what is unknown or does not apply is left out."""
+    """Yield the rows of the table, name and value. Unknown values are left out."""
     for key, value in info.items():
         name = prefix + key.replace("_", " ")
         if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ import sys
 from cli.errors import CommandError
 from cli.model_options import Subparsers
 
-# Digests have no salt, which is safe for what cannot be guessed only.
+# Digests have no salt, which is safe only for keys that cannot be guessed.
 _SHORTEST = 20
 
 
@@ -20,7 +20,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "commas) or the file of STENO_API_KEYS_FILE (one a line). The service never sees the key itself before a "
         "client sends it.",
     )
-    parser.add_argument("name", help="whose it is; stands in logs and metrics")
+    parser.add_argument("name", help="name of the key's owner, for logs and metrics")
     parser.add_argument(
         "--stdin", action="store_true", help="print the entry of a key that exists, read from standard input"
     )

@@ -1,4 +1,4 @@
-"""`steno language-model`: what a CTC search knows of a language beside what it hears."""
+"""`steno language-model`: make the n-gram language model of a CTC search."""
 
 import argparse
 from pathlib import Path
@@ -26,13 +26,17 @@ def add_parser(subparsers: Subparsers) -> None:
         nargs="+",
         default=[2, 3, 4],
         metavar="N",
-        help="how often n-grams of 2, 3 and more tokens must stand in the text to be kept (default: 2 3 4)",
+        help="how often n-grams of 2, 3 and more tokens must occur in the text to be kept (default: 2 3 4)",
     )
     parser.add_argument(
         "--weight", type=positive, default=0.4, metavar="X", help="weight in the search (default: %(default)g)"
     )
     parser.add_argument(
-        "--bonus", type=positive, default=1.5, metavar="X", help="what the search gives a token (default: %(default)g)"
+        "--bonus",
+        type=positive,
+        default=1.5,
+        metavar="X",
+        help="added to a text's score for each token (default: %(default)g)",
     )
     parser.set_defaults(run=run)
 

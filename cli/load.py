@@ -1,4 +1,4 @@
-"""Clients that load a service which speaks OpenAI's audio API, and what they got from it."""
+"""Clients that put load on a service with OpenAI's audio API, and a record of its answers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TIMEOUT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A request with a recording, made out once.
+    """A request with a recording, encoded once for all its uploads.
 
     Attributes:
-        name: Of the recording.
-        content: The form.
-        headers: That go with it.
-        seconds: Of the recording.
+        name: the recording's name.
+        content: the encoded form.
+        headers: the headers of the request.
+        seconds: the recording's length.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Upload:
 
     @classmethod
     def of(cls, name: str, recording: bytes, seconds: float, model: str | None, key: str | None) -> Upload:
-        """Put the form together."""
+        """Encode the form."""
         form = httpx.Request(
             "POST", "http://any", files={"file": (name, recording)}, data={} if model is None else {"model": model}
         )
@@ -46,14 +46,14 @@ class Upload:
 
 @dataclass(slots=True)
 class Answers:
-    """What clients got.
+    """A record of the service's answers.
 
     Attributes:
-        latencies: Seconds to each transcript, from when it was due.
-        audio_seconds: Of what was transcribed.
-        good_audio_seconds: Of what was transcribed within the objective.
-        errors: By status and code, or by what broke the connection.
-        mismatches: Transcripts that were not those of the recording alone.
+        latencies: seconds to each transcript, from when its request was due.
+        audio_seconds: audio that was transcribed.
+        good_audio_seconds: audio that was transcribed within the objective.
+        errors: how many, by status and code, or by what broke the connection.
+        mismatches: transcripts that were not those of the recording alone.
     """
 
     latencies: list[float] = field(default_factory=list)
@@ -64,13 +64,13 @@ class Answers:
 
 
 class Load:
-    """Uploads recordings, and keeps account.
+    """Uploads recordings, and records the answers.
 
     Args:
-        client: For the service; its base URL ends in /v1/.
-        objective: Seconds within which an answer is good.
-        expected: The transcripts by name, as far as they are known.
-        done: Called after every answer.
+        client: for the service; its base URL ends in /v1/.
+        objective: seconds within which an answer is good.
+        expected: the transcript of each recording alone, by name; a recording without one is not compared.
+        done: called after every answer.
     """
 
     def __init__(
@@ -87,7 +87,10 @@ class Load:
         self._done = done
 
     async def ask(self, upload: Upload, due: float | None = None) -> float:
-        """Upload one, which was due at a time of the monotonic clock; return for how long to wait before the next."""
+        """Upload a recording, and return the seconds to wait before the next.
+
+        Latency counts from ``due``, a time of the monotonic clock (None: now).
+        """
         began = time.monotonic() if due is None else due
         answers = self.answers
         try:
@@ -109,19 +112,19 @@ class Load:
 
 
 async def closed(load: Load, uploads: Sequence[Upload], clients: int, seconds: float, seed: int) -> None:
-    """Have so many clients upload, each again as soon as it is answered, or told to wait, until the time is over."""
+    """Run ``clients`` clients for ``seconds``. Each uploads, waits for its answer and a Retry-After, and repeats."""
     end = time.monotonic() + seconds
 
     async def client(chosen: random.Random) -> None:
         while time.monotonic() < end:
-            told = await load.ask(chosen.choice(uploads))
-            await asyncio.sleep(min(told, max(0.0, end - time.monotonic())))
+            wait = await load.ask(chosen.choice(uploads))
+            await asyncio.sleep(min(wait, max(0.0, end - time.monotonic())))
 
     await asyncio.gather(*(client(random.Random(f"{seed}/{number}")) for number in range(clients)))  # noqa: S311
 
 
 async def opened(load: Load, uploads: Sequence[Upload], arrivals: Iterable[float], seed: int) -> None:
-    """Upload at given times, in seconds from now, whatever was answered by then."""
+    """Upload at the given times, in seconds from now, whether earlier requests were answered or not."""
     began, chosen = time.monotonic(), random.Random(seed)  # noqa: S311
     async with asyncio.TaskGroup() as group:
         for arrival in arrivals:
@@ -130,17 +133,17 @@ async def opened(load: Load, uploads: Sequence[Upload], arrivals: Iterable[float
 
 
 def poisson(rate: float, seconds: float, burst: int, seed: int) -> Iterator[float]:
-    """Yield times of arrivals: ``rate`` a second, independent of each other but for those of one burst."""
+    """Yield times of arrival: ``rate`` a second on average, in bursts that are independent of each other."""
     chosen, now = random.Random(seed), 0.0  # noqa: S311
     while (now := now + chosen.expovariate(rate / burst)) < seconds:
         yield from [now] * burst
 
 
 async def alone(client: httpx.AsyncClient, uploads: Iterable[Upload]) -> dict[str, str]:
-    """Return the transcript of each recording, one after the other.
+    """Return the transcript of each recording by name, uploaded one after the other.
 
     Raises:
-        httpx.HTTPError: If one gets none.
+        httpx.HTTPError: if a recording gets no transcript.
     """
     texts = {}
     for upload in uploads:

@@ -1,4 +1,4 @@
-"""The options that name a model and say how to run it, and the model that they name."""
+"""Command-line options that choose a model and how it runs; loading that model."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -20,15 +20,17 @@ MODEL_HELP = (
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `steno transcribe`, `eval` and `batch` share."""
+    """Add the options that `steno transcribe`, `eval` and `batch` share."""
     parser.add_argument("--model", default="bundled", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument(
-        "--decoder", choices=("ctc", "rnnt", "tdt", "aed"), help="of a hybrid model; default: its transducer"
+        "--decoder", choices=("ctc", "rnnt", "tdt", "aed"), help="for hybrid models (default: the transducer)"
     )
     parser.add_argument(
-        "--language", metavar="CODE", help="what is spoken, in ISO 639-1, for models of several languages"
+        "--language", metavar="CODE", help="spoken language in ISO 639-1, for models of several languages"
     )
-    parser.add_argument("--target-language", metavar="CODE", help="what to write in; another one makes a translation")
+    parser.add_argument(
+        "--target-language", metavar="CODE", help="language of the text; another one than spoken translates"
+    )
     parser.add_argument("--no-punctuation", action="store_true", help="leave out punctuation and capitals (Canary)")
     parser.add_argument("--timestamps", action="store_true", help="let the model write when words are said (Canary)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
@@ -43,7 +45,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=240.0,
         metavar="N",
-        help="audio and padding in one batch (default: %(default)g)",
+        help="seconds of audio and padding in one batch (default: %(default)g)",
     )
     parser.add_argument(
         "--local-attention",
@@ -55,19 +57,19 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--beam",
         type=int,
         metavar="N",
-        help="texts that the search of an attention decoder keeps (Canary; default: what the checkpoint says)",
+        help="beam width of an attention decoder (Canary; default: what the checkpoint says)",
     )
     parser.add_argument(
         "--language-model",
         metavar="FILE",
-        help="of a CTC decoder, made by `steno language-model`; none: greedy (default: that of the model that ships)",
+        help="for a CTC decoder, made by `steno language-model`; none: greedy (default: the bundled model's own)",
     )
     parser.add_argument(
         "--max-seconds",
         type=positive,
         default=AudioLimits().max_seconds,
         metavar="N",
-        help="longest audio that is accepted (default: %(default)g)",
+        help="longest recording that is accepted, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--utterance-seconds",
@@ -91,7 +93,7 @@ def positive(text: str) -> float:
 
 
 def _utterance_seconds(text: str) -> float:
-    """Read a length that leaves room for speech and what surrounds it.
+    """Read the longest length of an utterance.
 
     Raises:
         ValueError: if it is not a number above zero.
@@ -104,7 +106,7 @@ def _utterance_seconds(text: str) -> float:
 
 
 def open_model(args: argparse.Namespace) -> "Model":
-    """Load ``args.model`` onto the device and in the dtype that the options ask for.
+    """Load ``args.model`` on the device and in the dtype of the options.
 
     Raises:
         CommandError: if it cannot be loaded, has no such decoder or cannot do what the options ask for, or there is no
@@ -143,7 +145,7 @@ def open_model(args: argparse.Namespace) -> "Model":
 
 
 def transcription_options(args: argparse.Namespace) -> Options:
-    """Return what the options say of how files are transcribed."""
+    """Return the options of ``transcribe_files``."""
     return Options(
         decoder=args.decoder,
         prompt=prompt_options(args),
@@ -154,7 +156,7 @@ def transcription_options(args: argparse.Namespace) -> Options:
 
 
 def prompt_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options ask of a model, as arguments of ``Model.transcribe``."""
+    """Return the options of the prompt as arguments of ``Model.transcribe``."""
     return {
         "language": args.language,
         "target_language": args.target_language,

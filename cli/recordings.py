@@ -1,4 +1,4 @@
-"""From what stands on the command line to recordings: files, folders, URLs and a pipe."""
+"""The recordings that a command line names: files, folders, URLs and a pipe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Recording:
     Attributes:
         name: what the user calls it.
         location: its path or URL.
-        place: its path below the folder that was named, or its file's name: where its transcript goes.
+        place: where its transcript goes below the output folder: its path below the named folder, or its file's name.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Recording:
 
 @contextmanager
 def recordings(arguments: Sequence[str]) -> Iterator[list[Recording]]:
-    """Yield the recordings that are meant, each once, in the order given; those of a folder by their names.
+    """Yield the recordings that the arguments name, each once, in the order given; those of a folder by name.
 
     Raises:
         CommandError: if a folder holds none, or standard input is meant and is a terminal.
@@ -65,7 +65,7 @@ def _of(argument: str, folder: Path) -> list[Recording]:
 
 
 def _of_pipe(folder: Path) -> Recording:
-    """Copy standard input to a file: decoders go to and fro in a recording, and a pipe only goes on."""
+    """Copy standard input to a file, because decoders seek and a pipe cannot."""
     if sys.stdin.isatty():
         raise CommandError(f"{PIPE} reads a recording from a pipe, and standard input is a terminal")
     path = folder / _PIPE_NAME

@@ -13,13 +13,13 @@ TIMED: tuple[Format, ...] = ("srt", "vtt", "tsv")
 
 
 def formats(text: str) -> list[Format]:
-    """Read formats by commas, each once.
+    """Read formats separated by commas, each once.
 
     Raises:
         ValueError: if one is unknown.
     """
     wanted = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    return [FORMATS[FORMATS.index(one)] for one in wanted]  # what is unknown has no index
+    return [FORMATS[FORMATS.index(one)] for one in wanted]  # index() raises for an unknown one
 
 
 def check_installed(wanted: list[Format]) -> None:
@@ -38,7 +38,7 @@ def check_installed(wanted: list[Format]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SubtitleSize:
-    """Of a cue of srt and vtt; None takes what the service takes by default.
+    """Size of a cue of srt and vtt; None is the service's default.
 
     Attributes:
         characters: columns of a line.
@@ -52,7 +52,7 @@ class SubtitleSize:
 
 
 def render(name: str, outcome: Transcribed, wanted: Format, size: SubtitleSize) -> str:
-    """Return the transcript of a recording in a format, without a line's end behind it.
+    """Return the transcript of a recording in a format, without a newline at its end.
 
     ``json`` is one line, with the fields of ``Hypothesis``. ``tsv`` has a line for each segment: start and end in
     milliseconds, and the text. Segments and subtitles are those of the service.

@@ -50,7 +50,7 @@ class Scorer:
         self._normalise = EnglishTextNormalizer()
 
     def score(self, reference: str, transcript: str, seconds: float) -> Score:
-        """Return the score of one clip of so many ``seconds``."""
+        """Return the score of one clip, whose audio lasts ``seconds``."""
         alignment = self._align(self._normalise(reference), self._normalise(transcript))
         missed = alignment.substitutions + alignment.deletions
         return Score(errors=missed + alignment.insertions, words=missed + alignment.hits, clips=1, seconds=seconds)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 def run(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM or Ctrl-C; returns the exit status: 0, or 2 for a setting or a checkpoint that is wrong."""
-    # Here, not above: every flag is a setting, and the settings bring pydantic with them.
+    # Imported here, because the settings import pydantic, which is slow.
     from service import logs, server
     from service.engine.supervisor import EngineStartError
     from service.settings import Settings, SettingsError

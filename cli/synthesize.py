@@ -28,9 +28,11 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("text", metavar="TEXT", help="file of sentences, one a line; may be compressed (.xz)")
     parser.add_argument("--out", required=True, metavar="DIR", help="where manifest.jsonl and the clips are")
     enough = parser.add_mutually_exclusive_group(required=True)
-    enough.add_argument("--clips", type=count, default=math.inf, metavar="N", help="until DIR has so many clips")
-    enough.add_argument("--hours", type=positive, default=math.inf, metavar="H", help="until DIR has so much speech")
-    parser.add_argument("--seed", type=seed, default=0, metavar="S", help="of who says what (default: %(default)s)")
+    enough.add_argument("--clips", type=count, default=math.inf, metavar="N", help="until DIR has N clips")
+    enough.add_argument("--hours", type=positive, default=math.inf, metavar="H", help="until DIR has H hours of speech")
+    parser.add_argument(
+        "--seed", type=seed, default=0, metavar="S", help="seed of which voice says what (default: %(default)s)"
+    )
     parser.add_argument("--voices", type=_patterns, metavar="LIST", help="these only: flite/slt,festival/*")
     parser.add_argument("--without", type=_patterns, default=[], metavar="LIST", help="all but these: *slt*")
     parser.add_argument(
@@ -38,7 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         type=share,
         default=0.0,
         metavar="P",
-        help="share of the clips that have only some words of a sentence, from one on (default: %(default)s)",
+        help="share of the clips that have only some words of a sentence, one or more (default: %(default)s)",
     )
     parser.add_argument("--kokoro-model", type=Path, metavar="FILE", help="Kokoro's network (.onnx)")
     parser.add_argument("--kokoro-styles", type=Path, metavar="FILE", help="the styles that its voices are mixed of")
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _synthesize(args: argparse.Namespace, collection: "Collection", readings: "Readings") -> "Tally":
-    """Add clips, with a progress bar that counts what was asked for."""
+    """Add clips, with a progress bar of clips or hours, whichever the options ask for."""
     from tqdm import tqdm
 
     from training.synthesis.synthesis import synthesize

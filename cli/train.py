@@ -32,14 +32,18 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("recipe", metavar="RECIPE", help="YAML file that says everything about the run")
     parser.add_argument("--out", metavar="DIR", help="where the run keeps its state and its log")
-    parser.add_argument("--check", action="store_true", help="say what would be trained on and how, and train nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="print what would be trained on and how, and train nothing"
+    )
     parser.add_argument(
         "--probe",
         action="store_true",
         help="find the batch that each bucket should have on this device, and train nothing",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in DIR, if one was begun there")
-    parser.add_argument("--minutes", type=positive, metavar="N", help="stop after N minutes, to be gone on with later")
+    parser.add_argument("--resume", action="store_true", help="continue the run in DIR, if there is one")
+    parser.add_argument(
+        "--minutes", type=positive, metavar="N", help="stop after N minutes; --resume continues the run"
+    )
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.set_defaults(run=run)
@@ -47,8 +51,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, and export if asked to."""
-    # Threads that wait for each other shall sleep, and not spin: beside another busy process a run else all but stops.
-    # It is read when PyTorch is loaded.
+    # OpenMP threads that wait should sleep, not spin: beside another busy process, spinning all but stops a run.
+    # PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from training.errors import TrainingError
     from training.lock import locked
@@ -73,12 +77,14 @@ def run(args: argparse.Namespace) -> int:
             report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
             for line in training.survey:
                 report(line)
-            told: list[int] = []
-            with _listening(told):
-                train(training, word_errors=word_errors, report=report, minutes=args.minutes, stops=lambda: bool(told))
-            if told:
+            signals: list[int] = []
+            with _recording_signals(signals):
+                train(
+                    training, word_errors=word_errors, report=report, minutes=args.minutes, stops=lambda: bool(signals)
+                )
+            if signals:
                 report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
-                return 128 + told[0]
+                return 128 + signals[0]
             if args.export and ranks.is_first:
                 training.export(Path(args.export))
                 report(f"{args.export}: the averaged weights of step {training.step}")
@@ -90,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:
-    """Say what would be trained on; a teacher whose labels are not on the disk yet is asked for them."""
+    """Print what would be trained on. A teacher's labels that are not on the disk yet are computed for that."""
     from training.probe import Steps, probe, table
     from training.run import Run
 
@@ -109,7 +115,7 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> in
 
 
 def _check_export(path: Path) -> None:
-    """Refuse, before hours are spent, to export to where nothing can be written."""
+    """Refuse an export path that cannot be written, before hours are spent on training."""
     if not path.parent.is_dir():
         raise CommandError(f"{path}: No such file or directory")
     if path.is_dir():
@@ -119,12 +125,12 @@ def _check_export(path: Path) -> None:
 
 
 @contextmanager
-def _listening(told: list[int]) -> Iterator[None]:
-    """Note the signals that ask the run to stop, which so ends between two steps; a second one does not wait."""
+def _recording_signals(received: list[int]) -> Iterator[None]:
+    """Add SIGINT and SIGTERM to ``received``, so that a run ends between two steps; a second one ends it at once."""
     asked = (signal.SIGINT, signal.SIGTERM)
 
     def note(number: int, _: FrameType | None) -> None:
-        told.append(number)
+        received.append(number)
         for each in asked:
             signal.signal(each, before[each])
 
@@ -137,7 +143,7 @@ def _listening(told: list[int]) -> Iterator[None]:
 
 
 def _run(args: argparse.Namespace, recipe: "Recipe", device: "torch.device", ranks: "Ranks") -> "Run":
-    """Return the run in the folder, or a new one there."""
+    """Return the run of the output folder, resumed or new."""
     from training.run import Run, has_state
 
     folder = Path(args.out)
@@ -159,7 +165,7 @@ def _device(name: str) -> "torch.device":
 
 
 def _report(line: str) -> None:
-    """Print a line at once, above the progress bar: whoever follows a log of hours should not wait for a buffer."""
+    """Print a line above the progress bar, and flush it: readers of a long log should not wait for a buffer."""
     from tqdm import tqdm
 
     tqdm.write(line, file=sys.stdout)
@@ -167,13 +173,13 @@ def _report(line: str) -> None:
 
 
 def _report_of_others(line: str) -> None:
-    """Print of another process than the first only what that does not know: which clips it cannot read."""
+    """Print, in a process other than the first, only which clips it cannot read: the first does not know them."""
     if line.startswith("skipped: /"):
         _report(line)
 
 
 def _word_errors() -> "WordErrors":
-    """Return what counts the errors of a transcript, as `steno eval` does."""
+    """Return a function that counts a transcript's errors and words as `steno eval` does."""
     from cli.scoring import Scorer
 
     try:

@@ -13,7 +13,7 @@ from cli.recordings import Recording, recordings, transcript_paths
 from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed, formats, render
 
 Take = Callable[[Recording, Transcribed], str | None]
-"""Does something with a transcript; returns what is to be printed of it."""
+"""Prints or writes a transcript; returns the line to print, or None."""
 
 _EPILOG = """\
 examples:
@@ -22,8 +22,8 @@ examples:
   steno transcribe recordings/ --format srt,json --output-dir transcripts/
   ffmpeg -i film.mkv -f wav - | steno transcribe -
 
-With --output-dir the folders below a folder stay as they are, a file is there when it is whole, and a recording whose
-transcript is there is skipped: run the same again after it was stopped.
+With --output-dir, transcripts keep the subfolders of their recordings. A file is there only when it is whole, and a
+recording whose transcript is there is skipped: after a stop, run the same command again.
 """
 
 
@@ -38,7 +38,7 @@ def add_parser(subparsers: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="recording; a folder: all that are in it and below; -: a pipe"
+        "files", nargs="+", metavar="FILE", help="recording; a folder: all recordings in it and below; -: a pipe"
     )
     parser.add_argument(
         "--format",
@@ -115,7 +115,7 @@ def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
 
 
 def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take) -> int:
-    """Transcribe in full batches, with a bar on a terminal; return how many failed."""
+    """Transcribe in full batches, with a progress bar on a terminal; return how many files failed."""
     from tqdm import tqdm
 
     outcomes = transcribe_files(open_model(args), [one.location for one in found], transcription_options(args))
@@ -131,10 +131,10 @@ def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file that is there when it is whole, however the run ends.
+    """Write a file so that it is there as a whole or not at all, however the run ends.
 
     Raises:
-        CommandError: if it cannot be written: nor could the next ones.
+        CommandError: if it cannot be written. Later files would fail too.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

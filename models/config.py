@@ -1,7 +1,6 @@
-"""What a model is, in numbers: everything that its tensors and its vocabulary do not say by themselves.
+"""Configurations of models.
 
-A checkpoint's own description is translated into these once (models/checkpoint), so nothing else knows how the
-publishers of checkpoints spell things.
+``models/checkpoint`` translates those of publishers into these classes; no other code knows the publishers' formats.
 """
 
 import math
@@ -19,10 +18,10 @@ ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 DecoderActivation = Literal["relu", "gelu"]
 PromptFormat = Literal["canary", "canary2"]
 
-# Longest pieces of models whose checkpoints do not say what they were trained on: what NVIDIA's recipes train on.
+# Longest parts for models whose checkpoints do not say how long their training clips were: as in NVIDIA's recipes.
 _PIECE, _ATTENTION_PIECE = 16.0, 30.0
 _PIECE_OF_FAMILY = {"fastconformer": 20.0}
-# Shorter pieces lack context whatever a model was trained on, and longer ones take memory.
+# Shorter parts lack context, however short the training clips were, and longer ones take memory.
 _PIECES = (8.0, 40.0)
 
 
@@ -34,7 +33,7 @@ class FeatureConfig:
         sample_rate: samples per second.
         window: length of the analysis window in samples.
         hop: samples from one frame to the next.
-        window_stride: the hop in seconds, as the checkpoint has it.
+        window_stride: the hop in seconds, as given in the checkpoint.
         fft_size: points of the Fourier transform, even and at least ``window``.
         mels: mel bands, the height of the features.
         low_hz: lower edge of the lowest band.
@@ -66,14 +65,14 @@ class ConformerConfig:
         heads: attention heads; they divide ``width``.
         feed_forward_width: inner width of the feed-forward modules.
         kernel_size: frames that the convolution module sees, odd.
-        subsampling: how features are shortened: by convolutions, or by putting some side by side.
-        subsampling_factor: features per encoder frame, a power of two where convolutions shorten them.
+        subsampling: whether convolutions shorten the features, or several are stacked into one frame.
+        subsampling_factor: features per encoder frame, for convolutions a power of two.
         subsampling_channels: channels of those convolutions.
         bias: whether the linear and convolution layers of the Conformer layers have biases.
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
-        positions: whether attention knows how far frames are apart, or each frame where it is.
+        positions: whether attention knows the distances of frames, or frames hold their absolute positions.
         attention_context: frames on each side of a frame that it attends to, or None for the whole clip.
-        convolution_norm: what follows the convolution over time.
+        convolution_norm: the norm after the convolution over time.
     """
 
     mels: int
@@ -99,20 +98,19 @@ class ConformerConfig:
 
 @dataclass(frozen=True, slots=True)
 class BlockConfig:
-    """A block of a Jasper: convolutions over time, each with batch norm, and a way around them.
+    """A block of a Jasper: convolutions over time, each with batch norm, and a residual around them.
 
     Attributes:
-        filters: width of its frames.
+        filters: channels of its output.
         repeat: convolutions one after the other.
         kernel_size: frames that a convolution sees, odd.
-        stride: frames per frame that the last convolution gives; those before it keep the number of frames.
-        dilation: distance of the frames that a convolution sees, 1 where ``stride`` is more.
+        stride: stride of the last convolution; the others have 1.
+        dilation: distance of the frames that a convolution sees; 1 if ``stride`` is more than 1.
         separable: whether each convolution is a depthwise and a pointwise one.
-        groups: groups of channels that do not mix in a convolution (the pointwise one, if it is separable); their
-            outputs are shuffled.
+        groups: groups of a convolution (of the pointwise one, if it is separable); their outputs are shuffled.
         residual: how the block's input joins its output, or None if it does not.
         dense: whether the inputs of all the dense blocks right before it join its output as well.
-        squeeze_width: width into which squeeze-and-excitation presses a clip, or None if the block has none.
+        squeeze_width: inner width of squeeze-and-excitation, or None if the block has none.
     """
 
     filters: int
@@ -134,7 +132,7 @@ class JasperConfig:
     Attributes:
         mels: height of the features.
         blocks: its blocks in order.
-        activation: what follows each convolution; a hard tanh is within -1 to 1.
+        activation: the activation after each convolution; a hard tanh is limited to -1 and 1.
     """
 
     mels: int
@@ -148,7 +146,7 @@ class JasperConfig:
 
     @property
     def layers(self) -> int:
-        """Convolutions on the way through, a depthwise and its pointwise one counted once."""
+        """Number of convolutions one after the other; a depthwise and its pointwise one count once."""
         return sum(block.repeat for block in self.blocks)
 
     @property
@@ -174,10 +172,10 @@ class TransducerConfig:
     Attributes:
         predictor_width: width of the label embedding and of the LSTM.
         predictor_layers: LSTM layers.
-        joint_width: width in which frames and predictions meet.
-        activation: what follows their sum.
+        joint_width: width of the sum of frames and predictions.
+        activation: the activation after the sum.
         durations: frames that a TDT may advance by, in the order of its outputs; empty for an RNN-T.
-        max_symbols: labels after which search leaves a frame.
+        max_symbols: most labels in one frame.
     """
 
     predictor_width: int
@@ -202,10 +200,10 @@ class AttentionDecoderConfig:
         feed_forward_width: inner width of the feed-forward modules.
         activation: between their two linear layers.
         positions: the longest sequence, prompt and text together.
-        length_margin: tokens that a sequence may have beyond the columns of its utterance's encoder output; None for
-            as many as there are positions.
-        beam: texts that the search keeps of each utterance; 1 is greedy.
-        length_penalty: exponent of the penalty of longer texts by which those of a beam are compared.
+        length_margin: tokens that a sequence may have beyond the number of its utterance's encoder frames; None: only
+            ``positions`` bounds it.
+        beam: beam width of the search; 1 is greedy.
+        length_penalty: exponent of the length penalty in the scores of a beam.
     """
 
     width: int
@@ -221,13 +219,13 @@ class AttentionDecoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    """What an attention decoder can be asked for.
+    """The prompts of an attention decoder.
 
     Attributes:
         format: which special tokens make a prompt, and in which order.
-        languages: ISO 639-1 codes of what it speaks, as far as its vocabulary tells.
-        default_language: what is taken to be spoken where nobody says.
-        timestamps: whether it writes when words begin and end.
+        languages: ISO 639-1 codes of its languages, as far as its vocabulary names them.
+        default_language: the spoken language where a prompt gives none.
+        timestamps: whether it can write when words begin and end.
     """
 
     format: PromptFormat
@@ -241,15 +239,15 @@ class ModelConfig:
     """A speech recognition model.
 
     Attributes:
-        name: class under which the model was published, such as ``EncDecCTCModelBPE``.
+        name: the publisher's class of the model, such as ``EncDecCTCModelBPE``.
         features: the front end.
         encoder: the encoder.
         vocabulary_size: labels without the blank.
         ctc: whether there is a CTC head.
         transducer: the transducer, if there is one.
         attention: the attention decoder, if there is one.
-        prompts: what it can be asked for.
-        trained_seconds: the longest clips that it was trained on, as its checkpoint says; None where it does not.
+        prompts: its prompts, if it has an attention decoder.
+        trained_seconds: length of its longest training clips, as given in its checkpoint; None where it is not.
     """
 
     name: str
@@ -264,7 +262,7 @@ class ModelConfig:
 
     @property
     def piece_seconds(self) -> float | None:
-        """The longest piece of a recording that it hears well; None where its attention is local, and any is."""
+        """The longest part of a recording that it transcribes well; None for local attention, which has no limit."""
         if isinstance(self.encoder, ConformerConfig) and self.encoder.attention_context:
             return None
         if self.trained_seconds is not None:
@@ -273,7 +271,7 @@ class ModelConfig:
 
     @property
     def decoders(self) -> tuple[Decoder, ...]:
-        """The ways to decode, the default first."""
+        """Its decoders, the default first."""
         names: list[Decoder] = []
         if self.transducer:
             names.append("tdt" if self.transducer.durations else "rnnt")
@@ -284,5 +282,5 @@ class ModelConfig:
         return tuple(names)
 
     def seconds(self, frames: int) -> float:
-        """Return where an encoder frame begins, rounded as NeMo does it: hop by hop, then by the subsampling."""
+        """Return the second at which a frame begins, rounded as in NeMo: by the hop, then by the subsampling."""
         return frames * self.features.window_stride * self.encoder.subsampling_factor

@@ -1,7 +1,7 @@
-"""What this CPU and this build of torch can compute, found by computing each kind of product once.
+"""What this CPU and this build of torch can compute, found by trying each kind of product once.
 
-Names and flags of processors are not asked: torch's libraries have conditions of their own, which change from release
-to release. One place differs, and says why.
+Names and flags of processors do not tell: torch's libraries have conditions of their own, which change from release
+to release. ``fuses_swish_well`` alone goes by the instruction set, and says why.
 """
 
 import time
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 # Rows and width of the products that are timed: under a millisecond each where they are fast.
 _TIMED_ROWS, _TIMED_WIDTH = 128, 512
 _TIMED_TURNS = 5
-# Rows that packed weights are laid out for: 10 s of speech. With fewer that is worth up to a fifth, with more nothing.
+# Packed weights are laid out for this number of rows, 10 s of speech. For fewer rows that saves up to a fifth of the
+# time, for more nothing.
 _TYPICAL_ROWS = 125
-# What a library says in place of a result: no such operation, or none for this processor.
+# Errors where an operation does not exist in this build, or not for this processor.
 _REFUSALS = (AttributeError, NotImplementedError, RuntimeError)
 
 
@@ -26,13 +27,13 @@ def pack(weight: Tensor) -> Tensor:
     Raises:
         RuntimeError: where ``can_pack`` says no.
     """
-    # Neither public nor in every build: torch's compiler makes its own products with this and the next.
+    # Neither this nor the next operation is public or in every build: torch's compiler uses them for its own products.
     packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_ROWS)  # noqa: SLF001
     return packed
 
 
 def packed_product(inputs: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
-    """Return the product [..., outputs] of inputs [..., inputs] and a packed weight; an activation follows."""
+    """Return the product [..., outputs] of inputs [..., inputs] and a packed weight, after an activation."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise.default(inputs, weight, bias, activation, [], "")  # noqa: SLF001
     return product
 
@@ -84,16 +85,17 @@ def gain_of_bfloat16() -> float:
 
 
 def fuses_swish_well() -> bool:
-    """Return whether oneDNN applies Swish to a product in float32 sooner than torch does behind it.
+    """Return whether oneDNN's Swish, fused with a product in float32, is as fast as torch's after it.
 
-    With AVX2 oneDNN's takes a fifth of the product, torch's a twentieth; with AVX-512 they take the same. The level is
-    asked for and not timed, since the two round differently: a processor shall give the same results each time.
+    With AVX2, oneDNN's takes a fifth of the product's time and torch's a twentieth; with AVX-512 they take the same.
+    The instruction set decides and no timing, because the two round differently, and results must not change between
+    runs.
     """
     return torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
 def gain(ordinary: Callable[[], object], other: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Return how many times as fast as the first of two calls the second is: the least of several times of each."""
+    """Return how many times as fast the second of two calls is, by the shortest of several times of each."""
     times: tuple[list[float], list[float]] = ([], [])
     for call in (ordinary, other):
         call()
@@ -106,7 +108,7 @@ def gain(ordinary: Callable[[], object], other: Callable[[], object], clock: Cal
 
 
 def _product(dtype: torch.dtype) -> Callable[[], object]:
-    """Return a call that multiplies in the way that a model of a dtype would."""
+    """Return a call that multiplies as a model of this dtype does."""
     inputs = torch.ones(_TIMED_ROWS, _TIMED_WIDTH, dtype=dtype)
     weight = torch.ones(_TIMED_WIDTH, _TIMED_WIDTH, dtype=dtype)
     if not can_pack(dtype):

@@ -1,4 +1,4 @@
-"""Log-mel features as NeMo computes them since release 2.5, for a padded batch whose padding never matters."""
+"""Log-mel features as NeMo computes them since release 2.5; padding changes no real frame."""
 
 import math
 
@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from models.config import FeatureConfig
 from models.masking import unpadded, valid_positions
 
-# Added to the deviation, so that a band that never changes gives zeros and not infinities.
+# Added to the deviation, so that a constant band gives zeros and not infinities.
 _DEVIATION_OFFSET = 1e-5
 
 # The mel scale of Slaney's Auditory Toolbox (1998): linear up to 1 kHz, logarithmic above.
@@ -24,14 +24,14 @@ _LOG_STEP = math.log(6.4) / 27
 class LogMelFeatures(nn.Module):
     """Turns waveforms into mel bands of log power, each normalised over its own clip.
 
-    Always in float32, whatever autocast says: rounding here costs word error rate, and bf16 cannot hold the range.
+    Always float32, also under autocast: rounding here costs word error rate, and bf16 cannot hold the range.
     """
 
     def __init__(self, config: FeatureConfig, window: Tensor | None = None, mel_bank: Tensor | None = None) -> None:
         """Build the front end.
 
         Args:
-            config: its numbers.
+            config: its configuration.
             window: analysis window [window]; None computes the symmetric Hann window.
             mel_bank: weights of the mel bands [mels, fft_size / 2 + 1]; None computes Slaney's.
         """
@@ -45,15 +45,15 @@ class LogMelFeatures(nn.Module):
         self.register_buffer("mel_bank", mel_bank.float(), persistent=False)
 
     def forward(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the features of a batch; a CPU takes its clips one after the other, which stay in the caches.
+        """Compute the features of a batch; a CPU processes clip by clip, so that a clip stays in the caches.
 
         Args:
-            waveforms: [batch, samples], float32, within -1 to 1; anything may stand in the padding.
+            waveforms: [batch, samples], float32, within -1 to 1; padding may hold anything.
             lengths: samples of each row, [batch], int64.
 
         Returns:
-            Features [batch, mels, frames], float32, zero in the padding, and the frames of each row: one for every
-            whole hop.
+            Features [batch, mels, frames], float32, zero in the padding, and the frames of each row: one for each whole
+            hop.
         """
         columns = max(1, waveforms.size(1) // self.config.hop)
         with torch.autocast(waveforms.device.type, enabled=False):
@@ -64,11 +64,11 @@ class LogMelFeatures(nn.Module):
         return features, self.frames(lengths)
 
     def frames(self, lengths: Tensor) -> Tensor:
-        """Return the frames of clips of so many samples, [batch]."""
+        """Return the number of frames of clips whose samples are ``lengths``, [batch]."""
         return lengths // self.config.hop
 
     def _alone(self, clip: Tensor, columns: int) -> Tensor:
-        """Return the features of one clip, ``clip`` [samples], with so many columns, [1, mels, columns]."""
+        """Return the features of one clip [samples], as [1, mels, columns]."""
         frames = clip.size(0) // self.config.hop
         features = self._normalized(clip[None], torch.tensor([clip.size(0)]), max(1, frames))
         return pad(features, (0, columns - features.size(2)))
@@ -79,7 +79,7 @@ class LogMelFeatures(nn.Module):
         return _normalize(log_mel, self.frames(lengths))
 
     def _emphasize(self, waveforms: Tensor, lengths: Tensor) -> Tensor:
-        """Silence the padding and subtract from each sample its share of the one before."""
+        """Zero the padding, and subtract from each sample ``preemphasis`` times the one before."""
         valid = valid_positions(lengths, waveforms.size(1))
         waveforms = waveforms.masked_fill(~valid, 0.0)
         if self.config.preemphasis is None:
@@ -103,7 +103,7 @@ class LogMelFeatures(nn.Module):
 
 
 def _normalize(log_mel: Tensor, frames: Tensor) -> Tensor:
-    """Give every band of every clip mean 0 and deviation 1 over the clip's own frames, and zero the padding."""
+    """Normalise each band of each clip to mean 0 and deviation 1 over the clip's frames, and zero the padding."""
     padding = ~valid_positions(frames, log_mel.size(2))[:, None]
     count = frames[:, None, None]
     mean = log_mel.masked_fill(padding, 0.0).sum(dim=2, keepdim=True) / count.clamp(min=1)
@@ -126,7 +126,7 @@ def slaney_mel_bank(config: FeatureConfig) -> npt.NDArray[np.float32]:
 
 def mels_of_hz(hz: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return frequencies on the mel scale."""
-    # The lower part of the scale has no logarithm of 0 to fear.
+    # The maximum avoids the logarithm of 0 in the linear part.
     logarithmic = _BREAK_MEL + np.log(np.maximum(hz, _BREAK_HZ) / _BREAK_HZ) / _LOG_STEP
     return np.where(hz < _BREAK_HZ, hz / _HZ_PER_MEL, logarithmic)
 

@@ -1,4 +1,4 @@
-"""What a model makes of an utterance."""
+"""The transcript of an utterance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from models.search.result import Row
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and when it was said.
+    """A word and its times.
 
     Attributes:
         text: the word with its punctuation.
-        start: seconds from the start of the utterance; None where the model does not say.
+        start: seconds from the start of the utterance; None if the model does not tell.
         end: seconds from the start of the utterance; None with ``start``.
         confidence: the lowest confidence of its tokens.
-        token_span: the slice of the hypothesis' tokens that it is made of.
+        token_span: the slice of the hypothesis' tokens that form the word.
     """
 
     text: str
@@ -28,15 +28,15 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """The transcript of an utterance; the lists but ``words`` have one entry a token.
+    """The transcript of an utterance; all lists except ``words`` have one entry for each token.
 
     Attributes:
         text: the transcript.
         tokens: ids of the labels.
-        frames: the encoder frame at which each token begins; None for an attention decoder, which does not know.
+        frames: the encoder frame at which each token begins; None for an attention decoder, which does not tell.
         durations: frames by which each token advanced a TDT; None for other decoders.
-        token_confidence: probability of each token among labels and blank where it begins; of the simple measures of
-            Laptev and Ginsburg (2022, arXiv 2212.08703) the maximum probability.
+        token_confidence: probability of each token among labels and blank at its first frame, the maximum probability
+            of Laptev and Ginsburg (2022, arXiv 2212.08703).
         words: the words in order.
     """
 
@@ -49,15 +49,12 @@ class Hypothesis:
 
 
 class TimedText(NamedTuple):
-    """A hypothesis whose words are columns: a batch has thousands, and an object for each takes longer than all else.
+    """A hypothesis with its words in columns, because objects for the thousands of words of a batch take too long.
 
     Attributes:
         text, tokens, frames, durations, token_confidence: see ``Hypothesis``.
         words: texts of the words.
-        starts: of each word, and so on; see ``Word``.
-        ends: see ``starts``.
-        confidence: see ``starts``.
-        token_spans: see ``starts``.
+        starts, ends, confidence, token_spans: fields of the words; see ``Word``.
     """
 
     text: str
@@ -73,7 +70,7 @@ class TimedText(NamedTuple):
 
     @classmethod
     def of(cls, text: str, row: Row, words: Sequence[Word]) -> "TimedText":
-        """Take the text and the words of a row apart."""
+        """Return the text and the words of a row in columns."""
         return cls(
             text,
             row.tokens,

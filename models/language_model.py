@@ -1,12 +1,12 @@
-"""An n-gram language model of a vocabulary's tokens, as tensors that answer for many contexts at once.
+"""An n-gram language model over the tokens of a vocabulary, in tensors, for many contexts at once.
 
-The probabilities are those of back-off models (Katz, 1987): of an n-gram that was kept its own, of another the one
-after a shorter context, times what the longer context leaves for all that it does not know. `steno language-model`
-makes such a file of sentences (training/language_model.py).
+It is a back-off model (Katz, 1987): an n-gram that it holds has its own probability; any other has the probability
+after the next shorter context, times the back-off weight of the longer one. `steno language-model` makes the file from
+sentences (training/language_model.py).
 
-The file is in the format of safetensors. Of every order there are ``tokens.N`` and ``log_probabilities.N``, n-grams by
-their context and then by their last token; of all but the highest ``backoffs.N`` and ``children.N``, how many n-grams
-of the next order begin with each.
+The file is in safetensors format. Each order N has ``tokens.N`` and ``log_probabilities.N``, sorted by context and then
+by last token. All but the highest also have ``backoffs.N`` and ``children.N``, the number of n-grams of the next order
+that begin with each.
 """
 
 import hashlib
@@ -33,8 +33,7 @@ class Ngrams:
     Attributes:
         tokens: the last token of each, int64.
         log_probabilities: natural logarithm of its probability after its context, float32.
-        backoffs: logarithm of what it leaves, as a context, for tokens that do not follow it here, float32; None for
-            the highest order.
+        backoffs: logarithm of its back-off weight as a context, float32; None for the highest order.
         children: n-grams of the next order that begin with it, int64; None for the highest order.
     """
 
@@ -45,18 +44,17 @@ class Ngrams:
 
 
 class LanguageModel:
-    """Log probabilities of tokens by what came before.
+    """Log probabilities of tokens after a context.
 
-    A state is a number that stands for a context. Beside the labels there are two tokens, the start and the end of an
-    utterance.
+    A state is the number of a context. Besides the labels there are two tokens: start and end of an utterance.
 
     Attributes:
-        labels: how many labels its vocabulary has.
-        weight: factor of its log probabilities beside those of an acoustic model.
-        bonus: what every token is given, so that a search is not paid for saying less.
+        labels: number of labels of its vocabulary.
+        weight: factor of its log probabilities in a search.
+        bonus: added to a search's score for each token, so that short texts have no advantage.
         start: the state at the start of an utterance.
-        ngrams: how many n-grams it has.
-        nbytes: what they take of the device's memory.
+        ngrams: number of n-grams.
+        nbytes: their memory on the device.
     """
 
     def __init__(self, orders: Sequence[Ngrams], labels: int, weight: float, bonus: float) -> None:
@@ -92,7 +90,7 @@ class LanguageModel:
             ]
         )
         self._suffixes = self._suffix_links(orders, parents, tokens)
-        # The context after an n-gram of the highest order is what follows its first token.
+        # The context after an n-gram of the highest order is the n-gram without its first token.
         self._next = torch.arange(len(self._suffixes), device=device)
         highest = len(self._next) - len(orders[-1].tokens)
         self._next[highest:] = self._suffixes[highest:]
@@ -102,7 +100,7 @@ class LanguageModel:
         self.nbytes = sum(tensor.nbytes for tensor in tensors)
 
     def to(self, device: torch.device) -> "LanguageModel":
-        """Move it, and return it."""
+        """Move the model to a device, and return it."""
         self._keys, self._suffixes, self._next = (
             tensor.to(device) for tensor in (self._keys, self._suffixes, self._next)
         )
@@ -114,18 +112,18 @@ class LanguageModel:
 
         Args:
             states: int64, any shape.
-            tokens: labels, int64, of a shape that both extend to.
+            tokens: labels, int64; its shape broadcasts with that of ``states``.
 
         Returns:
-            float32 and int64, in that shape.
+            float32 and int64, in the broadcast shape.
         """
-        contexts = [states]  # ever shorter ones; the last is the empty one, which every token follows
+        contexts = [states]  # from long to short; the last is empty, and any token follows it
         for _ in range(self._order - 1):
             contexts.append(self._suffixes[contexts[-1]])
         tried = torch.stack(contexts)
         found, at = self._find(tried, tokens)
-        chosen = found.byte().argmax(dim=0, keepdim=True)  # the longest, which is the first
-        # What the longer ones leave for all that they do not know.
+        chosen = found.byte().argmax(dim=0, keepdim=True)  # the first is the longest
+        # Back-off weights of the longer contexts.
         backoffs = self._backoffs[tried[:-1]].cumsum(dim=0)
         penalties = torch.cat([backoffs.new_zeros(1, *states.shape), backoffs])
         ngram = at.gather(0, chosen).squeeze(0)
@@ -133,11 +131,11 @@ class LanguageModel:
         return penalty + self._log_probabilities[ngram], self._next[ngram]
 
     def score_end(self, states: Tensor) -> Tensor:
-        """Return the log probability that nothing more is said, in the shape of ``states``."""
+        """Return the log probability of the end of the utterance, in the shape of ``states``."""
         return self.score(states, torch.full_like(states, self._end))[0]
 
     def _find(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether a token follows a context here, and the number of that n-gram."""
+        """Return whether the model has the n-gram of context and token, and its number."""
         keys = states * self._width + tokens
         at = torch.searchsorted(self._keys, keys).clamp_(max=len(self._keys) - 1)
         return self._keys[at] == keys, at + 1
@@ -163,7 +161,7 @@ def _parents(orders: Sequence[Ngrams]) -> Tensor:
     for ngrams, longer in itertools.pairwise(orders):
         assert ngrams.children is not None, "the highest order has none"
         end = begin + len(ngrams.tokens)
-        # Each for itself too: a sum may overflow to the right one.
+        # Each is checked too, because a sum may overflow to the right number.
         possible = (ngrams.children >= 0) & (ngrams.children <= len(longer.tokens))
         if not bool(possible.all()) or int(ngrams.children.sum()) != len(longer.tokens):
             raise ValueError("n-grams without a context")
@@ -174,7 +172,7 @@ def _parents(orders: Sequence[Ngrams]) -> Tensor:
 
 
 def vocabulary_digest(pieces: Sequence[str]) -> str:
-    """Return what tells a vocabulary from others."""
+    """Return a digest of a vocabulary."""
     return hashlib.sha256("\n".join(pieces).encode()).hexdigest()
 
 
@@ -182,14 +180,14 @@ def read_language_model(path: Path, pieces: Sequence[str], device: torch.device)
     """Read a language model of the vocabulary that has these pieces.
 
     Raises:
-        CheckpointError: if there is none, it is damaged, or it is of another vocabulary.
+        CheckpointError: if the file is missing, damaged, or of another vocabulary.
     """
     if not path.is_file():
         raise MissingCheckpointError(f"{path}: no such file")
     try:
         with safe_open(path, "pt") as file:
             metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
     except (SafetensorError, OSError) as error:
         raise UnreadableCheckpointError(f"{path}: {error}") from error
     if metadata.get("kind") != KIND:

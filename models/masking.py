@@ -1,4 +1,4 @@
-"""Which positions of a padded batch hold something."""
+"""Masks of the valid positions of a padded batch."""
 
 import torch
 from torch import Tensor
@@ -10,5 +10,5 @@ def valid_positions(lengths: Tensor, size: int) -> Tensor:
 
 
 def unpadded(batch: Tensor, lengths: Tensor) -> list[Tensor]:
-    """Return views of the rows of ``batch`` [batch, ..., size] without their padding; on a CPU, where this is free."""
+    """Return views of the rows of ``batch`` [batch, ..., size] without their padding; for a CPU, where this is free."""
     return [row[..., :length] for row, length in zip(batch, lengths.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""A model, ready to transcribe: the public face of this package."""
+"""Loading a model and transcribing with it: the public interface of this package."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -47,7 +47,7 @@ _NO_EIGHT_BITS = (
     "int8 is for CPUs with products in 8 bits (VNNI), which this one has not; "
     "without them it would be 1.1 to 1.3 times as fast as float32, which is to be used here"
 )
-# An apostrophe or a hyphen is spelling; a model that writes these divides its text.
+# Without apostrophe and hyphen, which are part of words: a model that writes one of these punctuates.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
 
 
@@ -65,18 +65,17 @@ def load_model(
     Args:
         path: a ``.nemo`` file, a folder that transformers wrote, a name on the hub (``owner/name`` or
             ``owner/name@revision``), which is downloaded first, or "bundled" for the model that ships with Steno.
-        device: where it computes.
-        dtype: of weights and activations, float32 or bfloat16; or int8, which rounds the weights of a Conformer and
-            what they are multiplied with, on a CPU. Features, decisions and confidences are float32.
-        attention_context: lets a Conformer that was trained to attend to the whole clip attend to so many encoder
-            frames on each side only. Memory then grows with the length of a recording and not with its square, and
-            transcripts are others (Rekesh et al., 2023; NeMo's ``change_attention_model``).
-        beam: texts that the search of an attention decoder keeps of each utterance, 1 to 32; None takes what the
-            checkpoint says. Its steps have as many rows more.
-        on_download: told how a download goes; None draws a bar where standard error is a terminal.
-        language_model: a file that `steno language-model` made with this model's vocabulary; its CTC decoder is then
-            searched for the likeliest texts. None takes the one that ships with the bundled model, and for others none;
-            "none" searches that one greedily too.
+        device: the device that it computes on.
+        dtype: dtype of weights and activations, float32 or bfloat16; or int8, on a CPU, which rounds the weights of a
+            Conformer and the inputs of its products. Features, decisions and confidences are float32.
+        attention_context: encoder frames on each side that a Conformer trained with full attention attends to instead.
+            Memory is then linear in the length of a recording, and transcripts differ (Rekesh et al., 2023; NeMo's
+            ``change_attention_model``).
+        beam: beam width of an attention decoder's search, 1 to 32; None is that of the checkpoint. A step computes
+            ``beam`` rows for each utterance.
+        on_download: gets the progress; None draws a progress bar if standard error is a terminal.
+        language_model: a file that `steno language-model` made with this model's vocabulary, for a beam search of the
+            CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for all.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
@@ -123,16 +122,16 @@ def _with_beam(checkpoint: Checkpoint, beam: int) -> Checkpoint:
 
 
 class Model:
-    """A speech recognition model on its device, whose tensors it takes from a checkpoint.
+    """A speech recognition model on its device; takes over the tensors of a checkpoint.
 
     Attributes:
-        device: where it computes.
-        dtype: of its weights and activations; where this is int8, activations are what the CPU is fastest in.
-        sample_rate: of the audio it takes, in Hz.
-        weight_bytes: what its weights, and those of its language model, take of the device's memory.
-        seconds_per_frame: from one encoder frame to the next.
-        piece_seconds: the longest piece of a recording that it hears well; None for any.
-        decoders: the ways to decode, the default first.
+        device: the device that it computes on.
+        dtype: dtype of its weights and activations; with int8, activations have the dtype that the CPU is fastest in.
+        sample_rate: rate of the audio it takes, in Hz.
+        weight_bytes: memory of its weights and its language model on the device.
+        seconds_per_frame: seconds from one encoder frame to the next.
+        piece_seconds: the longest part of a recording that it transcribes well; None for any length.
+        decoders: its decoders, the default first.
     """
 
     def __init__(
@@ -206,18 +205,18 @@ class Model:
         Args:
             pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; an empty one gives an empty transcript.
             decoder: one of ``decoders``; None takes the first.
-            language: of what is spoken, as the next three for models that take prompts; see ``Prompt``.
-            target_language: of the text, which makes it a translation.
+            language: spoken language. This and the next three are for models with prompts; see ``Prompt``.
+            target_language: language of the text; another one than spoken makes a translation.
             punctuation: whether the text has punctuation and capitals.
-            timestamps: whether words have times; those of other models always have.
-            batch_seconds: audio and padding that a batch may hold; a longer utterance has a batch to itself.
+            timestamps: whether words have times; without prompts they always have.
+            batch_seconds: seconds of audio and padding in a batch; a longer utterance has a batch to itself.
 
         Returns:
             A hypothesis for each utterance, in the order given.
 
         Raises:
             ValueError: if an array is not mono, float32 and finite, or ``decoder`` is not one of ``decoders``.
-            PromptError: a ValueError, if the model does not speak a language, or cannot do what is asked for.
+            PromptError: a ValueError, if the model cannot do what the prompt asks for.
         """
         self._check_decoder(decoder)
         _check_arrays(pcm)
@@ -226,13 +225,13 @@ class Model:
         hypotheses: dict[int, Hypothesis] = {}
         given: tuple[list[int], Recognition] | None = None
         for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
-            # While the device has the batch before.
+            # While the device computes the batch before.
             for index in batch:
                 _check_finite(index, pcm[index])
             waveforms, lengths = self.batch([pcm[index] for index in batch])
             prompts = [prompt] * len(batch)
             before, given = given, (batch, self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts))
-            # The device has its next batch before this is spelled.
+            # Detokenized only now that the device has its next batch.
             if before:
                 hypotheses.update(zip(before[0], before[1].hypotheses(), strict=True))
         if given:
@@ -240,14 +239,14 @@ class Model:
         return [hypotheses[index] for index in range(len(pcm))]
 
     def batch(self, pcm: Sequence[Samples], samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Lay utterances out side by side, in memory that the device can copy from while the host goes on.
+        """Stack utterances into a batch, for a GPU in pinned memory.
 
         Args:
             pcm: mono float32 arrays, at least one.
-            samples: what each takes with its padding; None takes the longest.
+            samples: length of a row, padding included; None is that of the longest utterance.
 
         Returns:
-            Waveforms [batch, samples], float32, whose padding is not written to, and the samples of each row.
+            Waveforms [batch, samples], float32, with uninitialised padding, and the samples of each row.
         """
         sizes = [len(utterance) for utterance in pcm]
         pinned = self.device.type == "cuda"
@@ -264,7 +263,7 @@ class Model:
         decoder: str | None = None,
         prompts: Sequence[Prompt] | None = None,
     ) -> list[Hypothesis]:
-        """Transcribe one batch exactly as given; see ``recognize_batch``."""
+        """Transcribe one batch; see ``recognize_batch``."""
         return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts).hypotheses()
 
     @torch.no_grad()
@@ -276,18 +275,19 @@ class Model:
         decoder: str | None = None,
         prompts: Sequence[Prompt] | None = None,
     ) -> Recognition:
-        """Find the tokens of one batch, exactly as given, and leave their spelling for later.
+        """Find the tokens of one batch, to be detokenized later.
 
-        On a GPU that loops by itself this does not wait for the device: the next batch can be given to it at once.
+        On a GPU that repeats graphs by itself this does not wait for the device, so that it can get its next batch at
+        once.
 
         Args:
-            waveforms: [batch, samples], float32, on the host; anything may stand in the padding.
+            waveforms: [batch, samples], float32, on the host; padding may hold anything.
             lengths: samples of each row, [batch], int64, on the host.
             decoder: one of ``decoders``; None takes the first.
-            prompts: what is asked for in each row; None asks nothing in particular.
+            prompts: a prompt for each row; None is the default prompt for all.
 
         Raises:
-            ValueError: if ``decoder`` is not one of ``decoders``, or there is not a prompt for every row.
+            ValueError: if ``decoder`` is not one of ``decoders``, or the number of prompts is not that of rows.
             PromptError: a ValueError, if the model cannot do what a prompt asks for.
         """
         decoder = self._check_decoder(decoder)
@@ -309,7 +309,7 @@ class Model:
             pcm: mono float32 arrays at ``sample_rate``.
 
         Returns:
-            Features [batch, mels, frames], float32, and the frames of each utterance, [batch].
+            Features [batch, mels, frames], float32, and the number of frames of each utterance, [batch].
 
         Raises:
             ValueError: if there is no array, or one is not mono, float32 and finite.
@@ -330,18 +330,20 @@ class Model:
             lengths: frames of each utterance, [batch].
 
         Returns:
-            Encoder frames [batch, frames, width] in ``dtype``, but float32 or bfloat16 if that is int8, and the encoder
-            frames of each utterance.
+            Encoder frames [batch, frames, width] in ``dtype`` (float32 or bfloat16 if that is int8), and the number of
+            encoder frames of each utterance.
         """
         known = lengths if lengths.device.type == "cpu" else None
         with self._as_current_device():
             return self._encode(features.to(self.device), lengths.to(self.device), known)
 
     def prepare(self, rows: int, samples: int) -> list[int]:
-        """Capture what batches of up to so many rows of so many samples go through, on a GPU; the longest first.
+        """On a GPU, capture graphs for batches of up to ``rows`` rows of ``samples`` samples.
+
+        Call it with the longest first.
 
         Returns:
-            The batch sizes to run once before others wait, because searches prepare for them, the largest first.
+            Batch sizes to run once, the largest first, so that searches prepare for them before requests wait.
         """
         if self.device.type == "cpu":
             return [rows]
@@ -350,7 +352,7 @@ class Model:
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def graphs(self) -> dict[str, dict[str, int]]:
-        """Return how many CUDA graphs there are, by what they do and by state; none on a CPU."""
+        """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
         if self.device.type == "cpu":
             return {}
         prepared: dict[str, Sizes[Any] | None] = {
@@ -362,7 +364,7 @@ class Model:
         return {kind: sizes.counted() for kind, sizes in prepared.items() if sizes is not None}
 
     def info(self) -> dict[str, Any]:
-        """Describe the model, ready for JSON; what is not known is None."""
+        """Describe the model, for JSON; unknown values are None."""
         config, transducer, prompts = self._config, self._config.transducer, self._config.prompts
         return {
             "family": config.encoder.family,
@@ -393,7 +395,7 @@ class Model:
 
     @property
     def spellings(self) -> tuple[bytes, ...]:
-        """What each token adds to a text, in UTF-8, by its id."""
+        """The text of each token, in UTF-8, by id."""
         return self._vocabulary.spellings
 
     def _check_decoder(self, decoder: str | None) -> Decoder:
@@ -403,7 +405,7 @@ class Model:
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
 
     def _as_current_device(self) -> AbstractContextManager[object]:
-        """Make a GPU the current one: kernels are launched there, wherever the tensors are that they are given."""
+        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are."""
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def _recognized(
@@ -421,11 +423,11 @@ class Model:
         return Recognition(fetched, partial(self._spellers[decoder], lengths=seconds))
 
     def _first_pass(self, decoder: Decoder) -> Pass:
-        """Return what the device does in one pass: greedy CTC needs no other, every other search begins behind it."""
+        """Return the pass before the search: up to encoder frames, or for greedy CTC up to the tokens."""
         return self._ctc_tokens if decoder == "ctc" and not self._language_model else self._encoded
 
     def _encoded(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return encoder frames [batch, frames, width], their number and that of features, of each row, [batch]."""
+        """Return encoder frames [batch, frames, width], and each row's number of encoder frames and of features."""
         features, frames = self._features(waveforms, lengths)
         if known is not None:
             known = self._front_end.frames(self._writer.lengths(known) if self._writer else known)
@@ -436,7 +438,7 @@ class Model:
         return encoded
 
     def _ctc_tokens(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor]:
-        """Return what greedy CTC finds, packed; see ``SearchResult``."""
+        """Return the result of greedy CTC, packed; see ``SearchResult``."""
         assert self._network.ctc
         encoded, frames, _ = self._encoded(waveforms, lengths, known)
         return (ctc_greedy(self._network.ctc(encoded), frames, self._network.ctc.blank).packed(),)
@@ -457,7 +459,8 @@ class Model:
                 self._graphed_beam = GraphedCtcBeam(*parts, self.device)
             return self._graphed_beam.search(logits, lengths)
         if decoder != "ctc" and transducer and network.predictor and network.joint:
-            # Both find the same. A GPU waits for launches, and scores frames ahead to save some; a CPU for products.
+            # Both find the same tokens. Look-ahead needs fewer launches, for a GPU; flat search fewer products, for a
+            # CPU.
             if self.device.type == "cpu":
                 return flat(encoded, lengths, network.predictor, network.joint, transducer.max_symbols).fetched()
             if self._graphed is None:

@@ -50,14 +50,14 @@ class Network(nn.Module):
             return cls(config)
 
     def fold(self) -> None:
-        """For inference, compute what depends on weights alone: batch norms, merged products, a predictor's labels."""
+        """Prepare inference: compute once what depends on weights alone, such as batch norms and merged products."""
         folding = (Subsampling, ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor)
-        # Of the others none is held on to: what is replaced gives its weights back at once.
+        # The list holds only modules that fold, so that weights which a fold replaces are freed at once.
         for module in [module for module in self.modules() if isinstance(module, folding)]:
             module.fold()
 
     def pack(self, dtype: torch.dtype) -> None:
-        """For inference on a CPU, once all else is done: lay out the weights, of ``dtype``, for their products."""
+        """Prepare inference on a CPU, as the last step: pack the weights, of ``dtype``, for their products."""
         if not can_pack(dtype):
             return
         packing = (FeedForward, Subsampling, Predictor)
@@ -66,14 +66,14 @@ class Network(nn.Module):
         _replace_products(self, PackedLinear.of, lambda linear: is_worth_packing(linear.weight))
 
     def quantize(self, dtype: torch.dtype) -> None:
-        """For inference on a CPU, before it is moved to ``dtype``: compute the encoder's products in 8 bits."""
+        """Prepare inference on a CPU, before the move to ``dtype``: compute the encoder's products in 8 bits."""
         _replace_products(self.encoder, lambda linear: QuantizedLinear(linear, dtype), is_worth_quantizing)
 
 
 def _replace_products(
     module: nn.Module, replacement: Callable[[nn.Linear], nn.Module], is_worth_it: Callable[[nn.Linear], bool]
 ) -> None:
-    """Replace the products that are worth it, one after the other; each gives its weights back at once."""
+    """Replace the products that are worth it one after the other, so that each frees its weights at once."""
     for name, child in module.named_children():
         if type(child) is not nn.Linear:
             _replace_products(child, replacement, is_worth_it)

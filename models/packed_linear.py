@@ -1,7 +1,7 @@
-"""Products whose weights lie as oneDNN reads them fastest, for inference on a CPU.
+"""Products with weights in oneDNN's own layout, for inference on a CPU.
 
-An ordinary product lays its weights out anew at every call, which shows where it has few rows; and where MKL does not
-know the processor, oneDNN has the faster kernels besides.
+An ordinary product converts its weights at each call, which takes a large share of the time if it has few rows. Where
+MKL has no kernels for the processor, oneDNN's are faster too.
 """
 
 from typing import Literal
@@ -14,15 +14,12 @@ from models.cpu import fuses_swish_well, pack, packed_product
 
 Activation = Literal["none", "relu", "swish"]
 
-# Weights from which on it is worth the call, which takes longer than an ordinary one.
+# Fewer weights are not worth it, because the call takes longer than an ordinary one.
 _LEAST_WEIGHTS = 2**18
 
 
 class PackedLinear(nn.Module):
-    """Gives what an ``nn.Linear`` of the same weights gives, and applies an activation.
-
-    It does so in the same pass where that is faster.
-    """
+    """An ``nn.Linear`` and an activation after it, in one pass where that is faster."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Activation = "none") -> None:
         """Take over ``weight`` [outputs, inputs] and ``bias`` [outputs], of a dtype that ``cpu.can_pack`` knows."""
@@ -31,13 +28,13 @@ class PackedLinear(nn.Module):
         self.bias: Tensor | None
         self.register_buffer("weight", pack(weight.detach()), persistent=False)
         self.register_buffer("bias", None if bias is None else bias.detach(), persistent=False)
-        # In bfloat16 a Swish of its own would be one of rounded values.
+        # In bfloat16, a separate Swish would get rounded values.
         self._is_apart = activation == "swish" and weight.dtype is torch.float32 and not fuses_swish_well()
         self._activation = "none" if self._is_apart else activation
 
     @classmethod
     def of(cls, linear: nn.Linear, activation: Activation = "none") -> "PackedLinear":
-        """Return what takes the place of ``linear``."""
+        """Return the replacement of ``linear``."""
         return cls(linear.weight, linear.bias, activation)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -47,5 +44,5 @@ class PackedLinear(nn.Module):
 
 
 def is_worth_packing(weight: Tensor) -> bool:
-    """Return whether there is enough of it."""
+    """Return whether a weight is large enough to be packed."""
     return weight.numel() >= _LEAST_WEIGHTS

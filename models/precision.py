@@ -1,4 +1,4 @@
-"""Which dtype a processor computes fastest in without costing accuracy, and what is said of one that it is slow in."""
+"""The dtype that a processor is fastest in without losing accuracy, and a warning about slow ones."""
 
 import logging
 
@@ -9,16 +9,15 @@ from models.cpu import gain_of_bfloat16
 log = logging.getLogger("steno.models")
 
 _AMPERE = (8, 0)  # compute capability
-# Gains of bfloat16 on CPUs are 2 or more, or none; in between, its rounding is not worth it.
+# bfloat16 is at least 2 times as fast as float32 on a CPU, or not faster. Little gain is not worth its rounding.
 _LEAST_GAIN = 1.25
 _SLOW = 0.8
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where products of it are fast, on GPUs since Ampere and on some CPUs, else float32.
+    """Return bfloat16 where its products are fast, on GPUs since Ampere and on some CPUs, else float32.
 
-    On a CPU both are timed, which takes some milliseconds once. What bfloat16 costs of word error rate is in
-    docs/performance.md.
+    On a CPU both are timed once, which takes some milliseconds. docs/performance.md has the word error rates of both.
     """
     is_fast = _has_units_for_bfloat16(device) if device.type == "cuda" else gain_of_bfloat16() > _LEAST_GAIN
     return torch.bfloat16 if is_fast else torch.float32
@@ -31,10 +30,10 @@ def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
 
 
 def keep_products_exact(device: torch.device) -> None:
-    """Let a GPU's products be of float32 where that is asked for, and summed in it whatever they are of.
+    """On a GPU, keep float32 products in full precision, and sum all products in float32.
 
     Otherwise convolutions in float32 round their factors to 10 bits (TF32), and products in bfloat16 that are divided
-    between programs round the parts of their sums.
+    between programs round their partial sums.
     """
     if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -43,5 +42,5 @@ def keep_products_exact(device: torch.device) -> None:
 
 
 def _has_units_for_bfloat16(gpu: torch.device) -> bool:
-    """Return whether a GPU multiplies in bfloat16, or only imitates it."""
+    """Return whether a GPU has units for bfloat16, and does not emulate it."""
     return torch.cuda.get_device_capability(gpu) >= _AMPERE

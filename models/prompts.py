@@ -1,4 +1,4 @@
-"""Prompts of an attention decoder: what a caller may ask for, and the special tokens that ask the model.
+"""Prompts of an attention decoder: the options of a caller, and their special tokens.
 
 The formats are those of NeMo's Canary models. Special tokens are looked up by their text only.
 """
@@ -15,7 +15,7 @@ ENGLISH = "en"
 
 _START = "<|startoftranscript|>"
 _LANGUAGE = re.compile(r"<\|([a-z]{2})\|>")
-# Pieces of every prompt, in order; what stands in braces is chosen.
+# Pieces of each prompt format, in order; a name in braces is replaced by its value.
 _TEMPLATES = {
     "canary": (_START, "{language}", "{task}", "{target}", "{punctuation}"),
     "canary2": (
@@ -41,7 +41,7 @@ class PromptError(ValueError):
     """A model cannot do what a prompt asks for.
 
     Attributes:
-        field: the field of ``Prompt`` that is at fault.
+        field: the field of ``Prompt`` with the error.
     """
 
     def __init__(self, field: str, message: str) -> None:
@@ -51,13 +51,13 @@ class PromptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked for in one utterance.
+    """The options of one utterance.
 
     Attributes:
-        language: ISO 639-1 code of what is spoken; None leaves it to the model.
-        target_language: of the text; None for the language that is spoken.
-        punctuation: whether the text has punctuation and capitals, where the model can write it either way.
-        timestamps: whether words have times, where that is a choice.
+        language: ISO 639-1 code of the spoken language; None is the model's default.
+        target_language: language of the text; None is the spoken one.
+        punctuation: whether the text has punctuation and capitals, if the model can do both.
+        timestamps: whether words have times, if the model can do both.
     """
 
     language: str | None = None
@@ -67,7 +67,7 @@ class Prompt:
 
 
 class PromptWriter:
-    """Turns prompts into tokens, all of the same length, and refuses what a model cannot do.
+    """Turns prompts into tokens, always of the same number, and refuses what a model cannot do.
 
     Attributes:
         end: the token that ends a text.
@@ -79,7 +79,7 @@ class PromptWriter:
         self._tokenizer = tokenizer
 
     def tokens(self, prompt: Prompt) -> list[int]:
-        """Return the tokens that ask for what a prompt says.
+        """Return the tokens of a prompt.
 
         Raises:
             PromptError: if the model cannot do it.
@@ -88,7 +88,7 @@ class PromptWriter:
         target = prompt.target_language or language
         _check_language("language", language, self._config.languages)
         _check_language("target_language", target, self._config.languages)
-        # The models were trained to translate from English and into it, which no checkpoint says.
+        # Canary was trained to translate from and into English, which no checkpoint says.
         if target != language and ENGLISH not in (language, target):
             message = f"this model translates from English and into it, not from {language!r} into {target!r}"
             raise PromptError("target_language", message)
@@ -105,20 +105,20 @@ class PromptWriter:
 
 
 def translates(config: PromptConfig) -> bool:
-    """Tell whether a model writes what is said in another language."""
+    """Return whether a model translates."""
     return ENGLISH in config.languages and len(config.languages) > 1
 
 
 def check_unprompted(prompt: Prompt, languages: Sequence[str] | None, *, punctuates: bool) -> None:
-    """Accept what a model does that takes no prompts.
+    """Check that a model without prompts does what a prompt asks for.
 
     Args:
-        prompt: what is asked for.
-        languages: what the model speaks; None where that is not known.
+        prompt: the prompt.
+        languages: the model's languages; None if they are not known.
         punctuates: whether it writes punctuation.
 
     Raises:
-        PromptError: if it does something else.
+        PromptError: if it does not.
     """
     if prompt.language is not None and languages is not None:
         _check_language("language", prompt.language, languages)
@@ -135,10 +135,9 @@ def _check_language(field: str, language: str, spoken: Sequence[str]) -> None:
 
 
 def with_vocabulary(config: PromptConfig, pieces: Sequence[str]) -> PromptConfig:
-    """Return a configuration with what the pieces of a vocabulary tell.
+    """Return a configuration with unknown languages filled in from the pieces of a vocabulary.
 
-    Where the languages are not known, they are those that it has pieces for. There may be more of them than the model
-    was trained on, which no checkpoint says.
+    A vocabulary may have pieces for more languages than the model was trained on, which no checkpoint says.
     """
     known = set(pieces)
     tagged = sorted(match[1] for piece in known if (match := _LANGUAGE.fullmatch(piece)))

@@ -1,26 +1,26 @@
 """Products in 8 bits, for inference on a CPU that has such products (`cpu.multiplies_eight_bits_exactly`).
 
-Weights are rounded once, to 255 levels for each output; inputs each time, to 255 levels for each frame. So a frame
-gives the same whatever stands beside it. Sums are exact.
+Weights are rounded once, to 255 levels for each output; inputs at each call, to 255 levels for each frame, so that a
+frame's result does not depend on the others. Sums are exact.
 """
 
 import torch
 from torch import Tensor, nn
 
 _LEVELS = 127
-# oneDNN's products take inputs without a sign, of which this is zero.
+# oneDNN's products take unsigned inputs; this is their zero.
 _ZERO = 128
-# Frames that are rounded at once: what lies in between stays in the caches.
+# Frames rounded at a time, so that intermediate values stay in the caches.
 _FRAMES = 512
-# Weights from which on rounding the inputs is made good.
+# Products with fewer weights do not save the time that rounding the inputs takes.
 _LEAST_WEIGHTS = 2**15
 
 
 class QuantizedLinear(nn.Module):
-    """Gives about what an ``nn.Linear`` gives."""
+    """An ``nn.Linear`` with rounded weights and inputs."""
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype = torch.float32) -> None:
-        """Round the weights of ``linear``, on a CPU; it will take and give ``dtype``, float32 or bfloat16."""
+        """Round the weights of ``linear``, on a CPU; inputs and outputs will be of ``dtype``, float32 or bfloat16."""
         super().__init__()
         weight = linear.weight.detach().float()
         scales = (weight.abs().amax(dim=1) / _LEVELS).clamp(min=torch.finfo(torch.float32).tiny)
@@ -50,19 +50,19 @@ class QuantizedLinear(nn.Module):
         return torch.unflatten(product, 0, inputs.shape[:-1])
 
     def _apply(self, *_: object, **__: object) -> "QuantizedLinear":
-        """Stay as it is when a network is moved to another dtype."""
+        """Do nothing when the network is moved to another dtype."""
         return self
 
 
 def _rounded(frames: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the levels of ``frames`` [n, inputs], without a sign, and what one level is in each of them, [n, 1]."""
+    """Return the unsigned levels of ``frames`` [n, inputs], and the size of a level in each frame, [n, 1]."""
     exact = frames.float()
     scale = torch.maximum(exact.amax(dim=1, keepdim=True), -exact.amin(dim=1, keepdim=True)) / _LEVELS
     scale.clamp_(min=torch.finfo(torch.float32).tiny)
-    # By way of signed ones, to which torch converts four times as fast.
+    # Converted to signed ones first, which torch does four times as fast.
     return (exact * scale.reciprocal()).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(_ZERO), scale
 
 
 def is_worth_quantizing(linear: nn.Linear) -> bool:
-    """Return whether it is large enough."""
+    """Return whether a product is large enough to be quantized."""
     return linear.weight.numel() >= _LEAST_WEIGHTS

@@ -1,4 +1,4 @@
-"""A batch whose tokens are found, or will be without the host."""
+"""The result of a batch: tokens that the device has found or is still finding, to be detokenized on the host."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,10 +9,10 @@ Spell = Callable[[FlatRows], Sequence[TimedText]]
 
 
 class Recognition:
-    """What becomes the hypotheses of a batch. Any thread may use it, while the device has the next batch."""
+    """The result of a batch, before it is detokenized. Any thread may use it, while the device computes the next."""
 
     def __init__(self, fetched: FetchedResult, spell: Spell) -> None:
-        """Take what was found, or will be; ``spell`` makes texts of it on the host."""
+        """Take a search result; ``spell`` detokenizes it on the host."""
         self._fetched = fetched
         self._spell = spell
 
@@ -20,12 +20,12 @@ class Recognition:
         """Wait until the device is done with the batch.
 
         Raises:
-            RuntimeError: if anything failed there.
+            RuntimeError: if the device failed.
         """
         self._fetched.wait()
 
     def timed_texts(self) -> Sequence[TimedText]:
-        """Wait, and return what each utterance says, in columns."""
+        """Wait, and return the hypothesis of each utterance, its words in columns."""
         return self._spell(self._fetched.flat_rows())
 
     def hypotheses(self) -> list[Hypothesis]:

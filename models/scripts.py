@@ -7,15 +7,15 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af]"
 )
-# Small kana, and marks that lengthen or repeat what is before them.
+# Small kana, and marks that lengthen or repeat the character before them.
 _BOUND = frozenset("ー々ゝヽぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮｰﾞﾟฯๆ")
 
 
 def is_unspaced(character: str) -> bool:
-    """Tell whether a character is of such a script; punctuation is of none."""
+    """Return whether a character is of such a script; punctuation is not."""
     return bool(_UNSPACED.match(character)) and not unicodedata.category(character).startswith("P")
 
 
 def begins_unspaced(text: str) -> bool:
-    """Tell whether a word begins with a text wherever it stands, because of its script."""
+    """Return whether a text begins a word even without a space before it, because of its script."""
     return text != "" and is_unspaced(text[0]) and text[0] not in _BOUND and unicodedata.category(text[0])[0] != "M"

@@ -1,8 +1,8 @@
 """Steno as an installed package: the `steno` command, and the library.
 
-Installed, the folders of the repository lie in this one, so that none of them meets another package's `models` or
-`audio`. They import each other by their own names all the same: whoever imports this package first finds ours before
-anybody else's, and so do its child processes, through the environment.
+When installed, the import packages (`models`, `audio` and the others) lie inside this folder, so that they cannot
+collide with another package's `models`. They still import each other by their own names: importing `steno` puts this
+folder first on the module path, and into PYTHONPATH for child processes.
 
     import steno
 
@@ -28,7 +28,7 @@ def _find_ours_first() -> None:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  # of any type
-    """Return what the library offers under this name, once somebody asks: it takes PyTorch a second to load."""
+    """Return an attribute of `models`, imported on first use because loading PyTorch takes a second."""
     import models
 
     if name not in models.__all__:

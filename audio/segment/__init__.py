@@ -1,1 +1,1 @@
-"""Where a long recording is cut into utterances: voice activity detection, and the rule that places the cuts."""
+"""Cutting a long recording into utterances: voice activity detection, and the rule that places the cuts."""

@@ -13,7 +13,7 @@ from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 
 Probabilities = NDArray[np.float32]
 
-# A block takes about 50 ms of one core: a caller who leaves is not waited for longer.
+# A block takes about 50 ms of one core, which bounds the work that is wasted when a caller leaves.
 _BLOCK_SECONDS = 30
 
 
@@ -23,11 +23,11 @@ def cuts(
     rule: SegmentRule,
     note: Callable[[Probabilities], None] = lambda _: None,
 ) -> Iterator[list[Segment]]:
-    """Yield the utterances of a recording, in samples of its own rate: after each block those that ended in it.
+    """Yield the utterances of a recording, in samples of its own rate: after each block, those that ended in it.
 
-    They are in order, none is longer than the rule allows, each shares with the next as much as it says, and no speech
-    lies outside of them; a recording without speech has none. ``note`` is told how likely each frame of
-    ``FRAME_SECONDS`` is speech.
+    They are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and together
+    they hold all speech; a recording without speech has none. ``note`` gets the probability of speech of each frame of
+    ``FRAME_SECONDS``.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
     for probabilities, energies in _judged(recording, detector):
@@ -37,7 +37,7 @@ def cuts(
 
 
 def speech(recording: Recording, detector: SpeechDetector) -> Probabilities:
-    """Return how likely each frame of ``FRAME_SECONDS`` of a recording is speech."""
+    """Return the probability of speech in each frame of ``FRAME_SECONDS`` of a recording."""
     return np.concatenate([probabilities for probabilities, _ in _judged(recording, detector)])
 
 
@@ -53,7 +53,7 @@ def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segme
     for start, stop, shared in segments:
         first, last = round(start * size), min(round(stop * size), len(recording))
         if first < last:
-            # From the next one's start: both are rounded.
+            # From the next one's start, because both ends are rounded.
             found.append(Segment(first, last, last - round((stop - shared) * size) if shared else 0))
     return found
 

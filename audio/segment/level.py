@@ -1,28 +1,28 @@
-"""Bringing quiet speech to the level at which a detector of speech was trained."""
+"""Bringing quiet speech to the level that the speech detector was trained at."""
 
 import numpy as np
 
 from audio.resample import Samples
 
-# Mean power of speech as recordings have it, and the most that is made of less: what is 60 dB below is no speech.
+# Usual mean power of speech, and the highest gain: what is 60 dB below speech is no speech.
 _POWER = 10 ** (-23 / 10)
 _MOST_GAIN = 10 ** (60 / 20)
 _FRAME = 512
-# A block whose speech is over, or weak, is not brought to the level of speech at once.
+# The level falls by at most this from block to block, so that a block whose speech is over is not raised at once.
 _FALL = 10 ** (-10 / 10)
 _LOUD_SHARE = 0.9
 
 
 class Level:
-    """Raises the blocks of one recording, and removes what is constant in them; loud ones stay as they are."""
+    """Raises quiet blocks of one recording, and removes their constant part; loud blocks stay as they are."""
 
     def __init__(self) -> None:
         self._power = 0.0
 
     def raised(self, block: Samples) -> Samples:
-        """Return the next block, mono, some seconds long, at the level of speech.
+        """Return the next block, mono, some seconds long, raised to the level of speech.
 
-        Its level is the power of its louder frames, or what is left of the block before.
+        Its level is the power of its louder frames, or the decayed level of the block before, whichever is higher.
         """
         if not len(block):
             return block

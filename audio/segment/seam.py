@@ -1,8 +1,8 @@
-"""Where the transcripts of two pieces that share some audio are joined: what both heard must be there once.
+"""Where to join the transcripts of two segments that share some audio, so that no word is lost or doubled.
 
-The words that both heard at the same time are found, and the join is behind the one nearest to the middle of what is
-shared, because a piece hears worst at its ends. Where they agree on no word, the join is at a time near the middle at
-which neither hears one. Words without times, of an attention decoder, are joined where both have the same in a row.
+The join is behind a word that both have at the same time: the one nearest to the middle of the shared audio, because
+transcripts are worst at the ends. Where they agree on no word, the join is at a time near the middle at which neither
+has one. Words without times, of an attention decoder, are joined within the longest run that both have.
 """
 
 import math
@@ -11,16 +11,16 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Protocol
 
-# Times of the same word in two pieces differ by a frame or two of the encoder, seldom by more.
+# Seconds. Times of the same word in two segments differ by a frame or two of the encoder, seldom by more.
 _TOLERANCE = 0.3
-# More are seldom said in a second, so that of words without times no others can be in what is shared.
+# Speech seldom has more, which bounds the words without times that the shared audio can hold.
 _WORDS_A_SECOND = 6
-# What two pieces share ends in the middle of words, which each hears as it likes.
+# Words at the edges of the shared audio may be cut, and then each segment has something else for them.
 _FRAGMENTS = 2
 
 
 class SpokenWord(Protocol):
-    """A word and when it was said, in seconds of the recording; None where that is not known."""
+    """A word and its times in seconds of the recording; None where they are not known."""
 
     @property
     def text(self) -> str:
@@ -36,20 +36,20 @@ class SpokenWord(Protocol):
 
 
 def sure_words(words: Sequence[SpokenWord], begin: float, end: float) -> int:
-    """Return how many words of a piece are before what it shares with the next one, from ``begin`` to ``end``."""
+    """Return how many words of a segment come before the audio that it shares with the next, ``begin`` to ``end``."""
     if _timed(words):
         return sum(_end(word) <= begin for word in words)
     return max(0, len(words) - _most_words(begin, end))
 
 
 def seam(before: Sequence[SpokenWord], after: Sequence[SpokenWord], begin: float, end: float) -> tuple[int, int]:
-    """Return how many words of a piece are kept, and the first that is kept of the next.
+    """Return how many words of a segment are kept, and the index of the first that is kept of the next segment.
 
     Args:
-        before: words of the piece, in order.
+        before: words of the segment, in order.
         after: words of the next one.
-        begin: from when on they share audio, which is when the next one begins.
-        end: until when.
+        begin: start of the shared audio, which is the start of the next segment.
+        end: end of the shared audio, which is the end of the segment.
     """
     if not _timed(before) or not _timed(after):
         return _seam_of_texts([word.text for word in before], [word.text for word in after], _most_words(begin, end))
@@ -69,7 +69,7 @@ def seam(before: Sequence[SpokenWord], after: Sequence[SpokenWord], begin: float
 
 
 def not_before(words: Sequence[SpokenWord], time: float | None) -> list[tuple[float | None, float | None]]:
-    """Return the times of words, moved so that none begins before a time: two pieces do not tell times to the frame."""
+    """Return the times of words, moved so that none begins before ``time``: those of two segments may disagree."""
     if time is None:
         return [(word.start, word.end) for word in words]
     return [
@@ -81,7 +81,7 @@ def not_before(words: Sequence[SpokenWord], time: float | None) -> list[tuple[fl
 
 
 def text_of(text: str, words: Sequence[str], first: int, last: int) -> str:
-    """Return the part of a text that a slice of its words, given as the text has them, stands in."""
+    """Return the part of a text that holds the words from ``first`` up to ``last``, spelled as in the text."""
     begin = end = place = 0
     for index, word in enumerate(words[:last]):
         found = text.find(word, place)
@@ -93,7 +93,7 @@ def text_of(text: str, words: Sequence[str], first: int, last: int) -> str:
 
 
 def _seam_of_texts(before: Sequence[str], after: Sequence[str], most: int) -> tuple[int, int]:
-    """Join words without times in the middle of the longest run that both have; without one, all are kept."""
+    """Join words without times in the middle of the longest run that both have; without a run, keep all."""
     tail, head = [_letters(word) for word in before[-most:]], [_letters(word) for word in after[:most]]
     match = SequenceMatcher(None, tail, head, autojunk=False).find_longest_match()
     if not match.size:
@@ -123,7 +123,7 @@ def _middle(word: SpokenWord) -> float:
 
 
 def _common(before: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> list[tuple[int, int]]:
-    """Return the pairs of words, in order, that agree best: equal words count by how near in time they are."""
+    """Return the alignment, pairs of words in order, with the highest sum of ``_agreement``."""
     best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]
     for left in reversed(range(len(before))):
         for right in reversed(range(len(after))):
@@ -143,28 +143,28 @@ def _common(before: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> list[t
 
 
 def _agreement(left: SpokenWord, right: SpokenWord) -> float:
-    """Return 1 for the same word at the same time, down to 0 for another one or another time."""
+    """Return 1 for the same word at the same time, less for one nearby in time, 0 for another word."""
     distance = abs(_middle(left) - _middle(right))
     if distance >= _TOLERANCE or _letters(left.text) != _letters(right.text):
         return 0.0
-    # Squared, so that of a word that is said again and again each is paired with itself, not with its neighbour.
+    # Squared, so that repetitions of a word are paired with themselves, not with their neighbours.
     return float((1 - distance / _TOLERANCE) ** 2)
 
 
 def _letters(text: str) -> str:
-    """Return a word without its case and the punctuation around it, which depend on what follows."""
+    """Return a word in lower case without punctuation around it: both depend on what follows the word."""
     return text.casefold().strip(".,;:?!\"'()[]…。，？！、") or text
 
 
 def _quiet_time(words: Sequence[SpokenWord], begin: float, end: float) -> float:
-    """Return a time between two others that is inside of no word if there is one, and near to their middle."""
+    """Return a time between ``begin`` and ``end``, near their middle and, if possible, inside no word."""
     middle = (begin + end) / 2
 
     def badness(time: float) -> tuple[int, float]:
         return sum(_start(word) < time < _end(word) for word in words), abs(time - middle)
 
     edges = [time for word in words for time in (_start(word), _end(word)) if begin <= time <= end]
-    # Halfway between neighbours rather than at an edge: the two do not tell times to the frame.
+    # Halfway between neighbouring edges, because times of the two segments differ by some frames.
     ordered = sorted({begin, end, *edges})
     between = [(left + right) / 2 for left, right in pairwise(ordered)]
     return min([middle, *edges, *between], key=badness)

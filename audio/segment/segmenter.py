@@ -1,10 +1,10 @@
-"""Where to cut: from the probability of speech and the energy of each frame to segments.
+"""From the probability of speech and the energy of each frame to segments.
 
-A segment begins with speech and ends with a pause, a long one while it is short itself; so the pieces are about as long
-as the model likes, and long silences are left out. Where speech goes on for longer than a segment may last, the cut is
-in its longest pause. Where that pause is too short for a cut to be safe, or there is none, the two segments share some
-audio around the cut, and what was heard twice is put together afterwards (``audio.segment.seam``). All is counted in
-frames.
+A segment begins with speech and ends with a pause. While the segment is short, only a long pause ends it; so segments
+are about as long as the model's training clips, and long silences are left out. Where speech goes on for longer than a
+segment may last, the cut is in its longest pause. Where that pause is too short for a safe cut, or there is none, the
+two segments share some audio around the cut, and their transcripts are joined (``audio.segment.seam``). Everything is
+counted in frames.
 """
 
 from collections import deque
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# LibriSpeech's longest utterance has 35 s. Models are trained on less, and hear longer pieces worse.
+# LibriSpeech's longest utterance has 35 s. Models are trained on shorter ones, and transcribe longer ones worse.
 DEFAULT_UTTERANCE_SECONDS = 40.0
-# Shorter pieces have no room for a word and what surrounds it.
+# Shorter utterances have no room for a word and the audio around it.
 MIN_UTTERANCE_SECONDS = 2.0
 
-# What is speech stays speech until it is this much less likely: words have weak ends.
+# Speech ends only when the probability is this much below the threshold, because words have weak ends.
 _HYSTERESIS = 0.15
 
 
@@ -39,8 +39,8 @@ class SegmentRule:
         before: audio that a segment has before its speech.
         after: audio that it has after it, as far as the pause goes.
         threshold: probability from which a frame is speech.
-        settled: a segment that is this long has enough context, and ends with a shorter pause already.
-        settled_pause: that pause.
+        settled: a segment of this length has enough context, so ``settled_pause`` is enough to end it.
+        settled_pause: silence that ends a settled segment.
         safe_pause: a segment that would be too long is cut in a pause of this length without sharing anything.
         shared: audio that two segments share around a cut in a shorter pause, or in none.
     """
@@ -57,14 +57,14 @@ class SegmentRule:
 
 
 class Segmenter:
-    """Finds the segments of one recording while its frames come in; holds no more than one segment of them.
+    """Finds the segments of one recording while its frames come in; holds the frames of one segment at most.
 
     Args:
         rule: when a segment begins and ends.
         frame_seconds: length of a frame.
 
     Raises:
-        ValueError: if a segment could not hold a few frames.
+        ValueError: if a segment of the longest length could not hold a few frames.
     """
 
     def __init__(self, rule: SegmentRule, frame_seconds: float) -> None:
@@ -78,17 +78,17 @@ class Segmenter:
         self._before = min(round(rule.before / frame_seconds), self._longest // 4)
         self._after = min(round(rule.after / frame_seconds), self._pause)
         self._safe_pause = round(rule.safe_pause / frame_seconds)
-        # On each side of a cut; most of a segment is its own.
+        # Shared frames on each side of a cut; at most an eighth of a segment.
         self._share = min(round(rule.shared / frame_seconds / 2), self._longest // 8)
         self._threshold = rule.threshold
         self._hysteresis = min(_HYSTERESIS, rule.threshold / 2)
-        self._frame = 0  # that comes next
+        self._frame = 0  # number of the next frame
         self._is_speech = False
         self._speech_stop = 0  # after the last frame of speech
         self._free_from = 0  # after the last segment
-        self._start: int | None = None  # of the segment that is open
-        self._pauses: list[tuple[int, int]] = []  # within it
-        # Of the frames since its start, or of those that it would have before speech that begins now.
+        self._start: int | None = None  # of the open segment
+        self._pauses: list[tuple[int, int]] = []  # within the open segment
+        # Of the frames since the start of the open segment or, with none, of those before speech that begins now.
         self._energies: deque[float] = deque()
 
     def push(self, probabilities: Iterable[float], energies: Iterable[float]) -> Iterator[Segment]:
@@ -106,7 +106,7 @@ class Segmenter:
             self._frame += 1
 
     def finish(self) -> Iterator[Segment]:
-        """Yield the segment that is open when the recording ends, if one is."""
+        """Yield the open segment, if there is one, at the end of the recording."""
         if self._start is not None:
             yield self._close(self._start, self._frame)
 
@@ -133,7 +133,7 @@ class Segmenter:
         return Segment(start, stop)
 
     def _cut(self, start: int) -> Segment:
-        """End the open segment where it hurts least, and open the next one there."""
+        """End the open segment at the best cut point, and open the next one there."""
         cut, share = self._cut_point(start)
         self._start = cut - share
         self._pauses = [pause for pause in self._pauses if pause[0] > cut]
@@ -142,9 +142,10 @@ class Segmenter:
         return Segment(start, cut + share, 2 * share)
 
     def _cut_point(self, start: int) -> tuple[int, int]:
-        """Where to cut, in the second half because short segments lack context, and what is shared on each side of it.
+        """Return where to cut, and how many frames are shared on each side of the cut.
 
-        That is the middle of the longest pause, or else the quietest frame.
+        The cut is the middle of the longest pause, or else the quietest frame, in the second half of the segment,
+        because short segments lack context.
         """
         half, last = start + self._longest // 2, start + self._longest
         begin, end = self._longest_pause(half, last)
@@ -158,6 +159,6 @@ class Segmenter:
         return min(range(half, last), key=lambda frame: energies[frame - start]), self._share
 
     def _longest_pause(self, first: int, last: int) -> tuple[int, int]:
-        """Return the longest pause within some frames, the last of equals, as far as it is within them."""
+        """Return the longest pause between two frames, clipped to them; of equals the last."""
         within = [(max(begin, first), min(end, last)) for begin, end in self._pauses if begin < last and end > first]
         return max(within, key=lambda pause: (pause[1] - pause[0], pause[1]), default=(first, first))

@@ -1,7 +1,7 @@
-"""How likely each 32 ms of audio hold speech, by Silero's network, block by block.
+"""The probability of speech in each 32 ms of audio, by Silero's network, block by block.
 
-The network comes out of the silero-vad package as a file. The package itself is never imported: that would load
-PyTorch, and the service's front has none.
+The network is a file of the silero-vad package. The package itself is never imported: that would load PyTorch, which
+the service's front process does without.
 """
 
 from importlib.metadata import files
@@ -17,30 +17,30 @@ FRAME_SAMPLES = 512
 FRAME_SECONDS = FRAME_SAMPLES / RATE
 
 _PACKAGE = "silero-vad"
-# It takes any number of frames in one call, in which the interpreter lock is free.
+# This variant takes any number of frames in one call, and the call releases the interpreter lock.
 _NETWORK = "silero_vad_16k_sequence.onnx"
-_CONTEXT_SAMPLES = 64  # that the network sees of the frame before
+_CONTEXT_SAMPLES = 64  # of the frame before, which the network gets too
 _STATE = (1, 1, 128)
 
 
 class SpeechDetector:
-    """The network; loaded once, and used by any number of streams and threads at a time."""
+    """The network, loaded once for any number of streams and threads at the same time."""
 
     def __init__(self) -> None:
         options = onnxruntime.SessionOptions()
-        # A recurrent network of this size gains nothing by a second thread, and its own would spin.
+        # A recurrent network of this size gains nothing from a second thread, and ONNX Runtime's threads would spin.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(_network_path(), options, providers=["CPUExecutionProvider"])
 
     def stream(self) -> "SpeechStream":
-        """Begin a recording."""
+        """Return a stream for a new recording."""
         return SpeechStream(self.session)
 
 
 class SpeechStream:
     """One recording on its way through the network.
 
-    How the audio is divided into blocks does not matter: the network's state goes on from one to the next.
+    The division into blocks does not matter, because the network's state is carried from one to the next.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
@@ -51,7 +51,7 @@ class SpeechStream:
         self._rest: Samples = np.empty(0, np.float32)
 
     def push(self, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Take the next samples, mono at 16 kHz, and judge the frames that are complete.
+        """Take the next samples, mono at 16 kHz, and run the network on the frames that are complete.
 
         Returns:
             The probability of speech in each frame, and its energy (mean square), both [frames].
@@ -62,7 +62,7 @@ class SpeechStream:
         return self._judge(samples[:whole].reshape(-1, FRAME_SAMPLES))
 
     def finish(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Judge what is left at the end of the recording, no frame or one, filled up with silence."""
+        """Run the network on the rest of the recording: no frame, or one filled up with silence."""
         missing = -len(self._rest) % FRAME_SAMPLES
         return self.push(np.zeros(missing, np.float32))
 

@@ -1,4 +1,4 @@
-"""The model that ships with Steno, so that a first transcript needs no download; MODEL_CARD.md says what it is."""
+"""The model that ships with Steno, so that a first transcript needs no download. MODEL_CARD.md describes it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a checkpoint is, whatever file or folder it came from."""
+"""A checkpoint, independent of the format of its file or folder."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from models.tokenizers import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model as published, under our names, on the CPU, in the dtype of the file.
+    """A published model with our names of tensors, on the CPU, in the dtype of the file.
 
     Attributes:
-        config: what the model is.
-        tokenizer: its vocabulary.
-        state: the state of its network, every tensor of it and no other.
+        config: the model's configuration.
+        tokenizer: its tokenizer.
+        state: the state dict of its network, complete and without other tensors.
         window: the analysis window that it was trained with, [window], or None to compute it.
         mel_bank: the mel bands that it was trained with, [mels, fft_size / 2 + 1], or None to compute them.
     """
@@ -27,7 +27,7 @@ class Checkpoint:
     mel_bank: Tensor | None
 
     def hand_over(self) -> dict[str, Tensor]:
-        """Return the state and keep none of it, so that what a model replaces leaves memory at once."""
+        """Return the state and keep no reference, so that tensors leave memory as soon as a model replaces them."""
         state = dict(self.state)
         self.state.clear()
         return state

@@ -1,4 +1,4 @@
-"""Reading a YAML document that may be built to exhaust whoever reads it."""
+"""Reading a YAML document that may be built to exhaust its reader."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import yaml
 from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError, UnsafeCheckpointError
 
 MAX_DEPTH = 40
-# Vocabularies of some ten thousand pieces stand in configurations up to three times.
+# Configurations hold vocabularies of some ten thousand pieces, up to three times.
 MAX_NODES = 500_000
-# A list of manifests may be long; what PyYAML does with a long number takes the square of its length.
+# A list of manifests may be long. PyYAML's time for a long number grows with the square of its length.
 MAX_SCALAR = 100_000
 
 # The loader written in C is ten times as fast; both build plain data only.
@@ -21,7 +21,7 @@ def parse_document(content: bytes, source: str) -> dict[Any, Any]:
 
     Args:
         content: the document.
-        source: where it is from, for messages.
+        source: the document's name, for messages.
 
     Raises:
         UnreadableCheckpointError: if it is not YAML, or not a mapping.
@@ -32,7 +32,7 @@ def parse_document(content: bytes, source: str) -> dict[Any, Any]:
         document = yaml.load(content, Loader=_Loader)  # noqa: S506  # a safe loader, which the rule cannot see
     except CheckpointError:
         raise
-    except Exception as error:  # PyYAML meets malformed tagged values with whatever exception they cause
+    except Exception as error:  # PyYAML lets through any exception of malformed tagged values
         raise UnreadableCheckpointError(f"{source} is not YAML: {error}") from error
     if not isinstance(document, dict):
         raise UnreadableCheckpointError(f"{source} holds a {type(document).__name__}, not a configuration")

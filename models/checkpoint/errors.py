@@ -1,8 +1,8 @@
-"""Why a checkpoint was not loaded.
+"""Errors of checkpoints that cannot be loaded.
 
 CheckpointError
-├── MissingCheckpointError       there is no such file, nor such a model on the hub
-├── DownloadError                the hub does not give it, or cannot be reached
+├── MissingCheckpointError       there is no such file, and no such model on the hub
+├── DownloadError                the hub refuses, or cannot be reached
 ├── UnreadableCheckpointError    damaged, cut short, or not a checkpoint
 ├── UnsafeCheckpointError        built to do more than describe a model: code, links, bombs
 ├── UnsupportedValueError        describes a model that is not supported, or contradicts itself
@@ -23,17 +23,17 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be loaded."""
 
     def __init__(self, message: str) -> None:
-        """Keep the message on one line, and keep what a checkpoint may have put into it off the terminal."""
+        """Keep the message on one line, without control characters that a checkpoint may have put into it."""
         line = " ".join(message.split())[:_LONGEST_MESSAGE]
         super().__init__("".join(character if character.isprintable() else "?" for character in line))
 
 
 class MissingCheckpointError(CheckpointError):
-    """There is no such file, nor such a model on the hub."""
+    """There is no such file, and no such model on the hub."""
 
 
 class DownloadError(CheckpointError):
-    """The hub does not give the model, or gives another one than it announced, or cannot be reached."""
+    """The hub refuses the model, sends another one than it announced, or cannot be reached."""
 
 
 class UnreadableCheckpointError(CheckpointError):
@@ -41,16 +41,16 @@ class UnreadableCheckpointError(CheckpointError):
 
 
 class UnsafeCheckpointError(CheckpointError):
-    """The file holds what no honest checkpoint holds. Nothing of it was run or written anywhere."""
+    """The file holds something that no honest checkpoint holds. Nothing of it was run or written anywhere."""
 
 
 class UnsupportedValueError(CheckpointError):
     """The configuration asks for something that would change the result and that Steno does not do.
 
     Attributes:
-        key: where it stands, such as ``encoder.self_attention_model``.
-        value: what stands there.
-        supported: what could have stood there.
+        key: the key, such as ``encoder.self_attention_model``.
+        value: its value.
+        supported: the values that are supported.
     """
 
     def __init__(self, key: str, value: object, supported: str) -> None:
@@ -64,7 +64,7 @@ class TensorMismatchError(CheckpointError):
     """The tensors are not those of the model that the configuration describes.
 
     Attributes:
-        problems: one a tensor, each with its name.
+        problems: one for each tensor, with its name.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:

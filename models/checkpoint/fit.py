@@ -9,7 +9,7 @@ from models.checkpoint.errors import TensorMismatchError, shown
 
 
 class Fit:
-    """Takes tensors out of a file one by one; what does not fit is collected and reported all at once."""
+    """Takes tensors out of a file one by one; collects what does not fit, and reports it all at once."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors
@@ -17,9 +17,9 @@ class Fit:
         self._problems: list[str] = []
 
     def take(self, spellings: tuple[str, ...], shape: Sequence[int]) -> Tensor | None:
-        """Return a tensor of real, finite numbers in the shape wanted, or None after noting why there is none.
+        """Return a tensor of real, finite numbers in ``shape``, or note the problem and return None.
 
-        A convolution over one point is a linear layer, so a last dimension of 1 that is too many is dropped.
+        A convolution over one point is a linear layer, so an extra last dimension of 1 is dropped.
         """
         name = next((spelling for spelling in spellings if spelling in self._tensors), None)
         if name is None:
@@ -49,11 +49,11 @@ class Fit:
         """Take every tensor of a network.
 
         Args:
-            wanted: the network's state, of which only names and shapes count.
-            spellings: what the file may call a tensor of the network.
+            wanted: a state dict of the network, for names and shapes.
+            spellings: returns the names that the file may have for a tensor of the network.
 
         Returns:
-            The network's state, whole if nothing was noted.
+            The network's state dict; complete if no problem was noted.
         """
         state: dict[str, Tensor] = {}
         for name, like in wanted.items():
@@ -64,11 +64,11 @@ class Fit:
         return state
 
     def note(self, problem: str) -> None:
-        """Add to what is reported at the end."""
+        """Add a problem to the report."""
         self._problems.append(problem)
 
     def finish(self, ignored: Callable[[str], bool]) -> None:
-        """Report what did not fit.
+        """Report all problems.
 
         Raises:
             TensorMismatchError: naming every tensor that is missing, does not fit, or was not taken.

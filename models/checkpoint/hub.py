@@ -1,7 +1,7 @@
-"""Models on the hub: found by name, downloaded into the hub's cache, checked, and found there again without a network.
+"""Models on the hub: found by name, downloaded into the hub's cache and checked; later loaded without a network.
 
-``huggingface_hub`` does the work: it goes on where a connection was cut, keeps files under their digests, and takes its
-settings from the environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
+``huggingface_hub`` does the work. It resumes cut downloads, stores files by digest, and reads its settings from the
+environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from models.checkpoint.hub_name import OnDownload
 from models.checkpoint.layout import needed_files
 
 log = logging.getLogger("steno.hub")
-# What it says goes the way of all logs; a handler of its own would print it a second time, in another format.
+# Its log lines go through our handlers; its own would print them a second time, in another format.
 logging.getLogger("huggingface_hub").handlers.clear()
 
 _ANSWER_SECONDS = 10.0
@@ -42,18 +42,18 @@ _SERVER_ERRORS = 500
 
 
 def download(repository: str, revision: str | None, on_download: OnDownload | None = None) -> Path:
-    """Return the folder of the cache that holds a model's checkpoint, after downloading what is not there yet.
+    """Download what the cache lacks of a model's checkpoint, and return its folder in the cache.
 
-    Without a network, what the cache has of that revision is taken as it is.
+    Without a network, the cache's version of that revision is used.
 
     Args:
         repository: owner and name.
-        revision: a branch, a tag or a commit; None for what the repository shows first.
-        on_download: told how a download goes; None draws a bar where standard error is a terminal.
+        revision: a branch, a tag or a commit; None for the repository's default branch.
+        on_download: gets the progress; None draws a progress bar if standard error is a terminal.
 
     Raises:
         MissingCheckpointError: if the hub has no such model or revision.
-        DownloadError: if it does not give it, or cannot be reached and the cache has nothing.
+        DownloadError: if the hub refuses, or cannot be reached and the cache has no version.
         UnreadableCheckpointError: if the repository holds no checkpoint.
     """
     asked = f"{repository}@{revision}" if revision else repository
@@ -62,7 +62,7 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
             commit, files = _listing(repository, revision)
         except (CheckpointError, RepositoryNotFoundError, RevisionNotFoundError):
             raise
-        except Exception as error:  # no network is whatever the client, a proxy or a captive portal makes of it
+        except Exception as error:  # clients, proxies and captive portals report a missing network in many ways
             if isinstance(error, HfHubHTTPError) and error.response.status_code < _SERVER_ERRORS:
                 raise
             return _cached(asked, repository, revision, error)
@@ -93,7 +93,7 @@ def _cached(asked: str, repository: str, revision: str | None, reason: Exception
 
 
 def _fetch(repository: str, commit: ResolvedRevision, file: RepoSibling, on_download: OnDownload | None) -> Path:
-    """Return the path of a file in the cache; one that was not there is compared with what the hub says of it."""
+    """Return the path of a file in the cache; a new one is downloaded and compared with the hub's digest."""
     before = try_to_load_from_cache(repository, file.rfilename, revision=commit.resolved)
     bar = _reporting(on_download) if on_download else None
     path = Path(hf_hub_download(repository, file.rfilename, revision=commit, tqdm_class=bar))
@@ -107,7 +107,7 @@ def _fetch(repository: str, commit: ResolvedRevision, file: RepoSibling, on_down
 
 
 def _is_whole(path: Path, file: RepoSibling) -> bool:
-    """Compare a file with its digest: of the content, or, for small files, as git has it."""
+    """Return whether a file has its digest: that of its content or, for small files, that of git."""
     with path.open("rb") as content:
         if file.lfs:
             return hashlib.file_digest(content, "sha256").hexdigest() == str(file.lfs.sha256)
@@ -117,7 +117,7 @@ def _is_whole(path: Path, file: RepoSibling) -> bool:
 
 @contextmanager
 def _refusals_named(asked: str, repository: str) -> Iterator[None]:
-    """Say in one line what to do when the hub refuses, or a download fails."""
+    """Turn refusals of the hub and failed downloads into errors that say in one line what to do."""
     try:
         yield
     except CheckpointError:
@@ -135,9 +135,9 @@ def _refusals_named(asked: str, repository: str) -> Iterator[None]:
 
 
 def _reporting(on_download: OnDownload) -> "type[tqdm[Any]]":
-    """Return a bar that is not drawn: it tells what it would show."""
+    """Return a class of progress bars that are not drawn, and call ``on_download`` instead."""
 
-    class Bar(tqdm):  # type: ignore[type-arg]  # it has a parameter in its types only
+    class Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
         def __init__(self, *_: object, total: int | None = None, initial: int = 0, **__: object) -> None:
             super().__init__(disable=True)
             self._here, self._whole = initial, total

@@ -1,11 +1,11 @@
-"""What a model on the hub is called, and who is told how its download goes."""
+"""Names of models on the hub, and the callback for the progress of a download."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-# Called while a file of a model is downloaded, with the bytes that are here and those of the whole file, if known.
+# Called while a file of a model is downloaded, with the bytes so far and the bytes of the whole file, if known.
 OnDownload = Callable[[int, int | None], None]
 
 _HUB_NAME = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[^@\s]+))?", re.ASCII)
@@ -16,7 +16,7 @@ class HubName(NamedTuple):
 
     Attributes:
         repository: owner and name, such as ``nvidia/parakeet-tdt-0.6b-v2``.
-        revision: a branch, a tag or a commit; None for what the repository shows first.
+        revision: a branch, a tag or a commit; None for the repository's default branch.
     """
 
     repository: str
@@ -24,7 +24,7 @@ class HubName(NamedTuple):
 
 
 def hub_name(model: str) -> HubName | None:
-    """Return the name on the hub that ``model`` is, or None if it is a path: what is there, or ends in ``.nemo``."""
+    """Parse ``model`` as a name on the hub; None if it is a path, because it exists or ends in ``.nemo``."""
     found = _HUB_NAME.fullmatch(model)
     if found is None or model.endswith(".nemo") or Path(model).exists():
         return None

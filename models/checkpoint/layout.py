@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from models.checkpoint.errors import UnreadableCheckpointError
 
-# What transformers writes, as far as it matters here.
+# The files of transformers that are read.
 _TRANSFORMERS_FILES = re.compile(
     r"(config|generation_config|processor_config|preprocessor_config|tokenizer|tokenizer_config)\.json"
     r"|model(-\d+-of-\d+)?\.safetensors|model\.safetensors\.index\.json"
@@ -13,11 +13,11 @@ _TRANSFORMERS_FILES = re.compile(
 
 
 def nemo_archive(names: Iterable[str], title: str) -> str | None:
-    """Return the ``.nemo`` file among some names, or None.
+    """Return the ``.nemo`` file among ``names``, or None.
 
     Args:
-        names: of the files.
-        title: of the folder or the repository. Of several ``.nemo`` files the one counts that has its name.
+        names: names of the files.
+        title: name of the folder or the repository. Of several ``.nemo`` files, the one with this name counts.
 
     Raises:
         UnreadableCheckpointError: if there are several, and none has that name.
@@ -32,7 +32,7 @@ def nemo_archive(names: Iterable[str], title: str) -> str | None:
 
 
 def needed_files(names: Iterable[str], title: str) -> list[str]:
-    """Return the files of a repository that reading its checkpoint takes: its ``.nemo`` file, else transformers' files.
+    """Return the files of a repository that its checkpoint consists of: its ``.nemo`` file, else transformers' files.
 
     Raises:
         UnreadableCheckpointError: if it has neither.

@@ -1,4 +1,4 @@
-"""From what a user calls a model to the file or the folder that holds its checkpoint."""
+"""Finding the file or folder of a checkpoint from the name that a user gives."""
 
 from pathlib import Path
 
@@ -8,15 +8,15 @@ from models.checkpoint.layout import nemo_archive
 
 
 def checkpoint_path(model: str | Path, on_download: OnDownload | None = None) -> Path:
-    """Return the file or the folder that a model's name stands for; a model on the hub is downloaded first.
+    """Return the file or folder of a model; a model on the hub is downloaded first.
 
     Args:
-        model: ``"bundled"``, a path, or a name on the hub: ``owner/name`` or ``owner/name@revision``. A path that
-            exists comes first.
-        on_download: told how a download goes; None draws a bar where standard error is a terminal.
+        model: ``"bundled"``, a path, or a name on the hub: ``owner/name`` or ``owner/name@revision``. An existing path
+            has priority.
+        on_download: gets the progress; None draws a progress bar if standard error is a terminal.
 
     Raises:
-        CheckpointError: if the hub does not give it.
+        CheckpointError: if it cannot be downloaded.
     """
     if model == bundled.NAME:
         return bundled.CHECKPOINT
@@ -31,7 +31,7 @@ def checkpoint_path(model: str | Path, on_download: OnDownload | None = None) ->
 
 
 def model_id(model: str) -> str:
-    """Return what clients call a model: its name on the hub, or that of its file or folder."""
+    """Return the id of a model for clients: its name on the hub, or that of its file or folder."""
     if name := hub_name(model):
         return name.repository
     path = bundled.CHECKPOINT if model == bundled.NAME else Path(model)

@@ -1,4 +1,4 @@
-"""What a vocabulary tells of a model that takes prompts."""
+"""Completing the configuration of a model with prompts from its vocabulary."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from models.tokenizers import Tokenizer
 
 
 def prompted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """Return a configuration with what the pieces tell; that of a model without prompts as it is.
+    """Return a configuration completed from the pieces of the vocabulary; unchanged for a model without prompts.
 
     Raises:
         UnsupportedValueError: if a special piece of the prompts is missing.

@@ -1,4 +1,4 @@
-"""Reading one section of a configuration key by key, so that no key goes unnoticed."""
+"""Reading one section of a configuration key by key, so that no key is overlooked."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ _ABSENT = object()
 
 
 class Section:
-    """A mapping of a configuration that remembers which of its keys were asked for.
+    """A mapping of a configuration that remembers which of its keys were read.
 
-    A key that is absent takes the default. A null is a value, not an absence: publishers tell them apart.
+    An absent key has the default. A null is a value, and not an absent key, because publishers use both.
     """
 
     def __init__(self, path: str, values: Mapping[Any, Any]) -> None:
@@ -24,7 +24,7 @@ class Section:
         return f"{self._path}.{name}" if self._path else name
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401  # what YAML holds
-        """Return a value as it stands."""
+        """Return a value unchecked."""
         self._seen.add(name)
         return self._values.get(name, default)
 
@@ -43,7 +43,7 @@ class Section:
         return float(value)
 
     def optional_number(self, name: str, default: float | None, *, low: float, high: float) -> float | None:
-        """Return a number within bounds, or None where there is a null."""
+        """Return a number within bounds, or None for a null."""
         return None if self.get(name, default) is None else self.number(name, default, low=low, high=high)
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -61,7 +61,7 @@ class Section:
         return value
 
     def file_name(self, name: str) -> str:
-        """Return the base name of a file of the checkpoint, whose path on another machine may stand there."""
+        """Return the base name of a file of the checkpoint; the value may be its path on another machine."""
         return self.text(name).removeprefix("nemo:").rpartition("/")[2]
 
     def strings(self, name: str) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Section:
         return tuple(self._values)
 
     def expect(self, name: str, *supported: Any) -> None:  # noqa: ANN401  # what YAML holds
-        """Refuse a value that is there and is none of the supported ones."""
+        """Refuse a value that is present and not one of ``supported``."""
         value = self.get(name, _ABSENT)
         if value is not _ABSENT and not any(type(value) is type(one) and value == one for one in supported):
             raise UnsupportedValueError(self.key(name), value, ", ".join(map(_as_yaml, supported)))
@@ -115,17 +115,17 @@ class Section:
             raise UnsupportedValueError(self.key(name), self.get(name), supported)
 
     def ignore(self, *names: str) -> None:
-        """Take note of keys that cannot change a result."""
+        """Mark keys as read that cannot change a result."""
         self._seen.update(names)
 
     def refuse_the_rest(self) -> None:
-        """Refuse keys that nobody asked for: what they mean is not known."""
+        """Refuse keys that were not read, because their meaning is not known."""
         for name, value in self._values.items():
             if name not in self._seen:
                 raise UnsupportedValueError(self.key(str(name)), value, "no such key")
 
     def refuse_the_rest_unless_off(self) -> None:
-        """Refuse keys that nobody asked for, unless they are null, false, 0 or empty and so switch nothing on."""
+        """Refuse keys that were not read, unless they are null, false, 0 or empty and so switch nothing on."""
         for name, value in self._values.items():
             if name not in self._seen and value:
                 raise UnsupportedValueError(self.key(str(name)), value, "this key only when it is off")

@@ -1,1 +1,1 @@
-"""What turns features into encoder frames."""
+"""Encoders: from features to encoder frames."""

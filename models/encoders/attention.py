@@ -15,12 +15,12 @@ from models.kernels import relative_attention_on
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20
 _LEAST_BLOCK = 16
-# Frames on either side whose distances are projected once, when a model is folded: 41 s at the usual 80 ms. That adds
-# a 24th to what a layer of width 1024 takes.
+# When a model is folded, distances up to this number of frames are projected once: 41 s at the usual 80 ms. That adds
+# a 24th to the memory of a layer of width 1024.
 _FRAMES_IN_TABLE = 512
-# Columns of scores, as tensor cores like them.
+# The number of columns of scores is a multiple of this, for tensor cores.
 _COLUMNS = 8
-# Keys of a block are as many, or a multiple, on a CPU: its softmax of bfloat16 takes twice as long over what is left.
+# On a CPU, the number of keys of a block is a multiple of this: a bfloat16 softmax takes twice as long over the rest.
 _KEYS_ON_CPU = 32
 
 
@@ -40,12 +40,12 @@ def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
 
 
 def frames_within_reach(time: int, context: int | None) -> int:
-    """Return how many frames the positions of a clip of ``time`` frames must cover for one block of queries."""
+    """Return the largest distance plus 1 between a query and a key of one block in a clip of ``time`` frames."""
     return (time if context is None else min(time, context + _band_block(context))) + _KEYS_ON_CPU - 1
 
 
 class Block(NamedTuple):
-    """Queries ``first`` to ``last``, and the keys ``low`` to ``high`` that they may see; ends are excluded."""
+    """Queries from ``first`` up to ``last``, and the keys from ``low`` up to ``high`` that they may see."""
 
     first: int
     last: int
@@ -65,14 +65,14 @@ class SelfAttention(nn.Module):
         self.key = nn.Linear(config.width, config.width, bias=config.bias)
         self.value = nn.Linear(config.width, config.width, bias=config.bias)
         self.output = nn.Linear(config.width, config.width, bias=config.bias)
-        # Query, key and value in one product, once they are folded.
+        # Query, key and value in one product; None before ``fold``.
         self.merged: nn.Linear | None = None
 
     @torch.no_grad()
     def fold(self) -> None:
-        """For inference, make one product of three, which reads the frames once and is launched once."""
+        """Merge three products into one for inference, which reads the frames once and is launched once."""
         parts = [self.query, self.key, self.value]
-        with torch.device("meta"):  # its weights come at once
+        with torch.device("meta"):  # its weights are assigned below
             self.merged = nn.Linear(1, 1)
         self.merged.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
         biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
@@ -83,13 +83,13 @@ class SelfAttention(nn.Module):
         """Attend.
 
         Args:
-            normed: frames after ``norm``, [batch, time, width], or what is left of them without their padding.
+            normed: frames after ``norm``, [batch, time, width], or [frames, width] without their padding.
             positions: sinusoids of the distances r - 1 down to 1 - r, [2 * r - 1, width], with r of
                 ``frames_within_reach``; scores that depend on content alone do not look at them.
-            padding: of the batch; nobody attends to it.
+            padding: the batch's padding; no frame attends to it.
 
         Returns:
-            What ``normed`` has the shape of. Padding attends too, and what it gives means nothing.
+            Frames in the shape of ``normed``. Those of padding mean nothing.
         """
         query, key, value = self._projected(normed, padding)
         query, key, value = torch.unflatten(query, 2, (self.heads, -1)), self._by_head(key), self._by_head(value)
@@ -119,32 +119,32 @@ class SelfAttention(nn.Module):
         return query, key, value
 
     def _with_content(self, query: Tensor) -> Tensor:
-        """Return what meets the keys, for ``query`` [batch, time, heads, width / heads]."""
+        """Return ``query`` [batch, time, heads, width / heads] as it is multiplied with the keys."""
         return query
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:  # noqa: ARG002  # no use
-        """Return what gives the scores by distance of a block and a number of keys.
+        """Return a function that returns the scores by distance for a block and a number of keys.
 
-        They have a shape that extends to [batch, heads, n, keys].
+        Their shape broadcasts to [batch, heads, n, keys].
         """
         return lambda _, keys: query.new_zeros(1, 1, 1, keys)
 
     def _penalties(self, padding: Padding, block: Block, spare: int, dtype: torch.dtype) -> Tensor:
-        """Return what takes a block's scores out of what they may not see, and of so many columns behind the keys.
+        """Return the mask of a block's scores, for keys that may not be seen and ``spare`` columns after the keys.
 
-        They have a shape that extends to [batch, heads, n, keys + spare]. They are finite, so that a row without any
-        valid frame gives numbers; a weight is 0 where a valid key is left.
+        It is added, and broadcasts to [batch, heads, n, keys + spare]. It is finite, so that a row without any valid
+        frame gives numbers; where there is a valid key, masked ones get a weight of 0.
         """
 
         def compute() -> Tensor:
             visible = pad(self._visible(padding.valid, block), (0, spare))
             return visible.new_zeros(visible.shape, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
-        # Those of a band are large, and there are as many as there are blocks: none is kept.
+        # With local attention they are not kept, because they are large and each block has its own.
         return padding.once((block, spare, dtype), compute) if self.context is None else compute()
 
     def _visible(self, valid: Tensor, block: Block) -> Tensor:
-        """Return which keys each query of a block may see, bool, in a shape that extends to [batch, heads, n, keys]."""
+        """Return which keys each query may see, bool, in a shape that broadcasts to [batch, heads, n, keys]."""
         visible = valid[:, None, None, block.low : block.high]
         if self.context is None:
             return visible
@@ -169,13 +169,13 @@ class RelativeAttention(SelfAttention):
         self.position = nn.Linear(config.width, config.width, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
         self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
-        # The projected sinusoids of distances, [heads, 2 * _FRAMES_IN_TABLE - 1, width / heads], once they are folded.
+        # The projected sinusoids of distances, [heads, 2 * _FRAMES_IN_TABLE - 1, width / heads]; None before ``fold``.
         self.table: Tensor | None
         self.register_buffer("table", None, persistent=False)
 
     @torch.no_grad()
     def fold(self) -> None:
-        """Also project the distances that most clips have, which else every batch does anew."""
+        """Also project the distances of most clips, which otherwise each batch would do."""
         super().fold()
         weight = self.position.weight
         positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
@@ -196,14 +196,14 @@ class RelativeAttention(SelfAttention):
         return query + self.content_bias
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:
-        # By head first: what is projected of the distances is the same for all rows, so one product serves them.
+        # Heads come first: projected distances are the same for all rows, so one product is enough for them.
         with_position = (query + self.position_bias).permute(2, 0, 1, 3)
         share = 1 / math.sqrt(query.size(-1))
         table = self._table_for(positions)
         reach = table.size(1) // 2 + 1
 
         def scores(block: Block, keys: int) -> Tensor:
-            # Only the distances between these queries and these keys, and a few more.
+            # Only the distances between these queries and these keys, and a few more to fill up columns.
             begin, columns = reach + block.low - block.last, keys + block.last - block.first - 1
             near = table[:, begin : begin + columns + -columns % _COLUMNS]
             queries = with_position[:, :, block.first : block.last]
@@ -213,36 +213,36 @@ class RelativeAttention(SelfAttention):
         return scores
 
     def _table_for(self, positions: Tensor) -> Tensor:
-        """Return the projected distances that ``positions`` are, or more, [heads, 2 * reach - 1, width / heads]."""
+        """Return the projected distances, those of ``positions`` or more, [heads, 2 * reach - 1, width / heads]."""
         if self.table is not None and positions.size(0) <= self.table.size(1):
             return self.table
         return self._projected_positions(positions)
 
     def _projected_positions(self, positions: Tensor) -> Tensor:
-        """Return what meets the queries of each head, [heads, distances, width / heads]."""
+        """Return the projected sinusoids of each head, [heads, distances, width / heads]."""
         return torch.unflatten(self.position(positions), 1, (self.heads, -1)).transpose(0, 1)
 
 
 def _scaled_products(left: Tensor, right: Tensor, share: float) -> Tensor:
-    """Return a share of the products of matrices, [batch, n, columns], in one pass."""
-    # With a share of 0 of what is added, its values are not read.
+    """Return ``share`` times the product of matrices, [batch, n, columns], in one pass."""
+    # With beta 0, the values of the added tensor are not read.
     return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=share)
 
 
 def _in_training_on_cpu() -> bool:
-    # Autocast would leave some of what the products take as it is.
+    # Autocast would not convert all inputs of the products.
     return torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
 
 
 def _attended_in_products(queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-    """Attend to a block, on a CPU, in less time than PyTorch's attention takes.
+    """Attend to a block on a CPU, faster than PyTorch's attention.
 
     Args:
         queries: [batch, heads, n, width].
         keys: [batch, heads, keys, width].
         values: [batch, heads, keys, width].
-        bias: what is added to the scores, in a shape that extends to [batch, heads, n, keys or more]; what is more has
-            penalties. It is overwritten if it has that shape.
+        bias: added to the scores; broadcasts to [batch, heads, n, keys or more], and masks the columns beyond the keys.
+            It is overwritten if it has that shape.
 
     Returns:
         [batch, heads, n, width].
@@ -261,9 +261,9 @@ def _attended_in_products(queries: Tensor, keys: Tensor, values: Tensor, bias: T
 def _blocks(time: int, rows_per_query: int, device: torch.device, context: int | None) -> Iterator[Block]:
     """Yield the queries in blocks whose scores a CPU keeps in its caches.
 
-    Scores of minutes are gigabytes in all, which a CPU spends its time on fetching from the system and giving back. A
-    GPU takes all queries of full attention at once: there, every block would cost kernel launches. Of a band, blocks
-    leave out most of what nobody may see, so that time and memory are linear in the length of a clip on either.
+    All scores of some minutes are gigabytes, and a CPU would spend its time on allocating them. A GPU takes all queries
+    of full attention at once, because each block costs kernel launches. With local attention, blocks skip most of the
+    masked scores, so that time and memory are linear in the length of a clip on both.
     """
     if context is not None:
         size = _band_block(context)
@@ -276,7 +276,7 @@ def _blocks(time: int, rows_per_query: int, device: torch.device, context: int |
 
 
 def _band_block(context: int) -> int:
-    """Return how many queries of a band are taken at once: a third of the scores is then computed for nothing."""
+    """Return how many queries of local attention form a block: a third of the scores are then computed and masked."""
     return max(_LEAST_BLOCK, context)
 
 
@@ -287,8 +287,8 @@ def _by_key(by_distance: Tensor, keys: int) -> Tensor:
     same memory read in rows that are one shorter has every key in its own column.
 
     Args:
-        by_distance: the scores of a head of a row lie side by side in memory; columns past keys + n - 1 are not read.
-        keys: how many there are.
+        by_distance: the scores, contiguous for each head of a row; columns past keys + n - 1 are not read.
+        keys: number of keys.
     """
     queries, columns = by_distance.shape[2:]
     strides = (*by_distance.stride()[:2], columns - 1, 1)

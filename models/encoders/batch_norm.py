@@ -8,16 +8,16 @@ from torch import Tensor, nn
 class FrameBatchNorm(nn.BatchNorm1d):
     """Batch norm (Ioffe and Szegedy, 2015) whose statistics leave out padding.
 
-    In training, what stands in the padding and how much of it there is change nothing for the real frames. The
-    statistics of training are float32, whatever autocast says.
+    So in training, padding changes nothing for the real frames. The statistics of training are float32, also under
+    autocast.
 
     Attributes:
-        over_ranks: whether they are those of all the batches that processes which train together have at a time.
+        over_ranks: whether the statistics are those of the batches of all training processes together.
     """
 
     over_ranks = False
 
-    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:  # type: ignore[override]  # it has to know the padding
+    def forward(self, frames: Tensor, valid: Tensor) -> Tensor:  # type: ignore[override]  # takes the padding too
         """Normalise ``frames`` [batch, width, time], of which ``valid`` [batch, time] are real."""
         if not self.training:
             return super().forward(frames)
@@ -32,10 +32,10 @@ class FrameBatchNorm(nn.BatchNorm1d):
         return centered * scale[:, None] + self.bias[:, None]
 
     def _summed(self, value: Tensor) -> Tensor:
-        """Return the sum of what every process has, if that is wanted; gradients flow back to all of them."""
+        """Return the sum over all processes if ``over_ranks``, else ``value``; gradients flow back to all of them."""
         if not self.over_ranks or not dist.is_initialized():
             return value
-        from torch.distributed.nn.functional import all_reduce  # takes a while, and is for training alone
+        from torch.distributed.nn.functional import all_reduce  # slow to import, and only for training
 
         summed: Tensor = all_reduce(value)  # type: ignore[no-untyped-call]  # torch has no types for it
         return summed
@@ -54,7 +54,7 @@ class FrameBatchNorm(nn.BatchNorm1d):
 
 @torch.no_grad()
 def fold(convolution: nn.Conv1d, norm: nn.BatchNorm1d) -> None:
-    """Change a convolution so that it gives, in float32, what ``norm`` makes of its output in inference."""
+    """Merge ``norm``, as it is in inference, into the weights of a convolution, in float32."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight.float() * (norm.running_var.float() + norm.eps).rsqrt()

@@ -1,6 +1,6 @@
 """The Conformer (Gulati et al., 2020) and FastConformer (Rekesh et al., 2023) encoder.
 
-``forward`` never asks the device for a value and branches on shapes only, so it can be captured in a CUDA graph whole.
+``forward`` never reads a value from the device and branches only on shapes, so a CUDA graph can capture it.
 """
 
 import math
@@ -25,7 +25,7 @@ from models.packed_linear import PackedLinear, is_worth_packing
 
 
 class ConformerEncoder(nn.Module):
-    """Subsampling, then Conformer layers. Padding never matters."""
+    """Subsampling, then Conformer layers. Padding changes no real frame."""
 
     def __init__(self, config: ConformerConfig, dropout: float = 0.0) -> None:
         """Build an encoder with random weights.
@@ -43,14 +43,14 @@ class ConformerEncoder(nn.Module):
         """Encode a batch.
 
         Args:
-            features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
+            features: [batch, mels, frames], in the dtype of the weights; padding may hold anything.
             lengths: frames of each row, int64 [batch]; 0 is allowed.
-            known: the same on the host, if it knows them: then nothing is computed of padding, where nobody wants
-                gradients. None takes ``lengths`` where these are there.
+            known: ``lengths`` on the host, or None; used to skip padding, unless gradients are wanted. ``lengths`` on
+                the host need not be given twice.
 
         Returns:
             Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
-            each row: rounded up as well, but down where features are stacked.
+            each row: rounded up, or down where features are stacked.
         """
         if known is None and lengths.device.type == "cpu":
             known = lengths
@@ -70,7 +70,7 @@ class ConformerEncoder(nn.Module):
         return padding.with_it(frames).masked_fill(~padding.valid[:, :, None], 0.0), lengths
 
     def _positions(self, frames: Tensor) -> Tensor:
-        """Return the sinusoids of all frames, or of all distances that attention looks at, in the frames' dtype."""
+        """Return the sinusoids of all frames, or of all distances within attention's reach, in the frames' dtype."""
         time, width, device = frames.size(1), self.config.width, frames.device
         if self.config.positions == "absolute":
             return sinusoids(torch.arange(time, device=device), width).to(frames.dtype)
@@ -81,7 +81,7 @@ class ConformerEncoder(nn.Module):
 class ConformerLayer(nn.Module):
     """Half a feed-forward step, attention, convolution, the other half, and a norm.
 
-    Each module is given normed frames; the norms are its own, but are applied here, where what came before is added.
+    Each module owns the norm before it, but the layer applies it, together with the sum of the module before.
     """
 
     def __init__(self, config: ConformerConfig, dropout: float) -> None:
@@ -94,7 +94,7 @@ class ConformerLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, frames: Tensor, positions: Tensor, padding: Padding) -> Tensor:
-        """Apply the layer to ``frames`` [batch, time, width], or what is left of them without their padding."""
+        """Apply the layer to ``frames`` [batch, time, width], or [frames, width] without padding."""
         change = self.dropout(self.first_feed_forward(self.first_feed_forward.norm(frames)))
         frames, normed = _added(frames, change, 0.5, self.attention.norm)
         change = self.dropout(self.attention(normed, positions, padding))
@@ -106,7 +106,7 @@ class ConformerLayer(nn.Module):
 
 
 def _added(frames: Tensor, change: Tensor, share: float, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-    """Return frames with a share of a module's change, and the same after the next norm."""
+    """Return the sum of frames and ``share`` times a module's output, and the sum after the next norm."""
     kernel = None if torch.is_grad_enabled() else residual_norm_on(frames.device, frames.dtype)
     if kernel is not None:
         return kernel(frames, change, share, norm.weight, norm.bias, norm.eps)
@@ -115,14 +115,14 @@ def _added(frames: Tensor, change: Tensor, share: float, norm: nn.LayerNorm) -> 
 
 
 class FeedForward(nn.Module):
-    """Norm (by its owner), expansion, Swish, contraction."""
+    """Norm (applied by the layer), expansion, Swish, contraction."""
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
         self.expand = nn.Linear(config.width, config.feed_forward_width, bias=config.bias)
         self.contract = nn.Linear(config.feed_forward_width, config.width, bias=config.bias)
-        # Whether the expansion applies Swish itself.
+        # Whether the expansion includes Swish.
         self._is_packed = False
 
     def forward(self, normed: Tensor) -> Tensor:
@@ -142,16 +142,16 @@ class FeedForward(nn.Module):
         return silu(self.expand(normed), inplace=not torch.is_grad_enabled())
 
     def pack(self) -> None:
-        """For inference on a CPU, let the first product apply the activation."""
+        """Prepare inference on a CPU: the first product includes the activation."""
         if isinstance(self.expand, nn.Linear) and is_worth_packing(self.expand.weight):
             self.expand, self._is_packed = PackedLinear.of(self.expand, "swish"), True  # type: ignore[assignment]
 
 
 class ConvolutionModule(nn.Module):
-    """Norm (by its owner), gated linear unit, depthwise convolution over time, batch or layer norm, Swish, projection.
+    """Norm (applied by the layer), gated linear unit, depthwise convolution over time, second norm, Swish, projection.
 
-    Padding is silenced before the convolution; everything else works frame by frame, but for the statistics of the
-    batch norm in training, which leave padding out.
+    Padding is zeroed before the convolution. Everything else works frame by frame, except the statistics of batch norm
+    in training, which leave padding out.
     """
 
     def __init__(self, config: ConformerConfig) -> None:
@@ -175,7 +175,7 @@ class ConvolutionModule(nn.Module):
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
 
     def forward(self, normed: Tensor, padding: Padding) -> Tensor:
-        """Apply to frames after ``norm``, [batch, time, width], or what is left of them without their padding."""
+        """Apply to frames after ``norm``, [batch, time, width], or [frames, width] without padding."""
         halves = self.gate(normed)
         is_final = self.batch_norm is None and not torch.is_grad_enabled()
         kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None
@@ -196,15 +196,15 @@ class ConvolutionModule(nn.Module):
         return projected
 
     def fold(self) -> None:
-        """For inference, let the convolution do the work of batch norm."""
+        """Prepare inference: merge batch norm into the convolution."""
         if self.batch_norm is not None:
             fold(self.depthwise, self.batch_norm)
             self.batch_norm = None
 
     def _convolved(self, frames: Tensor) -> Tensor:
-        """Convolve ``frames`` [batch, time, width] over time, as an image whose channels lie innermost.
+        """Convolve ``frames`` [batch, time, width] over time, as an image in channels-last format.
 
-        So nothing is transposed in memory, which takes longer than the convolution.
+        That avoids transposing, which takes longer than the convolution.
         """
         image = frames.transpose(1, 2)[:, :, None]
         kernel = self.depthwise.weight[:, :, None]

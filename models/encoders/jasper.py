@@ -4,7 +4,7 @@ Jasper (Li et al., 2019, arXiv 1904.03288) joins blocks of convolutions by dense
 2019, arXiv 1910.10261) makes the convolutions separable, and Citrinet (Majumdar et al., 2021, arXiv 2104.01721) adds
 squeeze-and-excitation. Arithmetic and order of the modules are those of NeMo's ConvASREncoder.
 
-``forward`` never asks the device for a value and branches on shapes only, so it can be captured in a CUDA graph whole.
+``forward`` never reads a value from the device and branches only on shapes, so a CUDA graph can capture it.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class JasperEncoder(nn.Module):
-    """Blocks of convolutions over time. Padding never matters."""
+    """Blocks of convolutions over time. Padding changes no real frame."""
 
     def __init__(self, config: JasperConfig, dropout: float = 0.0) -> None:
         """Build an encoder with random weights.
@@ -52,14 +52,14 @@ class JasperEncoder(nn.Module):
         self,
         features: Tensor,
         lengths: Tensor,
-        known: Tensor | None = None,  # noqa: ARG002  # all of it looks along time
+        known: Tensor | None = None,  # noqa: ARG002  # convolutions need the padding
     ) -> tuple[Tensor, Tensor]:
         """Encode a batch.
 
         Args:
-            features: [batch, mels, frames], in the dtype of the weights; anything may stand in the padding.
+            features: [batch, mels, frames], in the dtype of the weights; padding may hold anything.
             lengths: frames of each row, [batch]; 0 is allowed, and stays 0.
-            known: the same on the host, if it knows them; padding stays all the same.
+            known: not used.
 
         Returns:
             Encoder frames [batch, ceil(frames / subsampling factor), width], zero in the padding, and the frames of
@@ -76,12 +76,12 @@ class JasperEncoder(nn.Module):
 
 
 def _kept(block: BlockConfig, inputs: Sequence[T], output: T) -> list[T]:
-    """Return what the block after this one is given: its input comes last, before it those of dense blocks."""
+    """Return the inputs of the block after this one: those of dense blocks, then ``output``."""
     return [*inputs, output] if block.dense else [output]
 
 
 class Block(nn.Module):
-    """Convolutions one after the other, and 1x1 convolutions of the inputs that join their output."""
+    """Convolutions one after the other, and residuals: 1x1 convolutions of the inputs, joined to the output."""
 
     def __init__(
         self, config: BlockConfig, widths: Sequence[int], activation: Callable[[Tensor], Tensor], dropout: float
@@ -128,7 +128,7 @@ class Block(nn.Module):
 class SubBlock(nn.Module):
     """A convolution over time, separable or not, and batch norm.
 
-    Padding is silenced first. What follows the first convolution works frame by frame, but for the statistics of batch
+    Padding is zeroed first. What follows the first convolution works frame by frame, except the statistics of batch
     norm in training, which leave padding out.
     """
 
@@ -177,7 +177,7 @@ def _over_time(config: BlockConfig, width_in: int, width: int, stride: int, grou
 
 
 class Shortcut(nn.Module):
-    """A way around a block: a 1x1 convolution and batch norm."""
+    """A residual connection: a 1x1 convolution and batch norm."""
 
     def __init__(self, config: BlockConfig, width: int) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class Shortcut(nn.Module):
         self.batch_norm: FrameBatchNorm | None = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
-        """Return [batch, filters, ceil(time / stride)], ``valid`` frames of it real, for [batch, width, time]."""
+        """Return [batch, filters, ceil(time / stride)], with ``valid`` real frames, for ``frames`` [batch, width, time]."""
         joining: Tensor = self.convolution(frames)
         return joining if self.batch_norm is None else self.batch_norm(joining, valid)
 
@@ -197,7 +197,7 @@ class Shortcut(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """Weighs channels by what a clip is like as a whole (Hu et al., 2018, arXiv 1709.01507)."""
+    """Scales channels by weights computed from the whole clip (Hu et al., 2018, arXiv 1709.01507)."""
 
     def __init__(self, config: BlockConfig, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class SqueezeExcitation(nn.Module):
         self.expand = nn.Linear(config.squeeze_width, config.filters, bias=False)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
-        """Weigh ``frames`` [batch, width, time] by the mean of those that are ``valid`` [batch, time]."""
+        """Scale the channels of ``frames`` [batch, width, time]; ``valid`` [batch, time] says which frames are real."""
         count = valid.sum(dim=1, keepdim=True).clamp(min=1)
         mean = frames.masked_fill(~valid[:, None], 0.0).sum(dim=2) / count
         weights: Tensor = self.expand(self.activation(self.contract(mean))).sigmoid()

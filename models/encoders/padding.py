@@ -1,4 +1,4 @@
-"""Where the padding of a batch lies, so that nothing is computed of it that need not be."""
+"""The padding of a batch of frames, and how to skip it."""
 
 from collections.abc import Callable, Hashable
 
@@ -9,30 +9,31 @@ from models.masking import valid_positions
 
 
 class Padding:
-    """Takes the padding out of a batch of frames, and puts it back for those who look along time and need rows.
+    """Removes the padding of a batch of frames, and puts it back for operations along time, which need rows.
 
-    What treats frame by frame, which is most of a Conformer, is then given the frames of all clips end to end, and a
-    batch of many lengths costs about what its audio does. Where padding stays, both do nothing.
+    Operations on single frames, most of a Conformer, then get the frames of all clips end to end, so a batch of many
+    lengths costs about as much as its audio. If ``total`` is not known, padding stays, and both do nothing.
 
     Attributes:
         lengths: real frames of each row, [batch].
-        time: frames of each row with its padding.
+        time: frames of each row, padding included.
         valid: which frames are real, bool [batch, time].
-        starts: the place of each row's first frame among those that are left, int64 [batch + 1]; at last their number.
-        is_none: whether the host knows that there is none.
+        starts: index of each row's first frame among the real frames, int64 [batch + 1]; the last entry is their
+            number.
+        is_none: whether the host knows that there is no padding.
     """
 
     def __init__(self, lengths: Tensor, time: int, total: int | None = None) -> None:
-        """Describe a batch; the device is asked for nothing.
+        """Describe a batch, without waiting for the device.
 
         Args:
             lengths: real frames of each row, int64 [batch].
-            time: frames of each row with its padding.
-            total: how many frames are real, where the host knows; None leaves the padding where it is.
+            time: frames of each row, padding included.
+            total: number of real frames, if the host knows it; with None, padding stays.
         """
         self.lengths, self.time = lengths, time
         self.valid = valid_positions(lengths, time)
-        # Of each real frame its place among all, and of each place the real frame that it holds, or holds instead.
+        # The index of each real frame among all frames, and for each frame the real frame that it is or is filled with.
         self._places: Tensor | None = None
         self._sources: Tensor | None = None
         rows = lengths.size(0)
@@ -49,7 +50,7 @@ class Padding:
         self._sources = (self.valid.flatten().cumsum(0) - 1).clamp(min=0)
 
     def once(self, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
-        """Return what is computed of the padding alone; the layers of an encoder share it."""
+        """Return a tensor that depends on the padding alone, computed once for all layers of an encoder."""
         if key not in self._shared:
             self._shared[key] = compute()
         return self._shared[key]
@@ -59,7 +60,7 @@ class Padding:
         return rows if self._places is None else rows.flatten(0, 1).index_select(0, self._places)[None]
 
     def with_it(self, frames: Tensor) -> Tensor:
-        """Return rows [batch, time, width] of ``frames`` that ``without`` gave; other frames stand in the padding."""
+        """Return rows [batch, time, width] of frames that ``without`` returned; padding holds other frames."""
         if self._sources is None:
             return frames
         return torch.unflatten(frames[0].index_select(0, self._sources), 0, self.valid.shape)

@@ -1,4 +1,4 @@
-"""What shortens the features before the Conformer layers: strided convolutions, or stacking."""
+"""Shortening the features before the Conformer layers: by strided convolutions, or by stacking."""
 
 import torch
 from torch import Tensor, nn
@@ -9,20 +9,20 @@ from models.kernels import DepthwiseHalves, depthwise_halves_on
 from models.masking import unpadded, valid_positions
 from models.packed_linear import PackedLinear
 
-# Features that a CPU takes at once. The memory for images of more is fetched from the system, and given back, at every
-# call; those of fewer are more calls.
+# Features that a CPU processes at a time. More would be images so large that each call allocates them from the
+# system; fewer would be more calls.
 _PIECE = 512
 
 
 def halved(length: Tensor) -> Tensor:
-    """Return what a stage leaves of a length: kernel 3, stride 2, padding 1; nothing stays nothing."""
+    """Return the length after a stage with kernel 3, stride 2, padding 1; 0 stays 0."""
     return (length + 1) // 2
 
 
 class Subsampling(nn.Module):
-    """Halves time and mel bands, once a stage, and projects what is left to the encoder's width.
+    """Halves time and mel bands in each stage, and projects the result to the encoder's width.
 
-    Every stage sees zeros beyond the end of a clip, so a clip gives the same alone and in any batch.
+    Each stage sees zeros beyond the end of a clip, so a clip gives the same alone and in any batch.
     """
 
     def __init__(self, config: ConformerConfig) -> None:
@@ -37,10 +37,10 @@ class Subsampling(nn.Module):
         self._is_folded = False
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Shorten a batch; a CPU takes its clips one after the other, which stay in the caches, without their padding.
+        """Shorten a batch; a CPU processes clip by clip, without padding, so that a clip stays in the caches.
 
         Args:
-            features: [batch, mels, frames]; anything may stand in the padding.
+            features: [batch, mels, frames]; padding may hold anything.
             lengths: frames of each row, [batch].
 
         Returns:
@@ -56,41 +56,41 @@ class Subsampling(nn.Module):
         return self.projection(stacked), self.shortened(lengths)
 
     def shortened(self, lengths: Tensor) -> Tensor:
-        """Return what is left of lengths, int64."""
+        """Return the lengths after subsampling, int64."""
         for _ in self.stages:
             lengths = halved(lengths)
         return lengths
 
     @torch.no_grad()
     def fold(self) -> None:
-        """For inference, let the projection read images as they lie, channels innermost."""
+        """Prepare inference: reorder the projection's weights for images in channels-last format."""
         weight = self.projection.weight
         by_channel = torch.unflatten(weight, 1, (self._channels, self._bands))
         self.projection.weight = nn.Parameter(by_channel.transpose(1, 2).flatten(1))
         self._is_folded = True
 
     def pack(self) -> None:
-        """For inference on a CPU, lay out the weights of its products, which then apply ReLU themselves."""
+        """Prepare inference on a CPU: pack the weights of the products, which then include ReLU."""
         for stage in self.stages:
             if isinstance(stage, FirstStage | SeparableStage):
                 stage.pack()
 
     def _alone(self, features: Tensor) -> Tensor:
-        """Return what is to be projected of one clip, ``features`` [mels, frames], in pieces and without padding."""
-        pieces = [features.new_zeros(0, self._channels * self._bands)]  # of an empty clip nothing is left
+        """Return the projection's input for one clip without padding, ``features`` [mels, frames], in pieces."""
+        pieces = [features.new_zeros(0, self._channels * self._bands)]  # for an empty clip
         for begin in range(0, features.size(1), _PIECE):
-            # A frame of what comes out depends on those that it is made of and on the one before it.
+            # An output frame depends on its own input frames and on the one before them.
             before = self._factor if begin else 0
             piece = features[None, :, begin - before : begin + _PIECE]
             pieces.append(self._stacked(piece)[0, before // self._factor :])
         return torch.cat(pieces)
 
     def _stacked(self, features: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Return what is to be projected: of each frame that is left, all channels of all bands.
+        """Return the input of the projection: for each frame, all channels of all bands.
 
         Args:
             features: [batch, mels, frames].
-            lengths: frames of each row; None says that there is no padding.
+            lengths: frames of each row; None if there is no padding.
         """
         valid = None
         if lengths is not None:
@@ -111,14 +111,14 @@ class Subsampling(nn.Module):
         return is_separable and self._is_folded and not torch.is_grad_enabled()
 
     def _stacked_by(self, kernels: DepthwiseHalves, features: Tensor, lengths: Tensor) -> Tensor:
-        """Return what ``_stacked`` does of features without padding, though not zero where there is padding."""
+        """Do the same as ``_stacked`` with our kernels, except that padding is not zero."""
         halved_features, halved_images = kernels
         first, *later = self.stages
         assert isinstance(first, FirstStage)
         images: Tensor | None = None  # [batch, time, bands, channels], before ReLU
         for stage in later:
             assert isinstance(stage, SeparableStage)
-            assert isinstance(stage.pointwise, nn.Conv2d)  # a GPU packs nothing
+            assert isinstance(stage.pointwise, nn.Conv2d)  # not packed on a GPU
             depthwise, pointwise = stage.depthwise, stage.pointwise
             lengths = halved(lengths)
             if images is None:
@@ -132,10 +132,10 @@ class Subsampling(nn.Module):
 
 
 class Stacking(nn.Module):
-    """Puts features side by side, as many as the factor says, and projects them to the encoder's width.
+    """Stacks ``subsampling_factor`` features into a frame, and projects frames to the encoder's width.
 
-    Features that are left over at the end of a clip are dropped. NeMo does so for a clip alone; in a batch it keeps
-    them or not by how long the longest clip is.
+    Features left over at the end of a clip are dropped. NeMo does so for a clip alone; in a batch, it depends on the
+    length of the longest clip.
     """
 
     def __init__(self, config: ConformerConfig) -> None:
@@ -147,7 +147,7 @@ class Stacking(nn.Module):
         """Shorten a batch.
 
         Args:
-            features: [batch, mels, frames]; anything may stand in the padding.
+            features: [batch, mels, frames]; padding may hold anything.
             lengths: frames of each row, [batch].
 
         Returns:
@@ -164,18 +164,18 @@ class Stacking(nn.Module):
 
 
 class FirstStage(nn.Module):
-    """A strided convolution of the features themselves, as a product: libraries are slow at a single channel."""
+    """The strided convolution of the features as a product, because libraries are slow at a single channel."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(1, channels, kernel_size=3, stride=2, padding=1)
-        # The convolution as a product, once it is packed.
+        # The packed product; None before ``pack``.
         self.packed: PackedLinear | None = None
 
     def forward(self, images: Tensor, valid: Tensor | None) -> Tensor:
         """Halve time and bands of ``images`` [batch, 1, time, bands]; see ``Stage``."""
         patches = pad(images[:, 0], (1, 1, 1, 1)).unfold(1, 3, 2).unfold(2, 3, 2).flatten(3)
-        # The bias is the weight of a column of ones, and padding is silenced here: the product is touched once.
+        # A column of ones carries the bias, and padding is zeroed here, so the product needs no second pass.
         patches = pad(patches, (0, 1), value=1.0)
         if valid is not None:
             patches = patches * valid[:, :, None, None]
@@ -204,11 +204,11 @@ class Stage(nn.Module):
 
         Args:
             images: [batch, channels, time, bands].
-            valid: which of the frames that come out are real, bool [batch, ceil(time / 2)], and the others will be
-                zero; None says that all are.
+            valid: which frames of the result are real, bool [batch, ceil(time / 2)]; the others become zero. None if
+                all are real.
 
         Returns:
-            [batch, channels, ceil(time / 2), ceil(bands / 2)], whose channels lie innermost if those of the images do.
+            [batch, channels, ceil(time / 2), ceil(bands / 2)], in the memory format of ``images``.
         """
         return _silenced_relu(self.convolution(images), valid)
 
@@ -236,7 +236,7 @@ class SeparableStage(nn.Module):
 
 
 def _silenced_relu(images: Tensor, valid: Tensor | None) -> Tensor:
-    """Apply ReLU to ``images`` [batch, channels, time, bands], which are overwritten, and to padding 0."""
+    """Apply ReLU to ``images`` [batch, channels, time, bands] in place, and zero the padding."""
     if valid is not None:
         images.mul_(valid[:, None, :, None])
     return relu_(images)

@@ -1,1 +1,1 @@
-"""What turns encoder frames into scores over the vocabulary."""
+"""Heads: from encoder frames to scores over the vocabulary."""

@@ -1,8 +1,8 @@
-"""The decoder of an attention encoder-decoder (Vaswani et al., 2017), normed first, as Canary has it.
+"""The decoder of an attention encoder-decoder (Vaswani et al., 2017) with pre-norm layers, as in Canary.
 
-Canary: Puvvada et al., 2024, arXiv 2406.19674. What a token is computed from is kept: keys and values of the tokens
-before it (``Cache``) and of the encoder's frames (``Memory``), so a step costs one token. ``forward`` allocates nothing
-that depends on data and asks the device for no value, so it can be captured in a CUDA graph.
+Canary: Puvvada et al., 2024, arXiv 2406.19674. Keys and values of earlier tokens (``Cache``) and of the encoder's
+frames (``Memory``) are kept, so a step computes one token. ``forward`` allocates nothing that depends on data and reads
+no value from the device, so a CUDA graph can capture it.
 """
 
 import math
@@ -18,24 +18,24 @@ from models.masking import valid_positions
 
 _ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
 _LONGEST_WAVELENGTH = 10_000.0
-# NeMo rounds the outputs up, so that tensor cores can work on them; what is past the vocabulary is never chosen.
+# NeMo rounds the number of outputs up, for tensor cores; outputs beyond the vocabulary are never chosen.
 _OUTPUTS_MULTIPLE = 8
 
 
 def padded_outputs(vocabulary_size: int) -> int:
-    """Return the outputs of a decoder for a vocabulary."""
+    """Return the number of outputs of a decoder for a vocabulary."""
     return -(-vocabulary_size // _OUTPUTS_MULTIPLE) * _OUTPUTS_MULTIPLE
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Encoder frames as each layer attends to them.
+    """Keys and values of the encoder frames for each layer.
 
     Attributes:
         keys: for each layer, [batch, heads, frames, width / heads].
         values: for each layer, in the same shape.
-        bias: 0 for the frames of an utterance and far below for its padding, [batch, 1, 1, frames]. It is finite, so
-            that an utterance without frames gives numbers.
+        bias: 0 for the frames of an utterance and a very low number for padding, [batch, 1, 1, frames]. It is finite,
+            so that an utterance without frames gives numbers.
     """
 
     keys: tuple[Tensor, ...]
@@ -43,7 +43,7 @@ class Memory:
     bias: Tensor
 
     def repeated(self, times: int) -> "Memory":
-        """Return it with so many copies of every row, side by side."""
+        """Return it with each row ``times`` times, side by side."""
         if times == 1:
             return self
 
@@ -53,7 +53,7 @@ class Memory:
         return Memory(several(self.keys), several(self.values), self.bias.repeat_interleave(times, 0))
 
     def replace_first(self, other: "Memory") -> None:
-        """Overwrite the first rows by all of another one's."""
+        """Overwrite the first rows with those of ``other``."""
         for mine, new in zip(
             (*self.keys, *self.values, self.bias), (*other.keys, *other.values, other.bias), strict=True
         ):
@@ -71,13 +71,13 @@ class Cache:
 class AttentionDecoder(nn.Module):
     """Scores the next token from the tokens before it and the encoder's frames.
 
-    The embedding is the output layer, too (Press and Wolf, 2017), and only the bias is the output's own.
+    The output layer shares the embedding's weights (Press and Wolf, 2017) and has its own bias.
     """
 
     def __init__(
         self, config: AttentionDecoderConfig, encoder_width: int, vocabulary_size: int, dropout: float = 0.0
     ) -> None:
-        """Build a decoder with random weights; ``dropout`` is of what each module adds, in training."""
+        """Build a decoder with random weights; in training, ``dropout`` applies to each module's output."""
         super().__init__()
         outputs = padded_outputs(vocabulary_size)
         self.config = config
@@ -108,16 +108,16 @@ class AttentionDecoder(nn.Module):
         return Memory(tuple(keys for keys, _ in pairs), tuple(values for _, values in pairs), bias)
 
     def cache(self, batch: int, capacity: int) -> Cache:
-        """Return room for ``capacity`` tokens of each row."""
+        """Return a cache for ``capacity`` tokens of each row."""
         heads = self.config.heads
         shape = (self.config.layers, batch, heads, capacity, self.config.width // heads)
         return Cache(self.output_bias.new_zeros(shape), self.output_bias.new_zeros(shape))
 
     def read(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Read whole sequences at once, for training: each token is told those before it (teacher forcing).
+        """Read whole sequences at once, for training with teacher forcing.
 
         Args:
-            tokens: [batch, n], int64; any in the padding, which comes last and changes nothing before it.
+            tokens: [batch, n], int64; padding comes last and may be any tokens.
             memory: the encoder's frames.
 
         Returns:
@@ -135,9 +135,9 @@ class AttentionDecoder(nn.Module):
 
         Args:
             tokens: [batch, n], int64.
-            positions: where they stand in the sequence, from 0 on, [n], int64, the same for every row.
+            positions: their positions in the sequence, from 0, [n], int64, the same for each row.
             memory: the encoder's frames.
-            cache: of the tokens before; it has room for these.
+            cache: that of the tokens before, with room for these.
 
         Returns:
             Logits [batch, n, outputs] of the token after each.
@@ -173,10 +173,10 @@ class DecoderLayer(nn.Module):
 
         Args:
             hidden: [batch, n, width].
-            positions: of the tokens, [n].
+            positions: positions of the tokens, [n].
             past: keys and values of the sequence, [batch, heads, capacity, width / heads]; those of these tokens are
                 written into it.
-            before: which of them each token may attend to, bool [n, capacity].
+            before: which of ``past`` each token may attend to, bool [n, capacity].
             frames: keys and values of the encoder's frames.
             bias: added to the scores of the frames.
         """
@@ -194,13 +194,14 @@ class DecoderLayer(nn.Module):
         Args:
             hidden: [batch, n, width].
             frames: keys and values of the encoder's frames.
-            padding: which of the frames are none, bool [batch, 1, 1, frames].
-            dropout: of what each module adds.
+            padding: which frames are padding, bool [batch, 1, 1, frames].
+            dropout: applied to each module's output.
         """
         normed = self.self_attention.norm(hidden)
         own = self.self_attention.keys_and_values(normed)
         hidden = hidden + dropout(self.self_attention(normed, *own, None))
-        # In the dtype of the products, which autocast may have changed; finite, so that no row is without a frame.
+        # In the dtype of the products, which autocast may have changed. Finite, so that rows without frames give
+        # numbers.
         lowest = torch.finfo(frames[0].dtype).min
         bias = torch.zeros_like(padding, dtype=frames[0].dtype).masked_fill(padding, lowest)
         hidden = hidden + dropout(self.cross_attention(self.cross_attention.norm(hidden), *frames, bias))
@@ -209,7 +210,7 @@ class DecoderLayer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention over several heads; the norm is that of the tokens that attend."""
+    """Scaled dot-product attention over several heads, with the norm of the tokens that attend."""
 
     def __init__(self, config: AttentionDecoderConfig) -> None:
         super().__init__()
@@ -221,13 +222,13 @@ class Attention(nn.Module):
         self.output = nn.Linear(config.width, config.width)
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what can be attended to in ``source`` [batch, time, width]: [batch, heads, time, width / heads]."""
+        """Return keys and values of ``source`` [batch, time, width], each [batch, heads, time, width / heads]."""
         return self._by_head(self.key(source)), self._by_head(self.value(source))
 
     def forward(self, normed: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attend from ``normed`` [batch, n, width].
 
-        ``mask`` is one of ``scaled_dot_product_attention``; without one, each attends to itself and those before it.
+        ``mask`` is that of ``scaled_dot_product_attention``; None is causal attention.
         """
         query = self._by_head(self.query(normed))
         attended = scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=mask is None)
@@ -257,9 +258,8 @@ class FeedForward(nn.Module):
 def position_table(positions: int, width: int, *, paired: bool = True) -> Tensor:
     """Return sinusoids [positions, width] of the positions from 0 on, sines and cosines in pairs of one frequency.
 
-    If not ``paired``, all sines stand before all cosines, as transformers has them.
-
-    They are small, over the root of the width, as NeMo has them: embeddings are not scaled up there.
+    If not ``paired``, all sines come before all cosines, as in transformers. They are divided by the root of the width,
+    as in NeMo, which does not scale embeddings up.
     """
     pairs = torch.arange(0, width, 2, dtype=torch.float32)
     frequencies = torch.exp(pairs * (-math.log(_LONGEST_WAVELENGTH) / width))

@@ -19,7 +19,7 @@ _ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.T
 class Predictor(nn.Module):
     """An LSTM over the labels emitted so far, advanced one label at a time.
 
-    The blank stands for the start of the utterance. Its embedding, the last row, is zero in models that NeMo trained.
+    The blank is the start symbol. Its embedding, the last row, is zero in models that NeMo trained.
     """
 
     def __init__(self, vocabulary_size: int, width: int, layers: int) -> None:
@@ -29,10 +29,11 @@ class Predictor(nn.Module):
         self.layers = layers
         self.embedding = nn.Embedding(vocabulary_size + 1, width, padding_idx=vocabulary_size)
         self.lstm = nn.LSTM(width, width, layers)
-        # What each label adds to the gates of the first layer, [labels + 1, 4 * width], once it is folded.
+        # The contribution of each label to the gates of the first layer, [labels + 1, 4 * width]; None before ``fold``.
         self.label_gates: Tensor | None
         self.register_buffer("label_gates", None, persistent=False)
-        # What gives the gates of each layer, once it is packed: of its state, and of its input but in the first.
+        # The product that gives the gates of each layer from its state and, except in the first, its input; None before
+        # ``pack``.
         self.gates: nn.ModuleList | None = None
 
     def initial_state(self, batch: int) -> PredictorState:
@@ -41,10 +42,10 @@ class Predictor(nn.Module):
         return zeros, zeros.clone()
 
     def read(self, labels: Tensor) -> Tensor:
-        """Return what is said at the start and after each of some labels, [batch, labels + 1, width], for training.
+        """Return the output at the start and after each label, [batch, labels + 1, width], for training.
 
         Args:
-            labels: [batch, labels]; any in the padding, which comes last and changes nothing before it.
+            labels: [batch, labels]; padding comes last and may be any labels.
         """
         start = labels.new_full((len(labels), 1), self.blank)
         embedded = self.embedding(torch.cat((start, labels), dim=1))
@@ -64,7 +65,7 @@ class Predictor(nn.Module):
         """
         output = labels
         hidden, cell = [], []
-        # Not self.lstm(...): on a CPU that repacks all weights at every call, ten times the work of one label.
+        # Not self.lstm(...): on a CPU that repacks all weights at each call, ten times the work of one label.
         for layer in range(self.layers):
             output, layer_cell = self._layer(layer, output, state[0][layer], state[1][layer])
             hidden.append(output)
@@ -73,16 +74,16 @@ class Predictor(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> None:
-        """For inference, compute once what every label adds to the first layer's gates.
+        """Prepare inference: compute each label's contribution to the first layer's gates.
 
-        A step reads all weights of a layer and does little with them, so it then takes half as long.
+        A step spends its time on reading weights, so without those of the first input it takes half as long.
         """
         from_input, _, bias, other_bias = (weight.float() for weight in self.lstm.all_weights[0])
         self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)
 
     @torch.no_grad()
     def pack(self) -> None:
-        """For inference on a CPU, once it is folded, lay out what a step multiplies, in one product a layer."""
+        """Prepare inference on a CPU, after ``fold``: pack the weights of a step, one product for each layer."""
         (_, first, *_), *others = self.lstm.all_weights
         if not is_worth_packing(first):
             return
@@ -94,7 +95,7 @@ class Predictor(nn.Module):
         del self.lstm
 
     def _layer(self, layer: int, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the state of a layer after its inputs: what the layer before gives, or labels in the first."""
+        """Return the state of a layer after ``inputs``: the output of the layer before or, in the first, labels."""
         if self.gates is not None and layer > 0:
             gates = self.gates[layer](torch.cat([inputs, hidden], dim=1))
         elif self.gates is not None and self.label_gates is not None:
@@ -110,7 +111,7 @@ class Predictor(nn.Module):
 
 
 def _without_missing_lstm(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context in which a CPU computes an LSTM in float32 if it has none in the dtype of autocast."""
+    """Return a context in which a CPU computes an LSTM in float32 if it cannot in the dtype of autocast."""
     if device.type == "cpu" and torch.is_autocast_enabled("cpu") and not has_lstm(torch.get_autocast_dtype("cpu")):
         return torch.autocast("cpu", enabled=False)
     return nullcontext()
@@ -119,8 +120,8 @@ def _without_missing_lstm(device: torch.device) -> AbstractContextManager[object
 class Joint(nn.Module):
     """Scores labels, the blank and, for TDT, durations from one encoder frame and one predictor output.
 
-    A token-and-duration transducer (TDT; Xu et al., 2023) has one more logit for each of ``durations``, the number
-    of frames to advance. Without durations this is the joint of an RNN-T.
+    A token-and-duration transducer (TDT; Xu et al., 2023) has one more logit for each of ``durations``, the number of
+    frames to advance. Without durations it is the joint of an RNN-T.
 
     Raises:
         ValueError: if ``activation`` is unknown or a duration is negative.
@@ -150,8 +151,8 @@ class Joint(nn.Module):
     def forward(self, encoder_projected: Tensor, predictor_projected: Tensor) -> Tensor:
         """Return logits [..., labels + 1 + durations]: labels, then the blank, then durations.
 
-        Both inputs are projected already, because search projects the encoder's frames once and the predictor's
-        output once a label. Their shapes [..., width] broadcast.
+        Both inputs [..., width] are already projected, because search projects the encoder's frames once and the
+        predictor's output once for each label. Their shapes broadcast.
         """
         logits: Tensor = self.output(self.activation(encoder_projected + predictor_projected))
         return logits

@@ -19,9 +19,9 @@ from models.checkpoint.errors import (
 
 MAX_MEMBERS = 256
 MAX_MEMBER_BYTES = 32 * 2**30
-# Trained weights hardly compress, and nothing else in a checkpoint is large.
+# Trained weights hardly compress, and nothing else in a checkpoint is large, so more is a bomb.
 MAX_COMPRESSION = 32
-# A tar header has 512 bytes, and what extends it a few hundred; longer ones only keep parsers busy.
+# A tar header has 512 bytes, and its extensions a few hundred; longer ones only keep parsers busy.
 MAX_HEADER_BYTES = 4096
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -75,7 +75,7 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Open an archive after looking at every header in it.
+    """Open an archive after checking every header in it.
 
     Raises:
         MissingCheckpointError: if there is no such file.
@@ -100,7 +100,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 
 def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
-    """Return the tar file itself: ``file``, or, if that is gzipped, what it unpacks to, in memory."""
+    """Return the tar file: ``file``, or, if that is gzipped, its content, unpacked in memory."""
     compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     file.seek(0)
     if not compressed:
@@ -120,7 +120,7 @@ def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
 
 
 class _HeaderStream:
-    """A tar file of which nothing longer than a header is read at once, until ``max_read`` is lifted."""
+    """A tar file that refuses reads longer than a header, until ``max_read`` is lifted."""
 
     def __init__(self, source: IO[bytes], path: Path) -> None:
         self.max_read: int | None = MAX_HEADER_BYTES
@@ -143,10 +143,10 @@ class _HeaderStream:
 
 
 def _scan(stream: _HeaderStream, path: Path) -> tuple[tarfile.TarFile, dict[str, tarfile.TarInfo]]:
-    """Return the open tar file and its files by base name, every header of it looked at."""
+    """Check every header, and return the open tar file and its files by base name."""
     members: dict[str, tarfile.TarInfo] = {}
     try:
-        tar = tarfile.TarFile(fileobj=stream)  # type: ignore[arg-type]  # it reads, seeks and tells, as tarfile needs
+        tar = tarfile.TarFile(fileobj=stream)  # type: ignore[arg-type]  # it has the methods that tarfile needs
         for count, member in enumerate(tar, start=1):
             _refuse_unsafe(member, count, path)
             _refuse_duplicate(member, members, path)

@@ -1,4 +1,4 @@
-"""How configurations were spelt before NeMo 1.0, when a section was a class and its parameters."""
+"""Configurations from before NeMo 1.0, in which a section was a class and its parameters."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ _CLASS, _CLASS_TODAY, _PARAMETERS = "cls", "_target_", "params"
 
 
 def in_todays_spelling(value: Any) -> Any:  # noqa: ANN401  # what YAML holds
-    """Return a configuration with ``cls`` as ``_target_`` and ``params`` among the keys that they stand beside.
+    """Return a configuration with ``cls`` renamed to ``_target_``, and ``params`` merged into the mapping around them.
 
     NeMo does the same when it restores such a checkpoint (``maybe_update_config_version``).
     """

@@ -1,4 +1,4 @@
-"""Translating what a NeMo configuration of a multi-task model, Canary, adds to an encoder: decoder, head, prompts."""
+"""Translating the decoder, head and prompts of a NeMo configuration of a multi-task model (Canary)."""
 
 import re
 from typing import cast
@@ -8,14 +8,14 @@ from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decodin
 from models.checkpoint.section import Section
 from models.config import AttentionDecoderConfig, DecoderActivation, PromptConfig, PromptFormat
 
-SPECIAL_PART = "spl_tokens"  # of an aggregate vocabulary: what is no text
+SPECIAL_PART = "spl_tokens"  # the part of an aggregate vocabulary with the special tokens
 
-# What NeMo's transcription falls back to where neither the user nor the checkpoint says what is spoken.
+# NeMo's default where neither the user nor the checkpoint gives the spoken language.
 _DEFAULT_LANGUAGE = "en"
 _MAX_TURNS = 16
 _LANGUAGE = re.compile(r"([a-z]{2})(?:-[A-Za-z]+)?")  # en, en-US
 _LANGUAGE_TAG = re.compile(r"<\|([a-z]{2})\|>")
-# Values of the prompt's slots that are ours, too, where nobody asks for others.
+# Values of the prompt's slots that our default prompt has too.
 _DEFAULT_SLOTS = {
     "decodercontext": ("",),
     "emotion": ("<|emo:undefined|>",),
@@ -53,10 +53,10 @@ def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderC
     heads = section.integer("num_attention_heads", high=256)
     section.require("hidden_size", width % 2 == 0 and width % heads == 0, f"even multiples of the {heads} heads")
     section.expect("hidden_act", "relu", "gelu")
-    # Absent, they stand for what we do not do.
+    # Their defaults, where they are absent, are not supported.
     section.require("pre_ln", section.get("pre_ln") is True, "true")
     section.require("num_token_types", section.get("num_token_types", 2) == 0, "0")
-    # A table of positions is in the file, learned or not.
+    # The file holds the table of positions, learned or not.
     section.ignore("learn_positional_encodings", "vocab_size", "pre_ln_final_layer_norm")
     section.ignore("embedding_dropout", "ffn_dropout", "attn_score_dropout", "attn_layer_dropout")
     config = AttentionDecoderConfig(
@@ -86,7 +86,7 @@ def tokenizer_files(section: Section) -> tuple[str, ...]:
     """Return the base names of the SentencePiece models that make the vocabulary, in the order of their ids.
 
     Raises:
-        UnsupportedValueError: if it is made in another way.
+        UnsupportedValueError: if the vocabulary is made in another way.
     """
     custom = section.section("custom_tokenizer")
     section.expect("type", "agg", "bpe")
@@ -108,7 +108,7 @@ def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
 
     Args:
         root: the configuration.
-        has_aligner: whether the checkpoint brings a model of its own that finds times; its decoder writes none then.
+        has_aligner: whether the checkpoint has a second model that finds times; then its decoder writes none.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
@@ -131,7 +131,7 @@ def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
 
 
 def _default_language(root: Section) -> str:
-    """Return the language of the default prompt, whose other slots ask for nothing but a transcript."""
+    """Return the language of the default prompt, and check that its other slots ask for a plain transcript."""
     found = _DEFAULT_LANGUAGE
     turns = root.sections("prompt_defaults", most=_MAX_TURNS) if root.get("prompt_defaults") else []
     for turn in turns:

@@ -1,4 +1,4 @@
-"""The classes of NeMo that a configuration names: which are supported, and what people call the others."""
+"""The classes of NeMo that a configuration may name, and for error messages the families of unsupported ones."""
 
 from collections.abc import Container, Iterable
 from typing import Protocol
@@ -18,7 +18,7 @@ class Names(Container[str], Iterable[str], Protocol):
 
 
 def class_name(section: Section, key: str, supported: Names) -> str:
-    """Return the name of the class whose path stands at a key.
+    """Return the name of the class whose path is the value of a key.
 
     Raises:
         UnsupportedValueError: if it is not one of ``supported``.

@@ -1,7 +1,7 @@
 """Translating NeMo's configuration of a model, ``model_config.yaml``, into ours.
 
-NeMo's defaults stand in for keys that are absent. A key is either used, expected to have a value that we do, ignored
-because it cannot change a transcript, or refused by name.
+Absent keys have NeMo's defaults. Each key is used, required to have a supported value, ignored because it cannot
+change a transcript, or refused by name.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MAX_VOCABULARY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a model class of NeMo has."""
+    """The parts of a model class of NeMo."""
 
     subwords: bool
     ctc: bool
@@ -42,13 +42,13 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class NemoModel:
-    """What a configuration says.
+    """A translated configuration.
 
     Attributes:
-        config: the model.
-        tokenizer_files: base names of the files of subwords within the checkpoint: none for characters, and several for
-            an aggregate vocabulary, in the order of their ids.
-        word_pieces: whether that is a list of word pieces, and not SentencePiece models.
+        config: the model's configuration.
+        tokenizer_files: base names of the tokenizer's files in the checkpoint: none for characters, several for an
+            aggregate vocabulary, in the order of their ids.
+        word_pieces: whether the file is a list of word pieces, and not a SentencePiece model.
         labels: the characters of a model without subwords.
     """
 
@@ -63,11 +63,11 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
 
     Args:
         document: the configuration.
-        has_aligner: whether the checkpoint brings a second model, which finds times for the first.
+        has_aligner: whether the checkpoint has a second model, which finds times for the first.
 
     Returns:
-        What it says. It does not say how large the vocabulary of an attention decoder is but for a few labels; here
-        that is the number of outputs.
+        The translation. An attention decoder's vocabulary size is the number of outputs, a few more than there are
+        labels, because the configuration does not say more.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
@@ -102,7 +102,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
 
 
 def _trained_seconds(root: Section) -> float | None:
-    """Return the longest clips of the training data; what is no such number says nothing, and harms nothing."""
+    """Return the length of the longest training clips; None if it is absent or not a sensible number."""
     data = root.get("train_ds")
     longest = data.get("max_duration") if isinstance(data, dict) else None
     if not isinstance(longest, int | float) or isinstance(longest, bool) or not 0 < longest < float("inf"):
@@ -111,13 +111,13 @@ def _trained_seconds(root: Section) -> float | None:
 
 
 def _labels(root: Section) -> tuple[str, ...]:
-    """Return the labels of a model of characters, wherever its class keeps them."""
+    """Return the labels of a model of characters; their place depends on the class."""
     decoder, joint = root.section("decoder"), root.section("joint")
     return decoder.strings("vocabulary") or joint.strings("vocabulary") or root.strings("labels")
 
 
 def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int:
-    """Return the number of labels, on which every place that tells it must agree."""
+    """Return the number of labels. All places that give it must agree."""
     decoder, joint, ctc = root.section("decoder"), root.section("joint"), root.section("aux_ctc").section("decoder")
     places = [(decoder, "vocab_size"), (joint, "num_classes")] if kind.transducer else [(decoder, "num_classes")]
     if kind.transducer and kind.ctc:
@@ -138,7 +138,7 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
 
 
 def _tokenizer_files(section: Section, kind: _Kind) -> tuple[tuple[str, ...], bool]:
-    """Return the names of the files of subwords, and whether they are word pieces."""
+    """Return the names of the tokenizer's files, and whether they are word pieces."""
     if kind.attention:
         return tokenizer_files(section), False
     if not kind.subwords:

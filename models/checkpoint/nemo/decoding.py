@@ -1,4 +1,4 @@
-"""What NeMo's decoding configurations say; all but attention decoders are searched greedily here."""
+"""Reading NeMo's decoding configurations. Only greedy search is supported, except for attention decoders."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,17 @@ from models.config import MAX_BEAM
 
 MAX_DURATION = 64
 
-# What NeMo's CUDA graphs take when a checkpoint sets no limit, and what its published models set.
+# The default of NeMo's CUDA graphs where a checkpoint sets no limit, and the value in its published models.
 _DEFAULT_MAX_SYMBOLS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TransducerDecoding:
-    """How a transducer is searched.
+    """The search of a transducer.
 
     Attributes:
-        durations: of a TDT; empty for an RNN-T.
-        max_symbols: labels after which a frame is left.
+        durations: durations of a TDT; empty for an RNN-T.
+        max_symbols: most labels in one frame.
     """
 
     durations: tuple[int, ...]
@@ -26,12 +26,12 @@ class TransducerDecoding:
 
 @dataclass(frozen=True, slots=True)
 class AttentionDecoding:
-    """How an attention decoder is searched.
+    """The search of an attention decoder.
 
     Attributes:
-        length_margin: tokens that a sequence may have beyond the columns of the encoder, or None for no such bound.
-        beam: texts that are kept of each utterance.
-        length_penalty: exponent of the penalty of longer texts.
+        length_margin: tokens that a sequence may have beyond the number of encoder frames, or None for no such bound.
+        beam: beam width.
+        length_penalty: exponent of the length penalty.
     """
 
     length_margin: int | None
@@ -69,7 +69,7 @@ def transducer_decoding(section: Section) -> TransducerDecoding:
 
 
 def attention_decoding(section: Section) -> AttentionDecoding:
-    """Read the decoding section of an attention decoder, whose search with a beam of 1 is greedy.
+    """Read the decoding section of an attention decoder; a beam of 1 is greedy search.
 
     Raises:
         UnsupportedValueError: if it asks for anything but a search by the decoder's own scores.
@@ -85,7 +85,7 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     chosen.expect("temperature", None)
     chosen.expect("ngram_lm_model", None)
     _check_no_boosting(chosen)
-    # Weights of what is not there, and how many hypotheses are shown.
+    # Weights of models that are not there, and how many hypotheses NeMo returns.
     chosen.ignore("ngram_lm_alpha", "boosting_tree_alpha", "n_samples", "return_best_hypothesis")
     chosen.ignore("preserve_alignments", "preserve_token_confidence", "confidence_method_cfg", "max_generation_delta")
     chosen.ignore("beam_size", "len_pen")
@@ -94,7 +94,7 @@ def attention_decoding(section: Section) -> AttentionDecoding:
     return AttentionDecoding(
         length_margin=None if margin < 0 else margin,
         beam=chosen.integer("beam_size", 1, high=MAX_BEAM),
-        # Of the beam that a user may ask for as well, where the checkpoint is greedy.
+        # For the beam search that a user may ask for even if the checkpoint's own is greedy.
         length_penalty=section.section("beam").number("len_pen", 1.0, low=0.0, high=10.0),
     )
 
@@ -109,7 +109,7 @@ def _check_shared(section: Section) -> None:
     section.expect("strategy", "greedy", "greedy_batch")
     section.expect("temperature", None, 1, 1.0)
     section.expect("word_seperator", " ")
-    # How scores and times are reported, which we do our own way, and how to search with a beam, which we do not.
+    # Reports of scores and times, which we have our own way for, and options of beam search, which is not supported.
     section.ignore("preserve_alignments", "preserve_frame_confidence", "confidence_cfg", "compute_timestamps")
     section.ignore("segment_seperators", "segment_gap_threshold", "beam", "greedy")
 

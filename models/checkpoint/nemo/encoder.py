@@ -51,8 +51,9 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
 def _attention_context(section: Section) -> int | None:
     """Return how many frames on each side a frame attends to, or None for all.
 
-    The two sides must agree: where they do not, NeMo's scores by distance are off, so that its results could only be
-    had by copying that.
+    The two sides must be equal: where they are not, NeMo's scores by distance are wrong, and equal results would mean
+        to
+    copy that error.
     """
     section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn", "abs_pos")
     if section.get("self_attention_model") != "rel_pos_local_attn":
@@ -81,7 +82,7 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("global_tokens", 0)
     section.expect("conv_context_size", None, [config.kernel_size // 2, config.kernel_size // 2])
     section.expect("conv_context_style", None, "regular")
-    # For training; what shares tensors that the file holds apart; and how the same numbers are computed.
+    # Options of training, of sharing tensors that the file holds separately, and of other ways to equal results.
     section.ignore("dropout", "dropout_pre_encoder", "dropout_emb", "dropout_att", "att_context_probs")
     section.ignore("stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer")
     section.ignore("untie_biases", "pos_emb_max_len", "reduction_position", "reduction_factor")

@@ -33,7 +33,7 @@ from models.tokenizers import (
 
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
-# Of a second model, a CTC one, that some Canary checkpoints bring to find times; it is not read.
+# Configuration of a second model (CTC), which some Canary checkpoints have for finding times; it is not loaded.
 ALIGNER_FILE = "timestamps_asr_model_config.yaml"
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_TOKENIZER_BYTES = 16 * 2**20
@@ -42,7 +42,7 @@ Subwords = TypeVar("Subwords")
 
 
 def read_nemo(path: Path) -> Checkpoint:
-    """Read a checkpoint, checked against itself: configuration, vocabulary and tensors agree.
+    """Read a checkpoint, and check that configuration, vocabulary and tensors agree.
 
     Raises:
         CheckpointError: if it cannot be read, is not safe, is not supported, or contradicts itself.
@@ -68,7 +68,7 @@ def read_nemo(path: Path) -> Checkpoint:
 
 
 def _check_embeddings(fit: Fit, state: Mapping[str, Tensor]) -> None:
-    """Note an embedding that is not what search takes it for."""
+    """Note an embedding that does not have the form that search needs."""
     predictor = state.get("predictor.embedding.weight")
     if predictor is not None and predictor[-1].any():
         fit.note("decoder.prediction.embed.weight has a start symbol, its last row, that is not zero")
@@ -95,7 +95,7 @@ def _tokenizer(archive: Archive, model: NemoModel) -> Tokenizer:
 
 
 def _bounded(archive: Archive, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse to parse a file more than once for a vocabulary, which would take memory that nothing bounds."""
+    """Refuse tokenizers that are named twice or too large together: parsing them would take unbounded memory."""
     if len(set(names)) < len(names):
         raise UnsafeCheckpointError(f"{archive.path} names one tokenizer for two parts of its vocabulary")
     if len(names) > 1 and sum(archive.open(name)[1] for name in names) > MAX_TOKENIZER_BYTES:

@@ -46,7 +46,7 @@ def _expect_what_we_do(section: Section, sample_rate: int) -> None:
     section.expect("mag_power", 2.0, 2)
     section.expect("mel_norm", "slaney")
     section.expect("use_grads", False)
-    # Noise and masking for training; padding, which nothing here depends on; and how an STFT is carried out.
+    # Noise and masking for training; padding, which changes nothing here; and implementations of the STFT.
     section.ignore("dither", "nb_augmentation_prob", "nb_max_freq", "rng", "pad_to", "pad_value", "pre_pad")
     section.ignore("use_torchaudio", "stft_conv", "stft_exact_pad")
 

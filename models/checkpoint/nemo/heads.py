@@ -11,7 +11,7 @@ from models.heads.transducer import Activation
 
 
 def check_ctc(section: Section, width: int) -> None:
-    """Check the ``decoder`` and ``decoding`` of a CTC head, which say nothing that the rest of the model does not.
+    """Check ``decoder`` and ``decoding`` of a CTC head. They add nothing to the rest of the configuration.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.

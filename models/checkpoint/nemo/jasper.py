@@ -53,7 +53,7 @@ def _blocks(encoder: Section, sections: list[Section], mels: int) -> Iterator[Bl
     dense_before = False
     for section in sections:
         section.expect("residual_mode", "add", "stride_add", "max")
-        mode = section.get("residual_mode", mode)  # and it stays so for the blocks after this one
+        mode = section.get("residual_mode", mode)  # NeMo keeps it for the blocks that follow
         block = _block(section, mode)
         _check_strides(section, block, mode)
         _check_channels(section, block, before.filters if before else mels)
@@ -70,7 +70,7 @@ def _block(section: Section, mode: str) -> BlockConfig:
     section.require("se_reduction_ratio", not squeezed or ratio <= filters, f"1 to filters, {filters}")
     section.expect("heads", -1)
     section.expect("future_context", -1)
-    # For training. In inference NeMo squeezes the whole clip, whatever the context.
+    # Options of training. In inference NeMo squeezes the whole clip, whatever the context size.
     section.ignore("dropout", "se_context_size", "se_interpolation_mode")
     return BlockConfig(
         filters=filters,
@@ -87,21 +87,21 @@ def _block(section: Section, mode: str) -> BlockConfig:
 
 
 def _single(section: Section, name: str, high: int) -> int:
-    """Return the only entry of a list: NeMo writes sizes along time so."""
+    """Return the only entry of a list: NeMo writes sizes along time as lists."""
     values = section.integers(name, low=1, high=high)
     section.require(name, len(values) == 1, f"a list of one whole number from 1 to {high}")
     return values[0]
 
 
 def _kernel_size(section: Section) -> int:
-    """Return the size of a kernel after its factor, rounded down, and up again where that is even."""
+    """Return the kernel size times its factor, rounded down, and then up to an odd number."""
     size = int(_single(section, "kernel", _MAX_KERNEL) * section.number("kernel_size_factor", 1.0, low=0, high=16))
     section.require("kernel_size_factor", size <= _MAX_KERNEL, f"what makes kernels of at most {_MAX_KERNEL}")
     return max(size, 1) | 1
 
 
 def _check_strides(section: Section, block: BlockConfig, mode: str) -> None:
-    """Refuse strides that NeMo cannot carry out, or that its times of words leave out."""
+    """Refuse strides that NeMo cannot compute, or that its word times do not account for."""
     last_only = section.flag("stride_last", default=False) or block.repeat == 1
     section.require("dilation", block.stride == 1 or block.dilation == 1, "[1] where the stride is more than 1")
     section.require("stride_last", block.stride == 1 or last_only, "true where a repeated block has a stride")
@@ -110,14 +110,14 @@ def _check_strides(section: Section, block: BlockConfig, mode: str) -> None:
 
 
 def _check_channels(section: Section, block: BlockConfig, width: int) -> None:
-    """Refuse groups that do not divide the channels of every convolution that has them."""
+    """Refuse groups that do not divide the channels of each convolution with groups."""
     widths = (width, block.filters)
     divided = all(channels % block.groups == 0 for channels in widths)
     section.require("groups", divided, f"divisors of the channels, {' and '.join(map(str, widths))}")
 
 
 def _check_inputs(section: Section, block: BlockConfig, before: BlockConfig | None, dense_before: bool) -> None:
-    """Refuse orders of blocks in which NeMo would feed a residual something else than its block's input, or fail."""
+    """Refuse orders of blocks in which NeMo would fail, or feed a residual something else than its block's input."""
     after_dense = before is not None and before.dense
     section.require("residual_dense", not block.dense or block.residual is not None, "false where residual is")
     section.require("residual_dense", not block.dense or after_dense or not dense_before, "one run of dense blocks")

@@ -1,4 +1,4 @@
-"""What NeMo calls our tensors: the only place that knows its spellings."""
+"""NeMo's names of our tensors. Only this file knows them."""
 
 from models.config import BlockConfig, EncoderConfig, JasperConfig
 
@@ -42,9 +42,9 @@ _DECODER_LAYER = {
     "feed_forward.expand": "third_sub_layer.dense_in",
     "feed_forward.contract": "third_sub_layer.dense_out",
 }
-# Modules elsewhere. Where NeMo has two spellings, a file has one of them: stacked features have another projection than
-# convolved ones; a CTC head is "decoder" when alone and "ctc_decoder" beside a transducer; the joint's last layer comes
-# after an activation, and after dropout if it had any.
+# Other modules. Where NeMo has two names, a file has one of them: stacked features have another projection than
+# convolved ones; a CTC head is "decoder" when alone and "ctc_decoder" beside a transducer; the joint's last layer
+# comes after an activation, and after dropout if it had any.
 _ELSEWHERE = {
     "encoder.subsampling.projection": ("encoder.pre_encode.out", "encoder.pre_encode.proj_out"),
     "ctc.projection": ("decoder.decoder_layers.0", "ctc_decoder.decoder_layers.0"),
@@ -58,7 +58,7 @@ _ELSEWHERE = {
     "attention_decoder.embedding_norm": ("transf_decoder._embedding.layer_norm",),
     "attention_decoder.norm": ("transf_decoder._decoder.final_layer_norm",),
 }
-# Parameters right in the attention decoder; a table of positions is computed or learned.
+# Parameters of the attention decoder itself; its table of positions is computed or learned.
 _DECODER = {
     "attention_decoder.positions": (
         "transf_decoder._embedding.position_embedding.pos_enc",
@@ -66,8 +66,8 @@ _DECODER = {
     ),
     "attention_decoder.output_bias": ("log_softmax.mlp.layer0.bias",),
 }
-# NeMo numbers convolutions and activations of the subsampling in one row: a plain stage takes two places, a separable
-# one three, and the first stage is always plain.
+# NeMo numbers convolutions and activations of the subsampling in one sequence: a plain stage has two numbers, a
+# separable one three, and the first stage is always plain.
 _STAGE_PLACES = {"convolution": (2, 0), "depthwise": (3, -1), "pointwise": (3, 0)}
 
 # Modules of a Jasper block outside its sub-blocks.
@@ -76,12 +76,12 @@ _SQUEEZE = {"contract": "fc.0", "expand": "fc.2"}
 
 WINDOW = "preprocessor.featurizer.window"
 MEL_BANK = "preprocessor.featurizer.fb"
-# What we have once and NeMo twice, ours to the second name.
+# Tensors that we have once and NeMo twice: our name to NeMo's second name.
 TIED = {"attention_decoder.embedding.weight": "log_softmax.mlp.layer0.weight"}
 
 
 def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
-    """Return the spellings of a parameter or buffer of a model with this encoder, the usual one first."""
+    """Return NeMo's possible names of a parameter or buffer of a model with this encoder, the usual one first."""
     parts = name.split(".")
     if isinstance(encoder, JasperConfig) and parts[0] == "encoder":
         block, *rest = parts[2:]
@@ -90,7 +90,7 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
         module, _, leaf = ".".join(parts[3:]).rpartition(".")
         if module in _LAYER:
             return (f"encoder.layers.{parts[2]}.{_LAYER[module]}.{leaf}",)
-        return (f"encoder.layers.{parts[2]}.{_LAYER[f'{module}.{leaf}']}",)  # a parameter right in the layer's module
+        return (f"encoder.layers.{parts[2]}.{_LAYER[f'{module}.{leaf}']}",)  # a parameter of the layer's module itself
     if name.startswith("encoder.subsampling.stages."):
         places, first = _STAGE_PLACES[parts[4]]
         return (f"encoder.pre_encode.conv.{places * int(parts[3]) + first}.{parts[5]}",)
@@ -104,10 +104,10 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
 
 
 def _within_block(parts: list[str], block: BlockConfig) -> str:
-    """Return NeMo's name of what is called ``parts`` within a block of a Jasper.
+    """Return NeMo's name of ``parts`` within a block of a Jasper.
 
-    NeMo numbers what a block does in one row: of each sub-block one or two convolutions, batch norm, the shuffling of
-    groups, and, but for the last, activation and dropout. Squeeze-and-excitation comes after them.
+    NeMo numbers a block's operations in one sequence: for each sub-block one or two convolutions, batch norm, the
+    shuffling of groups, and, except for the last, activation and dropout. Squeeze-and-excitation comes last.
     """
     places = int(block.separable) + 2 + int(block.groups > 1) + 2
     match parts:
@@ -124,5 +124,5 @@ def _within_block(parts: list[str], block: BlockConfig) -> str:
 
 
 def is_bookkeeping(name: str) -> bool:
-    """Tell whether a tensor of a NeMo checkpoint belongs to training only."""
+    """Return whether a tensor of a NeMo checkpoint belongs to training only."""
     return name.endswith(".num_batches_tracked")

@@ -1,8 +1,8 @@
-"""Looking at a pickle before torch loads it.
+"""Checking a pickle before torch loads it.
 
-``torch.load(weights_only=True)`` runs no code, but it does build what it is told to. A tuple that holds the tuple
-before it twice, thirty times over, fits into two hundred bytes, and to hash it, as a key of a dict must be, takes a
-billion steps. ``torch.save`` never writes a tuple twice: what it refers back to are names, classes and tensors.
+``torch.load(weights_only=True)`` runs no code, but it builds whatever objects the pickle describes. Thirty nested
+tuples, each of which holds the one before twice, fit into two hundred bytes, and hashing the last as a key of a dict
+takes a billion steps. ``torch.save`` never refers back to a tuple, only to names, classes and tensors.
 """
 
 import pickletools
@@ -10,14 +10,14 @@ from typing import IO
 
 _MEMORIZES = ("BINPUT", "LONG_BINPUT", "PUT")
 _REFERS_BACK = ("BINGET", "LONG_BINGET", "GET")
-# What may be referred back to: the result of any of these, hashed in one step if at all.
+# Results of these opcodes may be referred back to, because they are hashed in one step if at all.
 _HASHED_AT_ONCE = ("BINUNICODE", "GLOBAL", "REDUCE", "BUILD", "EMPTY_LIST", "EMPTY_DICT")
 
 
 def shares_tuples(stream: IO[bytes]) -> bool:
-    """Tell whether anything but names, classes and tensors is in the next pickle of a stream twice.
+    """Return whether the next pickle of a stream refers back to anything but names, classes and tensors.
 
-    What is no pickle shares nothing: torch refuses it, and says why.
+    False for data that is no pickle: torch refuses it, and says why.
     """
     memory: dict[object, bool] = {}
     before = ""

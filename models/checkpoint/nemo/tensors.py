@@ -14,7 +14,7 @@ from models.checkpoint.nemo.pickles import shares_tuples
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 _ZIP_MAGIC = b"PK\x03\x04"
-# Before torch 1.6 a file began with a magic number, a version, facts about the machine, the tensors and their storages.
+# Before torch 1.6 a file began with five pickles: magic number, version, facts about the machine, tensors, storages.
 _LEGACY_PICKLES = 5
 _MAX_TENSORS = 100_000
 
@@ -25,28 +25,28 @@ def read_tensors(stream: IO[bytes], size: int, source: str) -> dict[str, Tensor]
     Args:
         stream: the file, seekable.
         size: its length in bytes.
-        source: where it is from, for messages.
+        source: the file's name, for messages.
 
     Raises:
         UnreadableCheckpointError: if it is damaged, or holds something else than named tensors.
-        UnsafeCheckpointError: if it asks for code, or describes far more than it holds.
+        UnsafeCheckpointError: if it would run code, or describes far more than it holds.
     """
     try:
         _refuse_bombs(stream, size, source)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old formats, which are torch's to read and not the user's to mend
+            warnings.simplefilter("ignore")  # warnings about old formats, which the user cannot change
             content = torch.load(stream, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UnsafeCheckpointError(f"{source} holds more than tensors, {_wanted(str(error))}") from error
     except UnsafeCheckpointError:
         raise
-    except Exception as error:  # damage is whatever the readers of zip, pickle and storages run into
+    except Exception as error:  # damage shows as many kinds of errors
         raise UnreadableCheckpointError(f"{source} is damaged: {error}") from error
     return _checked(content, size, source)
 
 
 def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
-    """Look at the whole file, and leave the stream at its start."""
+    """Check the whole file, and seek back to the start."""
     zipped = stream.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
     stream.seek(0)
     if zipped:
@@ -86,6 +86,6 @@ def _checked(content: object, size: int, source: str) -> dict[str, Tensor]:
             kind = f"{tensor.dtype}, {tensor.layout}, {tensor.device}"
             raise UnreadableCheckpointError(f"{source}: {shown(name)} is not a plain tensor of numbers ({kind})")
         described += tensor.numel() * tensor.element_size()
-    if described > 2 * size:  # twice, because tensors that are tied stand in the file once
+    if described > 2 * size:  # twice, because tied tensors are in the file once
         raise UnsafeCheckpointError(f"{source} describes tensors of {described} bytes in a file of {size}")
     return content

@@ -1,4 +1,4 @@
-"""Translating what a transformers configuration of Canary has besides an encoder, and its names of tensors."""
+"""Translating the decoder, the prompts and the names of tensors of a transformers folder of Canary."""
 
 from typing import cast
 
@@ -7,8 +7,8 @@ from models.checkpoint.transformers.encoder import ignore_bookkeeping
 from models.checkpoint.transformers.names import transformers_names
 from models.config import AttentionDecoderConfig, DecoderActivation, EncoderConfig, PromptConfig
 
-# transformers bounds a text by its generation configuration, which says nothing of the audio; NeMo's checkpoints, of
-# which these are conversions, allow so many tokens more than there are encoder frames.
+# Tokens that a text may have beyond the number of encoder frames, as in NeMo's checkpoints, of which these are
+# conversions. transformers bounds texts by its generation configuration, without regard to the audio.
 _LENGTH_MARGIN = 50
 _MULTIPLE = 8
 _DEFAULT_END = 3
@@ -36,9 +36,9 @@ _ELSEWHERE = {
     "attention_decoder.norm.bias": "model.decoder.norm.bias",
     "attention_decoder.output_bias": "proj_out.bias",
 }
-POSITIONS = "attention_decoder.positions"  # which are in no file
+POSITIONS = "attention_decoder.positions"  # in no file
 EMBEDDING = "attention_decoder.embedding.weight"
-TIED = "proj_out.weight"  # the embedding once more, where a file has it
+TIED = "proj_out.weight"  # a copy of the embedding, in some files
 
 
 def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
@@ -75,7 +75,7 @@ def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
 
 
 def parse_prompts(root: Section) -> PromptConfig:
-    """Return how the model is prompted, which is always one way, by pieces of its vocabulary.
+    """Return the prompts, which have one format, made of pieces of the vocabulary.
 
     Raises:
         UnsupportedValueError: if the embedding is not the output layer, or the vocabulary is of an odd size.
@@ -93,7 +93,7 @@ def end_token(root: Section) -> int:
 
 
 def canary_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
-    """Return the one spelling of a parameter or buffer of a Canary with this encoder."""
+    """Return transformers' name of a parameter or buffer of a Canary with this encoder."""
     if name.startswith("encoder."):
         return (f"model.{transformers_names(name, encoder)[0]}",)
     if name in _ELSEWHERE:

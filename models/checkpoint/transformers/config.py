@@ -1,7 +1,7 @@
 """Translating transformers' configuration of a model, ``config.json``, into ours.
 
-transformers' defaults stand in for keys that are absent. A key is either used, expected to have a value that we do,
-ignored because it cannot change a transcript, or refused by name.
+Absent keys have transformers' defaults. Each key is used, required to have a supported value, ignored because it
+cannot change a transcript, or refused by name.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ _MAX_VOCABULARY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a model class of transformers has.
+    """A model class of transformers.
 
     Attributes:
-        name: of the class.
-        decoder: its one way to decode.
-        vocabulary: its default of labels without the blank.
+        name: name of the class.
+        decoder: its only decoder.
+        vocabulary: its default number of labels without the blank.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Documents:
         config: ``config.json``.
         generation: ``generation_config.json``; empty if there is none.
         processor: ``processor_config.json``; empty if there is none.
-        feature_extractor: that of the processor, or ``preprocessor_config.json``.
+        feature_extractor: the processor's section, or ``preprocessor_config.json``.
     """
 
     config: Mapping[str, Any]
@@ -122,7 +122,7 @@ def _kind(root: Section) -> _Kind:
 
 
 def _expect_last(root: Section, key: str, default: int, blank: int) -> None:
-    """Refuse a blank that is not the last of the labels."""
+    """Refuse a blank that is not the last label."""
     last = root.integer(key, default, low=0, high=_MAX_VOCABULARY) == blank
     root.require(key, last, f"the last id of vocab_size, {blank}")
 
@@ -147,5 +147,5 @@ def _transducer(root: Section, kind: _Kind) -> TransducerConfig:
 def _check_processor(section: Section, kind: _Kind) -> None:
     section.expect("decoder_type", None, kind.decoder)
     section.ignore("blank_token", "feature_extractor", "processor_class")
-    section.ignore("chat_template")  # of Canary: the prompts, which are written here without it
+    section.ignore("chat_template")  # Canary's prompts, which we write without it
     section.refuse_the_rest_unless_off()

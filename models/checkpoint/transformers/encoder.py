@@ -5,7 +5,7 @@ from models.config import ConformerConfig
 
 
 def parse_encoder(section: Section) -> ConformerConfig:
-    """Translate the encoder's section; transformers' defaults stand in for keys that are absent.
+    """Translate the encoder's section; absent keys have transformers' defaults.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
@@ -31,7 +31,7 @@ def parse_encoder(section: Section) -> ConformerConfig:
 
 
 def ignore_bookkeeping(section: Section) -> None:
-    """Take note of the keys that any configuration of transformers may have and that change no transcript."""
+    """Mark the keys as read that any configuration of transformers may have and that change no transcript."""
     section.ignore("_name_or_path", "_attn_implementation_autoset", "transformers_version", "dtype", "torch_dtype")
     section.ignore("initializer_range", "use_cache", "return_dict", "output_attentions", "output_hidden_states")
     section.ignore("is_encoder_decoder", "is_decoder", "tie_word_embeddings", "tie_encoder_decoder", "torchscript")
@@ -57,9 +57,9 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("subsampling_conv_stride", 2)
     section.expect("num_key_value_heads", config.heads)
     section.expect("head_dim", None, config.width // config.heads)
-    # Folders from before there was this key have biases in all convolutions.
+    # Folders from before this key existed have biases in all convolutions.
     agree = section.flag("convolution_bias", default=True) == config.bias
     section.require("convolution_bias", agree, f"as attention_bias, {str(config.bias).lower()}")
-    # For training, and for a table of positions that is computed here as long as it is needed.
+    # Options of training, and the length of a table of positions that we compute as long as needed.
     section.ignore("dropout", "dropout_positions", "layerdrop", "activation_dropout", "attention_dropout")
     section.ignore("max_position_embeddings", "architectures", "pad_token_id")

@@ -1,4 +1,4 @@
-"""Reading the files of a folder that came from elsewhere: by plain names, in bounded sizes, never outside of it."""
+"""Reading the files of an untrusted folder: by plain names, in bounded sizes, and never outside of it."""
 
 import stat
 from pathlib import Path, PurePosixPath
@@ -11,19 +11,19 @@ MAX_FILE_BYTES = 32 * 2**30
 class Folder:
     """A folder with the files of a checkpoint.
 
-    A link is followed only to a file of the same folder, or of the cache of the hub that the folder is part of: there
+    A link is followed only to a file of the same folder, or of the hub's cache that the folder is part of: there
     ``snapshots/<commit>/<name>`` is a link to ``blobs/<digest>``.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take a folder that exists."""
+        """Wrap an existing folder."""
         self.path = path
         resolved = path.resolve()
         snapshots = resolved.parent
         self._roots = [resolved, *([snapshots.parent / "blobs"] if snapshots.name == "snapshots" else [])]
 
     def has(self, name: str) -> bool:
-        """Tell whether there is anything of that name."""
+        """Return whether anything has that name."""
         return (self.path / name).exists()
 
     def read(self, name: str, max_bytes: int) -> bytes:
@@ -43,7 +43,7 @@ class Folder:
             raise UnreadableCheckpointError(f"{path} cannot be read: {error.strerror}") from error
 
     def locate(self, name: str) -> tuple[Path, int]:
-        """Return where the content of a file is, and its size in bytes.
+        """Return the path of a file with links resolved, and its size in bytes.
 
         Raises:
             UnreadableCheckpointError: if there is no such file.
@@ -54,7 +54,7 @@ class Folder:
         try:
             path = (self.path / name).resolve(strict=True)
             status = path.stat()
-        except (OSError, RuntimeError) as error:  # a link that leads to itself is either, by the version of Python
+        except (OSError, RuntimeError) as error:  # which one a circular link raises depends on the version of Python
             raise UnreadableCheckpointError(f"{self.path} has no file {shown(name)}") from error
         if path.parent not in self._roots:
             raise UnsafeCheckpointError(f"{self.path}: {shown(name)} is a link out of the folder")

@@ -3,7 +3,7 @@
 from models.checkpoint.section import Section
 from models.config import FeatureConfig
 
-# ParakeetFeatureExtractor has it as a constant, as NeMo has it as a default.
+# A constant in ParakeetFeatureExtractor, and the default in NeMo.
 _LOG_OFFSET = 2**-24
 
 

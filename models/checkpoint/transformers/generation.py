@@ -1,4 +1,4 @@
-"""What transformers' generation configurations say beyond greedy search, which is what we do."""
+"""Checking transformers' generation configurations. Only greedy search is supported."""
 
 from models.checkpoint.section import Section
 
@@ -10,7 +10,7 @@ def check_transducer_generation(section: Section, blank: int) -> None:
         UnsupportedValueError: if it asks for anything but greedy search from the blank.
     """
     section.expect("decoder_start_token_id", None, blank)
-    # A TDT hides the outputs for durations, which lie above the blank, from what chooses labels.
+    # A TDT suppresses the outputs for durations, which come after the blank, when it chooses labels.
     hidden = section.integers("suppress_tokens", low=0, high=2**31)
     section.require("suppress_tokens", all(token > blank for token in hidden), f"ids above the blank, {blank}")
     _check_greedy(section)
@@ -35,5 +35,5 @@ def _check_greedy(section: Section) -> None:
     section.ignore("_from_model_config", "transformers_version", "use_cache", "return_dict_in_generate")
     section.ignore("output_attentions", "output_hidden_states", "output_scores", "output_logits")
     section.ignore("pad_token_id", "bos_token_id", "eos_token_id")
-    section.ignore("temperature", "top_k", "top_p", "min_p", "typical_p")  # of sampling
+    section.ignore("temperature", "top_k", "top_p", "min_p", "typical_p")  # options of sampling
     section.refuse_the_rest_unless_off()

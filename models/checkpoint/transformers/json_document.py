@@ -1,11 +1,11 @@
-"""Reading a JSON document that may be built to exhaust whoever reads it."""
+"""Reading a JSON document that may be built to exhaust its reader."""
 
 import json
 from typing import Any, NoReturn
 
 from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError
 
-# A tokenizer of 256,000 pieces has as many numbers, and up to three times as many merges of two pieces each.
+# A tokenizer of 256,000 pieces has 256,000 numbers, and up to 768,000 merges of two pieces each.
 MAX_VALUES = 3_000_000
 
 
@@ -14,13 +14,13 @@ def parse_json(content: bytes, source: str) -> dict[str, Any]:
 
     Args:
         content: the document.
-        source: where it is from, for messages.
+        source: the document's name, for messages.
 
     Raises:
-        UnreadableCheckpointError: if it is not JSON, says something twice, or is not an object.
+        UnreadableCheckpointError: if it is not JSON, has a key twice, or is not an object.
         UnsafeCheckpointError: if it holds more values, or is nested deeper, than any configuration.
     """
-    # Every value but the first comes after one of these; those within strings are few.
+    # Every value but the first comes after one of these characters; few of them are inside strings.
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise UnsafeCheckpointError(f"{source} holds more than {MAX_VALUES} values")
     try:

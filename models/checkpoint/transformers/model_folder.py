@@ -29,7 +29,7 @@ from models.tokenizers import Tokenizer
 CONFIG_FILE = "config.json"
 GENERATION_FILE = "generation_config.json"
 PROCESSOR_FILE = "processor_config.json"
-# Where the feature extractor was before processors kept it.
+# The feature extractor's file before it became part of the processor's.
 FEATURE_EXTRACTOR_FILE = "preprocessor_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -38,7 +38,7 @@ MAX_TOKENIZER_BYTES = 16 * 2**20
 
 
 def read_transformers(path: Path) -> Checkpoint:
-    """Read a checkpoint, checked against itself: configuration, vocabulary and tensors agree.
+    """Read a checkpoint, and check that configuration, vocabulary and tensors agree.
 
     Raises:
         CheckpointError: if it cannot be read, is not safe, is not supported, or contradicts itself.

@@ -1,4 +1,4 @@
-"""What transformers calls our tensors: NeMo's names, some of them changed."""
+"""transformers' names of our tensors: NeMo's names, some of them changed."""
 
 from models.checkpoint.nemo.names import nemo_names
 from models.config import EncoderConfig
@@ -23,7 +23,7 @@ _CHANGED = {
 
 
 def transformers_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
-    """Return the one spelling of a parameter or buffer of a model with this encoder."""
+    """Return transformers' name of a parameter or buffer of a model with this encoder."""
     spelling = nemo_names(name, encoder)[0]
     for nemo, transformers in _CHANGED.items():
         spelling = spelling.replace(nemo, transformers)

@@ -1,4 +1,4 @@
-"""Reading tensors from safetensors files, which hold no code but may lie about themselves."""
+"""Reading tensors from safetensors files, which hold no code but may have forged headers."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _LENGTH_BYTES = 8
 def read_safetensors(folder: Folder) -> dict[str, Tensor]:
     """Return the tensors of a folder's one weights file, or of the shards that its index names.
 
-    They lie in memory that is mapped to the files, on the CPU, in the dtype of the files.
+    The tensors are memory-mapped from the files, on the CPU, in the dtype of the files.
 
     Raises:
         UnreadableCheckpointError: if a file is missing or damaged, or the index and the shards do not agree.
@@ -42,7 +42,7 @@ def read_safetensors(folder: Folder) -> dict[str, Tensor]:
 
 
 def _shards(folder: Folder) -> dict[str, set[str]]:
-    """Return the names of the tensors in each shard, as the index has them."""
+    """Return the names of the tensors in each shard, as given in the index."""
     source = f"{folder.path}: {INDEX_FILE}"
     places = parse_json(folder.read(INDEX_FILE, MAX_HEADER_BYTES), source).get("weight_map")
     if not isinstance(places, dict):
@@ -75,7 +75,7 @@ def _read_file(folder: Folder, name: str) -> dict[str, Tensor]:
 
 
 def _refuse_long_header(path: Path) -> None:
-    """Look at the length of the header, which is JSON, before anything parses it."""
+    """Check the length of the header before anything parses its JSON."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")

@@ -6,10 +6,10 @@ from models.checkpoint.errors import UnreadableCheckpointError, UnsupportedValue
 from models.checkpoint.section import Section
 from models.tokenizers import WORD_START, ByteFallbackTokenizer
 
-# The keys of tokenizer_config.json under which transformers keeps tokens that it leaves out of texts.
+# Keys of tokenizer_config.json with tokens that transformers leaves out of texts.
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _MORE_SPECIAL = ("additional_special_tokens", "extra_special_tokens")
-# A decoder that turns the mark into a space does this alone, or among steps that make the same of it.
+# The sequences of steps that turn the mark of a word's beginning into a space, with equal results.
 _STEPS = [["Metaspace"], ["Replace", "ByteFallback", "Fuse", "Strip"], ["ByteFallback", "Metaspace"]]
 
 
@@ -19,10 +19,10 @@ def parse_tokenizer(document: dict[str, Any], config: dict[str, Any], labels: in
     Args:
         document: ``tokenizer.json``.
         config: ``tokenizer_config.json``; empty if there is none.
-        labels: ids without the blank. Beyond them there may be special tokens only, such as the blank.
+        labels: number of labels without the blank. Ids beyond them must be special tokens, such as the blank.
 
     Raises:
-        UnsupportedValueError: if it decodes otherwise than we do, or does not have as many pieces as there are labels.
+        UnsupportedValueError: if it decodes in another way than ours, or the number of pieces is not that of labels.
         UnreadableCheckpointError: if it contradicts itself.
     """
     root = Section("tokenizer.json", document)
@@ -61,7 +61,7 @@ def _check_decoder(decoder: Section) -> None:
 
 
 def _pieces(vocabulary: object, added: object) -> tuple[dict[int, str], set[int]]:
-    """Return the pieces by their ids, and the ids of those that are special."""
+    """Return the pieces by id, and the ids of the special ones."""
     added = added or []
     if not isinstance(vocabulary, dict) or not isinstance(added, list):
         raise UnreadableCheckpointError("tokenizer.json has no vocabulary, or added_tokens are no list")
@@ -79,12 +79,12 @@ def _pieces(vocabulary: object, added: object) -> tuple[dict[int, str], set[int]
 
 
 def _is_text(piece: str) -> bool:
-    """Tell whether UTF-8 can write a piece: JSON can escape halves of characters."""
+    """Return whether a piece can be written in UTF-8: JSON can escape halves of characters."""
     return not any("\ud800" <= character <= "\udfff" for character in piece)
 
 
 def _named(config: Section, pieces: dict[int, str]) -> set[int]:
-    """Return the ids of the tokens that the tokenizer's configuration calls special."""
+    """Return the ids of the special tokens of the tokenizer's configuration."""
     config.expect("clean_up_tokenization_spaces", None, False)
     names = [config.get(key) for key in _SPECIAL]
     for key in _MORE_SPECIAL:
