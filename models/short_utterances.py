@@ -1,4 +1,4 @@
-"""Utterances too short for a model, with silence around them."""
+"""Padding utterances with silence that are too short for a model."""
 
 import torch
 from torch import Tensor
@@ -9,9 +9,9 @@ def with_silence_around(waveforms: Tensor, lengths: Tensor, least: int) -> tuple
     """Put short utterances into the middle of ``least`` samples of silence, as NeMo does for Canary.
 
     Args:
-        waveforms: [batch, samples]; anything may stand in the padding.
+        waveforms: [batch, samples]; padding may hold anything.
         lengths: samples of each row, int64 [batch]; an empty row stays empty.
-        least: samples that an utterance has afterwards.
+        least: fewest samples of an utterance.
 
     Returns:
         Waveforms of at least ``least`` samples, and their lengths.
@@ -25,10 +25,10 @@ def with_silence_around(waveforms: Tensor, lengths: Tensor, least: int) -> tuple
 
 
 def lengths_with_silence(lengths: Tensor, least: int) -> Tensor:
-    """Return the samples that utterances of so many have then, int64 [batch]."""
+    """Return the lengths after ``with_silence_around``, int64 [batch]."""
     return lengths.clamp(min=least).where(lengths > 0, lengths)
 
 
 def silence_before(lengths: Tensor, least: int) -> Tensor:
-    """Return the samples of silence before each utterance, [batch]: half of what is missing, rounded down."""
+    """Return the samples of silence before each utterance, [batch]: half of the missing ones, rounded down."""
     return ((least - lengths).clamp(min=0) // 2).where(lengths > 0, 0)

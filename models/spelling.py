@@ -1,11 +1,10 @@
-"""Tokens become texts and words, those of a whole batch together: looked up in arrays, divided by operations on arrays.
+"""Detokenizing a whole batch at once with array operations: from tokens to texts and words.
 
-A GPU is given its next batch meanwhile, by another thread of the same interpreter: what this one spends in Python that
-one waits for. A call for every word would let the device stand still (docs/performance.md).
+Meanwhile another thread of the same interpreter launches the GPU's next batch, and waits for the interpreter lock while
+this one runs Python. A call for each word would leave the device idle (docs/performance.md).
 
-Utterances without anything unusual are spelled so, which is nearly all of them. The others, with bytes of characters
-that have no piece, unknown pieces or a space before a punctuation mark, take the way of ``timestamps.words``, which
-says what is right for all.
+Nearly all utterances are done this way. Those with byte pieces, unknown pieces or a space before a punctuation mark go
+through ``timestamps.words`` one by one, which defines the result for all.
 """
 
 import math
@@ -29,20 +28,20 @@ Floats = npt.NDArray[np.float64]
 _SPACE = " "
 _WHITESPACE = re.compile(r"\s")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-# Whether a tokenizer drops the spaces that a text begins with. Kinds that are not here have texts of another making.
+# Whether a tokenizer drops spaces at the beginning of a text. Other kinds are always detokenized one by one.
 _DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": False, "characters": False}
 
 
 class Speller:
-    """Spells what searches found."""
+    """Detokenizes results of searches."""
 
     def __init__(self, vocabulary: Vocabulary, seconds: Callable[[int], float], *, is_ctc: bool = False) -> None:
-        """Prepare to spell.
+        """Prepare tables of the vocabulary.
 
         Args:
-            vocabulary: what the tokens stand for.
+            vocabulary: the vocabulary of the tokens.
             seconds: turns a number of encoder frames into seconds.
-            is_ctc: whether CTC wrote them, whose tokens last longer than they are written.
+            is_ctc: whether the tokens are those of CTC, whose words last longer than the run of their last token.
         """
         self._is_ctc = is_ctc
         self._vocabulary = vocabulary
@@ -50,7 +49,7 @@ class Speller:
         self._seconds_of_frame = np.empty(0)
 
     def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[TimedText]:
-        """Spell the utterances of a batch, whose rows have frames and ends; of CTC, with the seconds that each has."""
+        """Detokenize a batch whose rows have frames and ends; ``lengths`` in seconds are for CTC."""
         lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         if not len(rows.tokens):
             return self.one_by_one(rows, lengths)
@@ -60,7 +59,7 @@ class Speller:
         unusual = set(row[self._is_unusual(tokens, is_first)].tolist())
         ids, confidence = rows.tokens.tolist(), rows.confidence.tolist()
         whole = "".join(map(self._pieces.texts.__getitem__, ids))
-        begins = np.concatenate(([0], np.cumsum(self._pieces.characters[tokens])))  # in the text of all, of each token
+        begins = np.concatenate(([0], np.cumsum(self._pieces.characters[tokens])))  # each token's offset
         columns, words_of = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
         frames = None if rows.frames is None else rows.frames.tolist()
         durations = None if rows.durations is None else rows.durations.tolist()
@@ -98,12 +97,12 @@ class Speller:
         return spelled
 
     def one_by_one(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[TimedText]:
-        """Spell each utterance by itself, which says the same and takes ten times as long."""
+        """Detokenize utterances one by one, with the same result in ten times the time."""
         lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         return [self._alone(rows, index, length) for index, length in enumerate(lengths)]
 
     def _is_unusual(self, tokens: Numbers, is_first: Bools) -> Bools:
-        """Return of each token whether its utterance cannot be spelled beside others."""
+        """Return for each token whether its utterance must be detokenized alone."""
         pieces = self._pieces
         unusual = ~pieces.is_plain[tokens]
         unusual[1:] |= pieces.is_blank[tokens[:-1]] & pieces.begins_with_mark[tokens[1:]] & ~is_first[1:]
@@ -112,11 +111,11 @@ class Speller:
     def _words(
         self, rows: FlatRows, tokens: Numbers, row: Numbers, is_first: Bools, begins: Numbers, lengths: Floats
     ) -> tuple[tuple[list[float], list[float], list[float], list[tuple[int, int]]], list[int]]:
-        """Return starts, ends, confidences and spans of all words, and of each utterance which is its first."""
+        """Return starts, ends, confidences and spans of all words, and the index of each utterance's first word."""
         assert rows.frames is not None
         assert rows.ends is not None
         pieces, bounds, is_space = self._pieces, rows.bounds, self._pieces.is_space[tokens]
-        # A word ends at a space, which belongs to no word, and where another begins.
+        # A word ends at a space, which belongs to no word, and where the next word begins.
         is_break = is_first | is_space | pieces.begins_word[tokens] | pieces.begins_word_anywhere[tokens]
         is_break[1:] |= pieces.ends_word[tokens[:-1]] & pieces.begins_with_letter[tokens[1:]]
         breaks = np.flatnonzero(is_break)
@@ -127,10 +126,10 @@ class Speller:
         is_more_than_a_space = begins[first] + pieces.leading_spaces[tokens[first]] < begins[last]
         first, last, start = first[is_more_than_a_space], last[is_more_than_a_space], start[is_more_than_a_space]
         ends = rows.ends
-        # Nobody says a mark: what is heard before it.
+        # A punctuation mark is silent: the times are those of the token before it.
         is_mark = pieces.is_mark[tokens] & ~is_first
         spoken = np.maximum.accumulate(np.where(is_mark, 0, np.arange(len(tokens))))
-        if rows.durations is not None:  # a TDT gives it a duration
+        if rows.durations is not None:  # a TDT gives marks a duration
             ends = ends[spoken]
         slices = np.stack([first, last], axis=1)
         confidence = np.minimum.reduceat(np.append(rows.confidence, np.float32(1)), slices.ravel())[::2]
@@ -152,13 +151,13 @@ class Speller:
         return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
 
     def _alone(self, rows: FlatRows, index: int, length: float) -> TimedText:
-        """Spell one utterance, whatever it holds."""
+        """Detokenize any one utterance."""
         row = rows.row(index)
         found = words(row, self._vocabulary, self._seconds, is_ctc=self._is_ctc, length=length)
         return TimedText.of(self._vocabulary.text(row.tokens), row, found)
 
     def _seconds_up_to(self, frame: int) -> npt.NDArray[np.float64]:
-        """Return where each encoder frame begins, up to ``frame`` and beyond."""
+        """Return the second at which each encoder frame begins, at least up to ``frame``."""
         known = len(self._seconds_of_frame)
         if known <= frame:
             more = [self._seconds(each) for each in range(known, 2 * frame + 1)]
@@ -172,22 +171,22 @@ class Speller:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """What the pieces of a vocabulary are; all but the texts are arrays with an entry a piece.
+    """Properties of the pieces of a vocabulary, in arrays with an entry for each piece.
 
     Attributes:
-        texts: what each adds to a text.
-        characters: how many characters that has.
-        leading_spaces: how many of them are spaces before a word.
-        begins_word: whether a word begins with it.
-        begins_word_anywhere: whether one does without a space before it, because of its script.
-        ends_word: whether a word ends with it if a letter follows, because of its script.
-        begins_with_letter: whether a letter or a number comes first in it, but of a script with spaces.
-        is_plain: whether it adds the same wherever it stands, and has no space but one before a word.
+        texts: the text of each.
+        characters: length of the text.
+        leading_spaces: spaces at the beginning of the text, before a word.
+        begins_word: whether it begins a word.
+        begins_word_anywhere: whether it begins a word even without a space before it, because of its script.
+        ends_word: whether it ends a word if a letter follows, because of its script.
+        begins_with_letter: whether it begins with a letter or a number of a script with spaces.
+        is_plain: whether its text is the same in any context, and has no space except before a word.
         is_space: whether it is a space between words, and part of none.
-        is_blank: whether it adds a space alone.
+        is_blank: whether its text is one space.
         is_mark: whether it is a punctuation mark.
-        begins_with_mark: whether a mark comes first in it.
-        lasts: for how many seconds it is heard after CTC has written it.
+        begins_with_mark: whether it begins with a punctuation mark.
+        lasts: seconds that it goes on after its run in the output of CTC.
     """
 
     texts: tuple[str, ...]
@@ -206,7 +205,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> "_Pieces":
-        """Look at each piece once."""
+        """Compute the properties of a vocabulary's pieces."""
         texts = tuple(spelling.decode(errors="replace") for spelling in vocabulary.spellings)
         shown, marks = vocabulary.texts, vocabulary.punctuation
         drops_spaces = _DROPS_FIRST_SPACES.get(vocabulary.kind)
@@ -216,7 +215,7 @@ class _Pieces:
             return (
                 drops_spaces is not None
                 and text != ""
-                and vocabulary.tokenizer.spell(token) == text.encode()  # no byte, and no mark behind a space
+                and vocabulary.tokenizer.spell(token) == text.encode()  # no byte, and no mark after a space
                 and not _BYTE.fullmatch(vocabulary.pieces[token])
                 and not _WHITESPACE.search(text.removeprefix(_SPACE))
                 and shown[token] == (text.lstrip(_SPACE) if drops_spaces else text)

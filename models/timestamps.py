@@ -1,12 +1,12 @@
 """Words and their times from tokens and their frames, by NeMo's rules.
 
-Times of transducers equal NeMo's. Those of CTC do not: NeMo lets a token begin where the one before it began, and we
-say when it was said. A piece that stands for a space alone is a word to NeMo, and none to us. In scripts without spaces
-NeMo has one word for a whole utterance, and we one for each token.
+Times of transducers equal NeMo's. Those of CTC do not, because NeMo gives each token the start of the one before it. A
+piece that is only a space is a word in NeMo, and not here. In scripts without spaces, NeMo has one word for the whole
+utterance; here each token is a word.
 
-CTC writes a token where it begins to be heard, and then blanks, however long it lasts: words that ended with the run of
-their last token would end 0.16 s too early. So they last as long as a token of so many letters does, but no longer than
-until the next word. How long that is, and what is left of the error, is in docs/performance.md.
+CTC puts a token where its sound begins, and then blanks, however long it lasts, so words that end with their last
+token's run would end 0.16 s too early. Instead a word ends ``lasts`` seconds later, by the number of letters of its
+last token, but not after the start of the next word. docs/performance.md has the durations and the remaining error.
 """
 
 import math
@@ -23,7 +23,7 @@ _TOKEN_SECONDS, _LETTER_SECONDS = 0.1, 0.05
 
 
 def lasts(letters: int) -> float:
-    """Return for how many seconds a token of so many letters is heard after CTC has written it."""
+    """Return the seconds that a token of this number of letters goes on after its run in the output of CTC."""
     return _TOKEN_SECONDS + _LETTER_SECONDS * letters
 
 
@@ -39,10 +39,10 @@ def words(
 
     Args:
         row: its tokens with their frames.
-        vocabulary: what the tokens stand for.
+        vocabulary: the vocabulary of the tokens.
         seconds: turns a number of encoder frames into seconds.
-        is_ctc: whether CTC wrote them, whose tokens last longer than they are written.
-        length: of the utterance in seconds.
+        is_ctc: whether the tokens are those of CTC.
+        length: length of the utterance in seconds.
     """
     assert row.frames is not None
     assert row.ends is not None
@@ -68,7 +68,7 @@ def _lasting(
     seconds: Callable[[int], float],
     length: float,
 ) -> list[Word]:
-    """Let words last as long as their last tokens are heard, up to the next word or the end of the utterance."""
+    """Extend words by the duration of their last tokens, up to the next word or the end of the utterance."""
     assert row.frames is not None
     assert row.ends is not None
     lasting = []
@@ -82,9 +82,9 @@ def _lasting(
 
 
 def _begins(tokens: Sequence[int], vocabulary: Vocabulary) -> list[bool]:
-    """Tell of each token whether a word begins with it.
+    """Return for each token whether it begins a word.
 
-    In scripts without spaces each token is a word, as OpenAI's Whisper has it: else a sentence would be one.
+    In scripts without spaces each token is a word, as in OpenAI's Whisper; otherwise a whole sentence would be one.
     """
     return [
         vocabulary.begin_words[token]
@@ -97,7 +97,7 @@ def _begins(tokens: Sequence[int], vocabulary: Vocabulary) -> list[bool]:
 def _at_the_word_before(
     texts: Sequence[str], punctuation: frozenset[str], starts: Sequence[int], ends: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Move every punctuation mark to the end of the token before it: a TDT gives it a duration, but nobody says it."""
+    """Move each punctuation mark to the end of the token before it: a TDT gives it a duration, but it is silent."""
     starts, ends = list(starts), list(ends)
     for index, text in enumerate(texts):
         if index and text in punctuation:
@@ -106,7 +106,7 @@ def _at_the_word_before(
 
 
 def _spans(begins: Sequence[bool], texts: Sequence[str], punctuation: frozenset[str]) -> list[tuple[int, int]]:
-    """Return the slices of the tokens that are words.
+    """Return the slices of the tokens that form words.
 
     A space ends a word, unless a punctuation mark follows. A punctuation mark belongs to the word before it.
     """
@@ -129,6 +129,6 @@ def _spans(begins: Sequence[bool], texts: Sequence[str], punctuation: frozenset[
 
 
 def _next_text(texts: Sequence[str], index: int) -> str | None:
-    """Return the next text that is more than a space."""
+    """Return the next text that is not only a space."""
     later = (texts[position] for position in range(index + 1, len(texts)))
     return next((text for text in later if text not in ("", _SPACE)), None)

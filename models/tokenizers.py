@@ -15,15 +15,15 @@ from models.scripts import begins_unspaced, is_unspaced
 WORD_START = "▁"
 WORD_CONTINUES = "##"
 
-# Pieces that are marks of the vocabulary itself, and pieces that begin a word, say nothing about punctuation.
+# Special pieces, and pieces that begin or continue a word: they are no punctuation marks.
 _NOT_PUNCTUATION = re.compile(r"<.*>|\[.*\]|##.*|▁.*", re.DOTALL)
 
-# Pieces of prompts, and what a model says of a recording beside its text.
+# Pieces of prompts, and of a model's output that is not text.
 _SPECIAL = re.compile(r"<\|.*\|>|<pad>", re.DOTALL)
 _FRAME = re.compile(r"<\|(\d{1,5})\|>", re.ASCII)
-# A byte that stands for itself, such as <0xE2>.
+# A piece for a single byte, such as <0xE2>.
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-# What Python makes of bytes that are no UTF-8 and shall not be lost, one character a byte.
+# Python's surrogates for bytes that are not UTF-8 (errors="surrogateescape"), one character for each.
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 
@@ -34,11 +34,11 @@ class Tokenizer(Protocol):
     pieces: tuple[str, ...]
 
     def join(self, tokens: Sequence[int]) -> str:
-        """Return the text of some tokens as they stand."""
+        """Return the text of some tokens, without further rules."""
         ...
 
     def spell(self, token: int) -> bytes:
-        """Return what a token adds to a text, in UTF-8: part of a character where pieces are bytes."""
+        """Return the text of a token in UTF-8; part of a character for a byte piece."""
         ...
 
 
@@ -47,7 +47,7 @@ class PromptTokenizer(Tokenizer, Protocol):
     """A vocabulary that has special pieces for prompts."""
 
     def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
-        """Return the ids of special pieces as a model was trained to see them, one after the other."""
+        """Return the ids of special pieces in a row, as in the model's training."""
         ...
 
 
@@ -79,7 +79,7 @@ class SentencePieceTokenizer:
         return text
 
     def spell(self, token: int) -> bytes:
-        """Return the piece with spaces as spaces; a control piece writes nothing."""
+        """Return the piece with spaces as spaces; empty for a control piece."""
         piece = self.pieces[token]
         if self.is_byte(token):
             return bytes([int(piece[3:5], 16)])  # <0xE2>
@@ -90,7 +90,7 @@ class SentencePieceTokenizer:
         return piece.replace(WORD_START, " ").encode()
 
     def is_byte(self, token: int) -> bool:
-        """Tell whether a token is a byte of a character that has no piece."""
+        """Return whether a token is a byte of a character that has no piece."""
         byte: bool = self._processor.is_byte(token)
         return byte
 
@@ -111,14 +111,14 @@ class AggregateTokenizer:
         self.pieces = tuple(piece for part in parts for piece in part.pieces)
 
     def join(self, tokens: Sequence[int]) -> str:
-        """Return the text of some tokens with the space that it begins with: pieces as they stand, but bytes merged.
+        """Return the text of some tokens, with the space that it begins with, and bytes merged.
 
-        NeMo shows a character that is written in bytes as the names of those.
+        NeMo shows the names of bytes in place of a character.
         """
         return b"".join(map(self.spell, tokens)).decode(errors="replace")
 
     def spell(self, token: int) -> bytes:
-        """Return the piece with spaces as spaces, or the byte that it is."""
+        """Return the piece with spaces as spaces, or the byte of a byte piece."""
         index = bisect_right(self._ends, token)
         own = token - self._ends[index] + len(self._parts[index].pieces)
         if self._parts[index].is_byte(own):
@@ -131,16 +131,16 @@ class AggregateTokenizer:
 
 
 class ByteFallbackTokenizer:
-    """Subwords of a ``tokenizer.json``, with single bytes for what no other piece spells.
+    """Subwords of a ``tokenizer.json``, with byte pieces for characters that have no piece.
 
-    Texts are those of a SentencePiece model with the same pieces, but special pieces never show: neither those that
-    SentencePiece calls control pieces, nor the unknown one.
+    Texts are those of a SentencePiece model with the same pieces, except that special pieces, among them the unknown
+    one, never show.
     """
 
     kind = "bpe"
 
     def __init__(self, pieces: Sequence[str], special: Collection[int]) -> None:
-        """Take the pieces, and the ids of those that write nothing."""
+        """Take the pieces, and the ids of special ones, which have no text."""
         self.pieces = tuple(pieces)
         self._special = frozenset(special)
 
@@ -153,7 +153,7 @@ class ByteFallbackTokenizer:
         return _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", text[marks:])
 
     def spell(self, token: int) -> bytes:
-        """Return the piece with spaces as spaces; a special piece writes nothing."""
+        """Return the piece with spaces as spaces; empty for a special piece."""
         if token in self._special:
             return b""
         piece = self.pieces[token]
@@ -162,12 +162,12 @@ class ByteFallbackTokenizer:
         return piece.replace(WORD_START, " ").encode()
 
     def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
-        """Look up the pieces, which are tokens of their own wherever they stand."""
+        """Look up the pieces; each is a token in any context."""
         return [self.pieces.index(piece) for piece in pieces]
 
 
 class CharacterTokenizer:
-    """One label a piece of text, usually a single character."""
+    """Labels that are pieces of text, usually single characters."""
 
     kind = "characters"
 
@@ -184,7 +184,7 @@ class CharacterTokenizer:
 
 
 class WordPieceTokenizer:
-    """Words and their continuations, as BERT has them (Devlin et al., 2019)."""
+    """Words and their continuations, as in BERT (Devlin et al., 2019)."""
 
     kind = "wordpiece"
 
@@ -214,7 +214,7 @@ class WordPieceTokenizer:
 
 
 class Vocabulary:
-    """A tokenizer and what follows from its pieces, as NeMo has it."""
+    """A tokenizer, and properties of its pieces by NeMo's rules."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -223,7 +223,7 @@ class Vocabulary:
 
     @cached_property
     def spellings(self) -> tuple[bytes, ...]:
-        """What each token adds to a text, in UTF-8; one after the other they are the text with spaces before it."""
+        """The text of each token in UTF-8; joined, they are the transcript with spaces before it."""
         marks = tuple(f" {mark}".encode() for mark in self.punctuation)
         spelt = map(self.tokenizer.spell, range(len(self.pieces)))
         return tuple(one[1:] if one.startswith(marks) else one for one in spelt)
@@ -235,24 +235,24 @@ class Vocabulary:
 
     @cached_property
     def begin_words(self) -> tuple[bool, ...]:
-        """Whether each token begins a word: its text is not its piece, which has the mark of a word's start."""
-        if self.kind == WordPieceTokenizer.kind:  # these mark what does not
+        """Whether each token begins a word: its text differs from its piece, which has the mark of a word's start."""
+        if self.kind == WordPieceTokenizer.kind:  # these mark continuations instead
             return tuple(not piece.startswith(WORD_CONTINUES) for piece in self.pieces)
         return tuple(piece != text for piece, text in zip(self.pieces, self.texts, strict=True))
 
     @cached_property
     def begin_words_anywhere(self) -> tuple[bool, ...]:
-        """Whether a word begins with each token although no space stands before it, because of its script."""
+        """Whether each token begins a word even without a space before it, because of its script."""
         return tuple(map(begins_unspaced, self.texts))
 
     @cached_property
     def end_words(self) -> tuple[bool, ...]:
-        """Whether a word ends with each token if a letter follows, because of its script."""
+        """Whether each token ends a word if a letter follows, because of its script."""
         return tuple(text != "" and is_unspaced(text[-1]) for text in self.texts)
 
     @cached_property
     def begin_with_letters(self) -> tuple[bool, ...]:
-        """Whether each token begins with a letter or a number, but of a script with spaces."""
+        """Whether each token begins with a letter or a number of a script with spaces."""
         return tuple(text[:1].isalnum() and not is_unspaced(text[0]) for text in self.texts)
 
     @cached_property
@@ -277,24 +277,24 @@ class Vocabulary:
 
 
 class PromptedVocabulary(Vocabulary):
-    """The vocabulary of an attention decoder, in which special pieces are no text.
+    """The vocabulary of an attention decoder, in which special pieces have no text.
 
-    A text has the spaces that the model wrote: NeMo removes none before punctuation here, and French has them there.
+    Spaces before punctuation stay, as in NeMo for these models: French has them.
     """
 
     @cached_property
     def spellings(self) -> tuple[bytes, ...]:
-        """What each token adds to a text, in UTF-8; nothing, if it is special."""
+        """The text of each token in UTF-8; empty if it is special."""
         spelled = map(self.tokenizer.spell, range(len(self.pieces)))
         return tuple(
             b"" if _SPECIAL.fullmatch(piece) else spelling for piece, spelling in zip(self.pieces, spelled, strict=True)
         )
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Return the transcript: what is text among the tokens, without space around it."""
+        """Return the transcript: the text of the tokens that are not special, without space around it."""
         return self.tokenizer.join([token for token in tokens if not _SPECIAL.fullmatch(self.pieces[token])]).strip()
 
     def frame(self, token: int) -> int | None:
-        """Return the encoder frame that a special piece names, if it names one."""
+        """Return the encoder frame that a special piece names, or None."""
         match = _FRAME.fullmatch(self.pieces[token])
         return int(match[1]) if match else None

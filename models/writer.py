@@ -1,4 +1,4 @@
-"""Transcripts that an attention decoder writes: prompts in, hypotheses out."""
+"""Transcription with an attention decoder: prompts in, hypotheses out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from models.written_words import written_words
 
 
 class Writer:
-    """Lets an attention decoder write what prompts ask for."""
+    """Runs an attention decoder over encoded batches with their prompts."""
 
     def __init__(
         self, decoder: AttentionDecoder, config: ModelConfig, prompts: PromptWriter, vocabulary: PromptedVocabulary
@@ -31,15 +31,15 @@ class Writer:
         self._prompts = prompts
         self._vocabulary = vocabulary
         self._search: AttentionSearch | None = None
-        self._least = config.features.sample_rate  # NeMo gives Canary a second of audio, or more
+        self._least = config.features.sample_rate  # NeMo pads audio for Canary to at least a second
 
     @property
     def sizes(self) -> Sizes[Any] | None:
-        """What the search has prepared; None before the first batch."""
+        """The sizes that the search has prepared; None before the first batch."""
         return self._search.sizes if self._search else None
 
     def check(self, prompt: Prompt) -> None:
-        """Accept a prompt that the model can answer.
+        """Check that the model can do what a prompt asks for.
 
         Raises:
             PromptError: if it cannot.
@@ -47,11 +47,11 @@ class Writer:
         self._prompts.tokens(prompt)
 
     def lengthened(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return waveforms [batch, samples] as long as the model needs them, and the samples of each row."""
+        """Pad waveforms [batch, samples] to the model's shortest length; return them, and the samples of each row."""
         return with_silence_around(waveforms, lengths, self._least)
 
     def lengths(self, lengths: Tensor) -> Tensor:
-        """Return the samples of each row then."""
+        """Return the samples of each row after ``lengthened``."""
         return lengths_with_silence(lengths, self._least)
 
     def write(
@@ -61,16 +61,16 @@ class Writer:
 
         Args:
             encoded: [batch, encoder frames, width], from waveforms that were ``lengthened``.
-            encoder_frames: of each row, [batch].
-            frames: features of each row, [batch].
+            encoder_frames: number of encoder frames of each row, [batch].
+            frames: number of features of each row, [batch].
             lengths: samples of each row before it was lengthened, [batch], on the host.
-            prompts: what is asked for in each row.
+            prompts: the prompt of each row.
         """
         bound = length_bound(self._decoder.config, frames, self._config.encoder.subsampling_factor, encoded.size(1))
-        # From memory that the device copies from by itself: the host does not wait until it gets there.
+        # Pinned memory, so that the host does not wait for the copy.
         asked = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], pin_memory=encoded.is_cuda)
         tokens = asked.to(encoded.device, non_blocking=True)
-        if self._search is None:  # the decoder is on its device by now
+        if self._search is None:  # created here, because the decoder is on its device by now
             graphed = encoded.device.type != "cpu"
             self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
@@ -78,13 +78,13 @@ class Writer:
         return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])
 
     def _text(self, row: Row, silence: int) -> TimedText:
-        """Return what was written of an utterance that had so many samples of silence put before it."""
+        """Return the transcript of an utterance with ``silence`` samples of silence before it."""
 
         def seconds(frame: int) -> float:
             start = self._config.seconds(frame)
             if not silence:
                 return start
-            # As much silence, to a sample, is behind the utterance: what was heard there ended with it.
+            # There is as much silence, to a sample, after the utterance; times there are moved to its end.
             samples = round(start * self._config.features.sample_rate) - silence
             return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
 

@@ -1,7 +1,7 @@
-"""Words of an attention decoder, which writes text and may write times between the words.
+"""Words of an attention decoder, which may write times between them.
 
-It does not say at which frame a token was heard. Asked for timestamps, Canary writes each word between two tokens that
-name encoder frames, such as ``<|12|>``; otherwise when its words were said is not known.
+It does not tell the frames of its tokens. With the prompt's timestamps on, Canary writes each word between two tokens
+that name encoder frames, such as ``<|12|>``; otherwise the times of words are not known.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +12,11 @@ from models.tokenizers import PromptedVocabulary
 
 
 def written_words(row: Row, vocabulary: PromptedVocabulary, seconds: Callable[[int], float]) -> list[Word]:
-    """Return the words of an utterance: what stands between two frames, and elsewhere what stands between spaces.
+    """Return the words of an utterance: the text between two frames, and elsewhere the text between spaces.
 
     Args:
         row: its tokens.
-        vocabulary: what the tokens stand for.
+        vocabulary: the vocabulary of the tokens.
         seconds: turns a frame that the model wrote into seconds.
     """
     frames = [vocabulary.frame(token) for token in row.tokens]
@@ -37,7 +37,7 @@ def written_words(row: Row, vocabulary: PromptedVocabulary, seconds: Callable[[i
 
 
 def _between_frames(frames: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    """Yield the slices of the tokens that name no frame."""
+    """Yield the slices of tokens between those that name a frame."""
     first = 0
     for index, frame in enumerate((*frames, -1)):
         if frame is not None:
@@ -49,7 +49,7 @@ def _between_frames(frames: Sequence[int | None]) -> Iterator[tuple[int, int]]:
 def _between_spaces(
     tokens: Sequence[int], vocabulary: PromptedVocabulary, first: int, last: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the slices of a slice of the tokens that begin with a space."""
+    """Yield the slices of words between ``first`` and ``last``, each of which begins with a space."""
     for index in range(first + 1, last):
         if vocabulary.spellings[tokens[index]].startswith(b" "):
             yield first, index

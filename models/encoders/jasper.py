@@ -185,7 +185,7 @@ class Shortcut(nn.Module):
         self.batch_norm: FrameBatchNorm | None = FrameBatchNorm(config.filters, eps=_BATCH_NORM_EPS)
 
     def forward(self, frames: Tensor, valid: Tensor) -> Tensor:
-        """Return [batch, filters, ceil(time / stride)], with ``valid`` real frames, for ``frames`` [batch, width, time]."""
+        """Apply to ``frames`` [batch, width, time]; ``valid`` [batch, ceil(time / stride)] is that of the result."""
         joining: Tensor = self.convolution(frames)
         return joining if self.batch_norm is None else self.batch_norm(joining, valid)
 

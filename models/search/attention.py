@@ -1,9 +1,9 @@
-"""Search with an attention decoder: token after token of every row, until each has ended its text.
+"""Search with an attention decoder: token by token for all rows, until each has ended its text.
 
-``GreedyWriting`` takes the best next token; ``BeamWriting`` (attention_beam.py) keeps a few texts of every row. A step
-works on tensors of one shape, asks the device for nothing and decides nothing on the host, so that it can be captured
-in a CUDA graph. A row gives what it gives alone: its length is bounded by its own audio, whatever the company. NeMo
-bounds it by the longest utterance of a batch.
+``GreedyWriting`` takes the best next token; ``BeamWriting`` (attention_beam.py) keeps several texts for each utterance.
+A step has fixed shapes and neither waits for the device nor branches on data, so a CUDA graph can capture it. A row's
+result does not depend on the batch: its length is bounded by its own audio. NeMo bounds it by the longest utterance of
+the batch.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from models.config import AttentionDecoderConfig
 from models.heads.attention_decoder import AttentionDecoder, Memory
 from models.search.result import SearchResult
 
-# A decoder that has lost its way writes one phrase until it is stopped. A row is finished when a phrase of at most
-# so many tokens goes on for so many tokens more: eight times or over. No text that is read or told does that, and who
-# says one word 129 times in one breath is cut short.
+# A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
+# most _LONGEST_PHRASE tokens for _REPEATED_TOKENS tokens, eight times or more. Real speech does not do that, unless
+# somebody says one word 129 times in one breath.
 _LONGEST_PHRASE = 16
 _REPEATED_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class LengthBound:
-    """How long the sequences of a batch may get, prompts included.
+    """The longest sequences of a batch, prompts included.
 
     Attributes:
         limits: tokens of each row, int64 [batch]; a row without room beyond its prompt stays empty.
-        longest: no limit is larger; known to the host.
+        longest: at least the largest limit; known to the host.
     """
 
     limits: Tensor
@@ -36,16 +36,16 @@ class LengthBound:
 
 
 def length_bound(config: AttentionDecoderConfig, frames: Tensor, factor: int, columns: int) -> LengthBound:
-    """Return how long sequences may get: as long as NeMo allows for each utterance alone.
+    """Return the bound of each sequence, that of NeMo for each utterance alone.
 
-    That is ``config.length_margin`` over the columns of the encoder's output. NeMo computes a feature more than an
-    utterance has, and so a column more than it has encoder frames where those use up all of its features.
+    That is the number of encoder frames plus ``config.length_margin``. NeMo computes one feature too many, and so one
+    encoder frame more where an utterance's frames use all of its features.
 
     Args:
-        config: of the decoder.
-        frames: features of each utterance, int64 [batch]; one without any gets nothing.
+        config: the decoder's configuration.
+        frames: features of each utterance, int64 [batch]; an utterance without features gets no tokens.
         factor: features for each encoder frame.
-        columns: of the batch; the encoder frames of its longest utterance, or more.
+        columns: encoder frames of the batch's longest utterance, or more.
     """
     margin = config.positions if config.length_margin is None else config.length_margin
     limits = (frames // factor + 1 + margin).clamp(max=config.positions).where(frames > 0, 0)
@@ -53,7 +53,7 @@ def length_bound(config: AttentionDecoderConfig, frames: Tensor, factor: int, co
 
 
 class GreedyWriting:
-    """What each row has read and written; ``step`` advances it in place.
+    """The state of a greedy search, advanced in place by ``step``.
 
     Attributes:
         active: whether each row goes on, bool [rows].
@@ -63,14 +63,14 @@ class GreedyWriting:
     def __init__(
         self, decoder: AttentionDecoder, memory: Memory, prompts: Tensor, longest: int, end: int, *, texts: int = 1
     ) -> None:
-        """Allocate the state; ``restart`` begins.
+        """Allocate the state; ``restart`` begins a search.
 
         Args:
             decoder: the decoder.
             memory: the encoder's frames for each row; their values may change before a restart.
-            prompts: as those to come: [utterances, prompt], int64.
-            longest: no sequence gets longer, prompt included.
-            end: the token that ends a text; it is no part of the result.
+            prompts: prompts of the shape of those to come, [utterances, prompt], int64.
+            longest: most tokens of a sequence, prompt included.
+            end: the token that ends a text; not part of the result.
             texts: rows of each utterance.
         """
         rows, self._prompt = prompts.size(0) * texts, prompts.size(1)
@@ -83,19 +83,19 @@ class GreedyWriting:
         self._cache = decoder.cache(rows, self._last_position + 1)
         self._limits = prompts.new_zeros(rows)
         self._token = prompts.new_zeros(rows, 1)  # what the next step reads
-        self._position = prompts.new_zeros(1)  # where that stands
-        self._column = prompts.new_zeros(1)  # where it writes
+        self._position = prompts.new_zeros(1)  # the position of that token in the sequence
+        self._column = prompts.new_zeros(1)  # the column that it writes to
         self._counts = prompts.new_zeros(rows)
-        # A spare column takes what is written when every row is done.
+        # The spare column takes what steps write after all rows are done.
         self._tokens = prompts.new_zeros(rows, self.capacity + 1)
         self._confidence = prompts.new_zeros(rows, self.capacity + 1, dtype=torch.float32)
 
     def restart(self, prompts: Tensor, limits: Tensor) -> None:
-        """Begin anew, in place, and let the decoder read the prompts but for their last token.
+        """Begin a new search in place, and let the decoder read the prompts except for their last token.
 
         Args:
             prompts: [rows, prompt], int64.
-            limits: tokens that each row's sequence may have, int64 [rows].
+            limits: most tokens of each row's sequence, int64 [rows].
         """
         self.active.copy_(limits > self._prompt)
         self._limits.copy_(limits)
@@ -108,15 +108,15 @@ class GreedyWriting:
             self._decoder(prompts[:, :-1], places, self._memory, self._cache)
 
     def step(self) -> None:
-        """Write the next token of every row that goes on, and finish those that end, are full or repeat themselves."""
+        """Write the next token of each active row, and finish rows that end, are full or repeat themselves."""
         logits = self._decoder(self._token, self._position, self._memory, self._cache)
         self._choose(logits[:, -1, : self._decoder.vocabulary_size].float())
-        # Steps after the last row's end, as a graph may have, stay inside what was allocated.
+        # A graph may step after all rows are done; this keeps such steps inside the allocated memory.
         self._position.add_(1).clamp_(max=self._last_position)
         self._column.add_(1).clamp_(max=self.capacity)
 
     def result(self, columns: int) -> SearchResult:
-        """Return what was written, when no row has more than ``columns`` tokens."""
+        """Return the tokens; no row may have more than ``columns``."""
         return SearchResult(
             tokens=self._tokens[:, :columns],
             frames=None,
@@ -127,22 +127,22 @@ class GreedyWriting:
         )
 
     def _choose(self, scores: Tensor) -> None:
-        """Write a token of every row by the scores of all, [rows, tokens]; the lowest index wins a tie."""
+        """Choose a token for each row by the scores [rows, tokens]; the lowest index wins a tie."""
         best, token = scores.max(dim=-1)
         self._write(token, (best - scores.logsumexp(dim=-1)).exp())
 
     def _write(self, token: Tensor, confidence: Tensor) -> None:
-        """Write what was chosen, [rows]; rows that are done write nothing that counts."""
+        """Write the chosen tokens [rows]; what finished rows write does not count."""
         written = self.active & (token != self._end)
         self._tokens.index_copy_(1, self._column, token[:, None])
         self._confidence.index_copy_(1, self._column, confidence[:, None])
         self._counts += written
         self._token.copy_(token[:, None])
-        # With the token that is read next, the sequence reaches two further than the one that was read.
+        # The next token to read makes the sequence two tokens longer than the position of the last one read.
         self.active &= written & (self._position + 2 < self._limits) & ~self._repeats()
 
     def _repeats(self) -> Tensor:
-        """Tell of each row whether its last tokens are one short phrase over and over, bool [rows]."""
+        """Return whether the last tokens of each row repeat one short phrase, bool [rows]."""
         looked_at = _LONGEST_PHRASE + _REPEATED_TOKENS
         if self.capacity < looked_at:
             return torch.zeros_like(self.active)

@@ -1,8 +1,8 @@
-"""Beam search with an attention decoder: of every row, the few texts that are likeliest so far.
+"""Beam search with an attention decoder: the likeliest texts so far of each utterance.
 
-A text that has ended stays among them with its score; the row goes on until all of them have. Scores are sums of
-log-probabilities over a penalty of the length (Wu et al., 2016, arXiv 1609.08144, section 7), which NeMo's
-``len_pen`` is the exponent of.
+A text that has ended stays in the beam with its score; an utterance goes on until all of its texts have ended. A score
+is the sum of log-probabilities, divided by a length penalty (Wu et al., 2016, arXiv 1609.08144, section 7), whose
+exponent is NeMo's ``len_pen``.
 """
 
 import torch
@@ -16,7 +16,7 @@ _NEVER = float("-inf")
 
 
 class BeamWriting(GreedyWriting):
-    """As many rows for each utterance as the beam is wide, those of one utterance side by side."""
+    """The state of a beam search: ``texts`` rows for each utterance, side by side."""
 
     def __init__(
         self,
@@ -33,17 +33,17 @@ class BeamWriting(GreedyWriting):
 
         Args:
             decoder: the decoder.
-            memory: the encoder's frames, of an utterance once for every text of it.
-            prompts: as those to come: [utterances, prompt], int64.
-            longest: no sequence gets longer, prompt included.
-            end: the token that ends a text; it is no part of the result.
-            texts: kept of each utterance.
-            length_penalty: exponent of the penalty; 0 compares sums.
+            memory: the encoder's frames for each row.
+            prompts: prompts of the shape of those to come, [utterances, prompt], int64.
+            longest: most tokens of a sequence, prompt included.
+            end: the token that ends a text; not part of the result.
+            texts: beam width.
+            length_penalty: exponent of the length penalty; 0 compares sums.
         """
         super().__init__(decoder, memory, prompts, longest, end, texts=texts)
         self._texts = texts
         self._length_penalty = length_penalty
-        # Next tokens of a text that may stay: one more than texts, because the end has the penalty of a shorter one.
+        # Candidates for each text: one more than the beam, because a text that ends has the penalty of a shorter one.
         self._choices = min(texts + 1, decoder.vocabulary_size)
         self._scores = self._confidence.new_zeros(prompts.size(0) * texts)
         self._first_rows = texts * torch.arange(prompts.size(0), device=prompts.device)[:, None]
@@ -51,13 +51,13 @@ class BeamWriting(GreedyWriting):
         self._is_worse = torch.arange(self._choices, device=prompts.device) > 0
 
     def restart(self, prompts: Tensor, limits: Tensor) -> None:
-        """Begin anew; ``prompts`` and ``limits`` are those of the utterances."""
+        """Begin a new search; ``prompts`` and ``limits`` have a row for each utterance."""
         super().restart(prompts.repeat_interleave(self._texts, 0), limits.repeat_interleave(self._texts, 0))
-        # All texts of an utterance begin alike: those of the first are the only ones.
+        # All texts of an utterance begin equal, so only the first may be continued in the first step.
         self._scores.view(-1, self._texts).copy_(torch.where(self._is_later, _NEVER, 0.0))
 
     def result(self, columns: int) -> SearchResult:
-        """Return the best text of every utterance."""
+        """Return the best text of each utterance."""
         texts = super().result(columns)
         ranks = self._ranked(self._scores, self._counts).view(-1, self._texts)
         best = self._first_rows[:, 0] + ranks.argmax(dim=1)
@@ -71,7 +71,7 @@ class BeamWriting(GreedyWriting):
         )
 
     def _choose(self, scores: Tensor) -> None:
-        """Keep the best of all texts that are one token longer, and of those that have ended."""
+        """Keep the best of all texts extended by one token, and of those that have ended."""
         added, token = scores.log_softmax(dim=-1).topk(self._choices)  # [rows, choices]
         confidence = added.exp()
         ended = ~self.active[:, None]
@@ -92,7 +92,7 @@ class BeamWriting(GreedyWriting):
         self._write(of_chosen(token), of_chosen(confidence))
 
     def _reorder(self, rows: Tensor) -> None:
-        """Let each row go on from another one's past."""
+        """Replace the history of each row by that of ``rows``."""
         for kept, dimension in (
             (self._cache.keys, 1),
             (self._cache.values, 1),
@@ -104,5 +104,5 @@ class BeamWriting(GreedyWriting):
             kept.copy_(kept[rows])
 
     def _ranked(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """Return sums of log-probabilities over the penalty of so many tokens, the prompt and the end counted too."""
+        """Return sums divided by the length penalty of ``counts`` tokens, to which it adds those of prompt and end."""
         return sums / ((5 + self._prompt + counts + 1) / 6) ** self._length_penalty

@@ -1,6 +1,6 @@
-"""The search of an attention decoder over batches: on a GPU a graph for each of a few sizes (drivers/graph.py).
+"""The search of an attention decoder over batches, on a GPU in CUDA graphs of a few sizes (drivers/graph.py).
 
-Its graphs run in a side stream of their own: the device encodes the next batch beside them.
+Graphs run in a side stream, beside the encoding of the next batch.
 """
 
 import torch
@@ -19,7 +19,7 @@ from models.search.result import FetchedResult
 
 
 class AttentionSearch:
-    """Writes what a batch's prompts ask for; every row gives what it gives alone."""
+    """Searches batches; a row's result does not depend on the rest of its batch."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class AttentionSearch:
 
         Args:
             decoder: the decoder.
-            config: of the decoder; says how wide the beam is.
-            end: the token that ends a text; it is no part of a result.
-            graphed: whether steps become graphs; memory is then taken for each size once, at its first batch.
-            free: bytes that a device has left.
+            config: the decoder's configuration, with the beam width.
+            end: the token that ends a text; not part of a result.
+            graphed: whether to capture graphs; each size then allocates its memory once, at its first batch.
+            free: returns the free bytes of a device.
         """
         self._decoder = decoder
         self._config = config
@@ -52,11 +52,11 @@ class AttentionSearch:
         """Search a batch.
 
         Args:
-            encoded: [batch, frames, encoder width], in the dtype of the decoder; choices are made in float32. What the
-                device is given next may overwrite it.
+            encoded: [batch, frames, encoder width], in the dtype of the decoder; choices are made in float32. Later
+                work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
             prompts: [batch, prompt], int64, tokens that come before the text.
-            bound: how long sequences may get.
+            bound: the longest sequences.
 
         Returns:
             Tokens after the prompt, whose frames are not known.
@@ -72,7 +72,7 @@ class AttentionSearch:
         return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).fetched()
 
     def _size(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Size | None":
-        """Return what batches of this size share; None where the host drives."""
+        """Return the state and graph for batches of this size; None if the host drives the search."""
         if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
             return None
         rows, longest = row_sizes(prompts.size(0))[0], min(self._config.positions, frame_size(longest))
@@ -91,7 +91,7 @@ class AttentionSearch:
         return self.sizes.get(size, prepare)
 
     def _bytes(self, size: tuple[int, int, int, int], dtype: torch.dtype) -> int:
-        """Return what the keys and values of a size take: of its encoder frames, and of its texts."""
+        """Return the bytes of the keys and values of a size: those of its encoder frames and of its texts."""
         rows, frames, _, longest = size
         values = 2 * self._config.layers * self._config.width * rows * self._config.beam * (frames + longest)
         return values * dtype.itemsize
@@ -107,7 +107,7 @@ class AttentionSearch:
 
 
 class _Size:
-    """State and graph of batches of up to so many rows, of so many frames."""
+    """State and graph for batches up to a number of rows and frames."""
 
     def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, side_stream: SideStream) -> None:
         self._side_stream = side_stream
@@ -120,10 +120,10 @@ class _Size:
 
     def search(self, memory: Memory, prompts: Tensor, limits: Tensor) -> FetchedResult:
         rows = prompts.size(0)
-        self._side_stream.join()  # the batch before has the state until its tokens are copied
+        self._side_stream.join()  # the state is the previous batch's until its tokens are copied
         self._memory.replace_first(memory)
         self._prompts[:rows] = prompts
-        self._limits.zero_()  # rows that no utterance has are done before they begin
+        self._limits.zero_()  # rows without an utterance are done at once
         self._limits[:rows] = limits
         self._writing.restart(self._prompts, self._limits)
         with self._side_stream.entered():

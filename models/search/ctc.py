@@ -6,7 +6,7 @@ from torch.nn.functional import pad
 
 from models.search.result import SearchResult
 
-# What its results have (``SearchResult.fields``).
+# The fields of its results (``SearchResult.fields``).
 FIELDS = ("tokens", "frames", "ends")
 
 
@@ -16,7 +16,7 @@ def ctc_greedy(logits: Tensor, lengths: Tensor, blank: int) -> SearchResult:
 
     Args:
         logits: [batch, frames, labels + 1], any floating dtype.
-        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        lengths: valid frames of each row, [batch]; later frames change nothing.
         blank: index of the blank.
 
     Returns:
@@ -36,7 +36,7 @@ def ctc_greedy(logits: Tensor, lengths: Tensor, blank: int) -> SearchResult:
     token = first.cumsum(dim=1) - 1
 
     def compact(values: Tensor, chosen: Tensor) -> Tensor:
-        """Move the chosen values of each row to its token's column; the others go to a spare last column."""
+        """Move each row's chosen values to the columns of their tokens; the others go to a spare last column."""
         columns = token.where(chosen, frames)
         return values.new_zeros(values.size(0), frames + 1).scatter_(1, columns, values)[:, :frames]
 

@@ -1,4 +1,4 @@
-"""Where tokens that are known were said: the likeliest way of CTC through the frames that says them."""
+"""CTC alignment of known tokens: the likeliest path through the frames that gives them."""
 
 import torch
 from torch import Tensor
@@ -15,10 +15,10 @@ def ctc_alignment(
 
     Args:
         log_probabilities: [batch, frames, labels + 1], float32.
-        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        lengths: valid frames of each row, [batch]; later frames change nothing.
         blank: index of the blank.
-        tokens: what is said, int64 [batch, columns].
-        counts: how many of them, [batch]; there must be a way, so no more than the row has frames.
+        tokens: the tokens, int64 [batch, columns].
+        counts: number of tokens of each row, [batch]. A path must exist, so at most the number of frames.
 
     Returns:
         The tokens with the first frame and the end of the run of each; the confidence is that of the first frame.
@@ -35,59 +35,60 @@ def ctc_alignment(
 
 
 class CtcAlignment:
-    """The likeliest way through the frames, forth and back, in memory that stays."""
+    """The Viterbi search, forward and back, in preallocated tensors."""
 
     def __init__(self, log_probabilities: Tensor, lengths: Tensor, blank: int, columns: int) -> None:
-        """Take memory.
+        """Allocate the state.
 
         Args:
-            log_probabilities: as ``ctc_alignment`` has it; it may have others at every start.
-            lengths: the same.
+            log_probabilities: see ``ctc_alignment``; its values may change before each ``restart``.
+            lengths: see ``ctc_alignment``; may change too.
             blank: index of the blank.
-            columns: no row has more tokens.
+            columns: most tokens of a row.
         """
         batch, self._frames = log_probabilities.shape[:2]
         self._log_probabilities = log_probabilities
         self._lengths = lengths
         self._blank = blank
-        self._next = lengths.new_zeros(1)  # frame
+        self._next = lengths.new_zeros(1)  # the next frame
         self._tokens = lengths.new_zeros(batch, columns)
         self._counts = lengths.new_zeros(batch)
         # States: a blank, the first token, a blank, the second, and so on.
         self._said = lengths.new_full((batch, 2 * columns + 1), blank)
-        # From one token to the next without a blank between them, if they differ.
+        # A path may go from a token to the next without a blank between them, if they differ.
         self._may_skip = torch.zeros_like(self._said, dtype=torch.bool)
-        # Before the first state are two that nothing reaches.
+        # Two unreachable states before the first one.
         self._padded = torch.full((batch, 2 + self._said.size(1)), -torch.inf, device=lengths.device)
         self._reached = self._padded[:, 2:]
         self._is_first = torch.arange(2 * columns + 1, device=lengths.device) == 0
-        # Steps beyond the last frame leave theirs in one frame more; those back beyond the first in one before it.
+        # A spare frame at the end takes steps beyond the last one, and one at the beginning those back beyond the
+        # first.
         self._steps = torch.zeros(self._frames + 1, *self._said.shape, dtype=torch.uint8, device=lengths.device)
         self._path = lengths.new_zeros(batch, 1 + self._frames)
         self._state = lengths.new_zeros(batch, 1)
 
     def goes_on(self) -> Tensor:
-        """Return whether there is a frame left on the way forth, bool [1]."""
+        """Return whether frames are left for ``step``, bool [1]."""
         return self._next < self._lengths.amax()
 
     def goes_back(self) -> Tensor:
-        """Return whether there is a frame left on the way back, bool [1]."""
+        """Return whether frames are left for ``step_back``, bool [1]."""
         return self._next >= 0
 
     def restart(self, tokens: Tensor, counts: Tensor) -> None:
-        """Begin with what is said, as ``ctc_alignment`` has it."""
+        """Begin a new alignment; see ``ctc_alignment``."""
         self._tokens.copy_(tokens)
         self._counts.copy_(counts)
         self._said[:, 1::2] = tokens
         is_token = self._said != self._blank
         self._may_skip.copy_(is_token & (self._said != pad(self._said, (2, 0), value=self._blank)[:, :-2]))
-        # Before the first frame it is as if there had been a blank.
+        # Before the first frame, a path is as after a blank.
         self._reached.fill_(-torch.inf)
         self._reached.masked_fill_(self._is_first, 0)
         self._next.zero_()
 
     def step(self) -> None:
-        """Reach every state at the next frame in the likeliest way."""
+        """Find the likeliest path to each state at the next frame."""
         at = self._next.clamp(max=self._frames - 1)
         heard = self._log_probabilities.index_select(1, at).squeeze(1).gather(1, self._said)
         two = torch.where(self._may_skip, self._padded[:, :-2], -torch.inf)
@@ -99,26 +100,26 @@ class CtcAlignment:
         self._next += 1
 
     def turn(self) -> None:
-        """Begin the way back where the way forth has ended."""
-        # A way ends with the last token or with the blank after it.
+        """Begin to trace back, from the last frame."""
+        # A path ends with the last token or with the blank after it.
         last = torch.stack([2 * self._counts, (2 * self._counts - 1).clamp(min=0)], dim=1)
         self._state.copy_(last.gather(1, self._reached.gather(1, last).argmax(dim=1, keepdim=True)))
         self._next.copy_(self._next.clamp(max=self._frames) - 1)
 
     def step_back(self) -> None:
-        """Go back by a frame."""
+        """Trace back by one frame."""
         self._path.index_copy_(1, (self._next + 1).clamp(min=0), self._state)
         step = self._steps.index_select(0, self._next.clamp(min=0)).squeeze(0)
         self._state -= step.gather(1, self._state)
         self._next -= 1
 
     def result(self) -> SearchResult:
-        """Return what was found; its tokens are there until the next start."""
+        """Return the alignment; its tensors are valid until the next ``restart``."""
         return _spans(self._path[:, 1:], self._lengths, self._log_probabilities, self._tokens, self._counts)
 
 
 def _spans(path: Tensor, lengths: Tensor, log_probabilities: Tensor, tokens: Tensor, counts: Tensor) -> SearchResult:
-    """Return where each token begins and ends on a path of states, [batch, frames]."""
+    """Return the first and last frame of each token on a path of states, [batch, frames]."""
     columns, frames = tokens.size(1), path.size(1)
     frame = torch.arange(frames, device=path.device).expand_as(path)
     token = torch.where((path % 2 == 1) & (frame < lengths[:, None]), path // 2, columns)

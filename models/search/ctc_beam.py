@@ -1,8 +1,7 @@
-"""CTC beam search with a language model: the likeliest texts, each over all of its ways through the frames.
+"""CTC beam search with a language model: the likeliest texts, each summed over all of its paths through the frames.
 
-A text's score is the probability that CTC gives it (Graves and Jaitly, 2014; Hannun et al., 2014), times that of the
-language model to the power of its weight, and a bonus for every token. A step advances all texts of all rows by one
-frame, so that a batch is searched at once.
+A text's score is its CTC log probability (Graves and Jaitly, 2014; Hannun et al., 2014), plus the weighted log
+probability of the language model, plus a bonus for each token. A step advances all texts of all rows by one frame.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from models.search.ctc_alignment import ctc_alignment
 from models.search.result import SearchResult
 
 BEAM = 16
-# Labels of a frame that a text may go on with. The others have little more than nothing.
+# Labels of a frame that may extend a text. The others have next to no probability.
 _CANDIDATES = 12
 _HASH_FACTOR = 6364136223846793005
 
@@ -24,31 +23,31 @@ _HASH_FACTOR = 6364136223846793005
 def ctc_beam(
     logits: Tensor, lengths: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM
 ) -> SearchResult:
-    """Search a batch; every row gives what it gives alone.
+    """Search a batch; a row's result does not depend on the rest of its batch.
 
     Args:
         logits: [batch, frames, labels + 1], any floating dtype.
-        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        lengths: valid frames of each row, [batch]; later frames change nothing.
         blank: index of the blank.
-        language_model: of the same labels.
-        beam: texts that are kept of each row.
+        language_model: a language model of the same labels.
+        beam: texts kept for each row.
 
     Returns:
-        Tokens with the first frame and the end of their run in the likeliest way through the frames that says them.
-        The confidence is that of the first frame.
+        Tokens with the first frame and the end of their run on the likeliest path of the text. The confidence is that
+        of the first frame.
     """
     search = CtcBeam(logits, blank, language_model, beam)
     search.restart(logits, lengths)
     for _ in range(logits.size(1)):
         search.step()
     found, counts = search.found()
-    # The one wait for the device: an alignment takes memory by tokens and frames, and few frames have a token.
+    # The only wait for the device: an alignment's memory grows with tokens and frames, and few frames have a token.
     most = max(counts.tolist(), default=0)
     return ctc_alignment(search.log_probabilities, search.lengths, blank, found[:, :most], counts)
 
 
 class CtcBeam:
-    """The likeliest texts of a batch, frame by frame, and how they came to be, in memory that stays.
+    """The state of a CTC beam search: texts, and links to trace them back, in preallocated tensors.
 
     Attributes:
         log_probabilities: [batch, frames, labels + 1], float32.
@@ -56,34 +55,34 @@ class CtcBeam:
     """
 
     def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM) -> None:
-        """Take memory.
+        """Allocate the state.
 
         Args:
-            largest: [batch, frames, labels + 1]: no batch has more rows or frames.
+            largest: [batch, frames, labels + 1], for at most its rows and frames.
             blank: index of the blank.
-            language_model: of the same labels.
-            beam: texts that are kept of each row.
+            language_model: a language model of the same labels.
+            beam: texts kept for each row.
         """
         batch, self._frames, width = largest.shape
         self._blank = blank
         self._model = language_model
         self.log_probabilities = largest.new_zeros(largest.shape, dtype=torch.float32)
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=largest.device)
-        self._next = self.lengths.new_zeros(1)  # frame
+        self._next = self.lengths.new_zeros(1)  # the next frame
         self._best = self.log_probabilities.new_zeros(batch, self._frames, min(_CANDIDATES, width - 1))
         self._candidates = self.lengths.new_zeros(self._best.shape)
         self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(5, batch, beam))
         self._texts.state[3] = self._places = torch.arange(beam, device=largest.device)
         self._texts.state[4] = blank
-        # The last two of every state. Steps beyond the last frame leave theirs in one frame more.
+        # Parent and token of each text at each frame. A spare frame takes steps beyond the last one.
         self._links = self.lengths.new_zeros(self._frames + 1, 2, batch, beam)
 
     def goes_on(self) -> Tensor:
-        """Return whether there is a frame left, bool [1]."""
+        """Return whether frames are left, bool [1]."""
         return self._next < self.lengths.amax()
 
     def restart(self, logits: Tensor, lengths: Tensor) -> None:
-        """Begin with a batch, as ``ctc_beam`` has it; rows beyond it are empty."""
+        """Begin a new batch, see ``ctc_beam``; rows beyond it are empty."""
         rows, frames = logits.shape[:2]
         log_probabilities = logits.float().log_softmax(dim=-1)
         self.log_probabilities[:rows, :frames] = log_probabilities
@@ -93,7 +92,7 @@ class CtcBeam:
         self.lengths.zero_()
         self.lengths[:rows] = lengths
         self._next.zero_()
-        # The empty text, and nothing beside it.
+        # At first, a row has the empty text only.
         scores, state = self._texts.scores, self._texts.state
         scores.fill_(-torch.inf)
         scores[0].masked_fill_(self._places == 0, 0)
@@ -117,7 +116,7 @@ class CtcBeam:
         self._next += 1
 
     def found(self) -> tuple[Tensor, Tensor]:
-        """Return the tokens of the likeliest texts, [batch, frames], and how many each has."""
+        """Return the tokens of the likeliest texts, [batch, frames], and their counts."""
         ended = self._texts.rank + self._model.weight * self._model.score_end(self._texts.state[0])
         best = ended.argmax(dim=1, keepdim=True)
         # Beyond a row's end is what an earlier batch left there.
@@ -129,7 +128,7 @@ class CtcBeam:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What is heard at a frame: log probabilities, and the best labels with theirs, [batch, ...]."""
+    """A frame: all log probabilities, the best labels (``candidates``) and their ``scores``, [batch, ...]."""
 
     log_probabilities: Tensor
     scores: Tensor
@@ -139,14 +138,14 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """What may have been said so far.
+    """The texts so far.
 
     Attributes:
-        scores: [3, batch, beam], float32: the log probability of the ways that end with a blank, of those that end with
-            the last token, and what the language model and the bonus add.
-        state: [5, batch, beam], int64: the context of the language model, the last token or the blank before the first,
-            what tells a text from the others of its row; and what a frame that changes nothing gives: its own place,
-            and the blank.
+        scores: [3, batch, beam], float32: log probability of the paths that end with a blank, of those that end with
+            the last token, and the sum of language model and bonus.
+        state: [5, batch, beam], int64: context of the language model; last token, or the blank before the first; a
+            digest of the text; and the parent and token of a step that leaves the text unchanged: its own index, and
+            the blank.
     """
 
     scores: Tensor
@@ -154,29 +153,29 @@ class _Texts:
 
     @property
     def rank(self) -> Tensor:
-        """What texts are compared by."""
+        """The scores that texts are compared by."""
         return torch.logaddexp(self.scores[0], self.scores[1]) + self.scores[2]
 
 
 def _advanced(texts: _Texts, frame: _Frame, model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Return scores and state of the best texts after a frame; the last two of a state are its parent and its token."""
+    """Return scores and state of the best texts after a frame; the last two of a state are parent and token."""
     (blanked, spoken, extra), (context, last, digest, place, _) = texts.scores, texts.state
     heard = torch.logaddexp(blanked, spoken)
     beam, count = heard.size(1), frame.candidates.size(1)
 
     labels = frame.candidates[:, None]
-    # A label that follows itself is another one only after a blank.
+    # A label repeats itself as a new token only after a blank.
     ways = torch.where(labels == last[..., None], blanked[..., None], heard[..., None])
     longer = ways + frame.scores[:, None]
     score, next_context = model.score(context[..., None], labels)
     next_digest = digest[..., None] * _HASH_FACTOR + labels + 1
 
-    # A longer text may be one that is there already. One that is impossible is nobody's.
+    # An extended text may be in the beam already. Texts without probability do not count.
     is_there = (next_digest[:, None] == digest[..., None, None]) & (heard > -torch.inf)[..., None, None]
     more = torch.where(is_there, longer[:, None], -torch.inf).amax(dim=(2, 3))
     longer = torch.where(is_there.any(dim=1), -torch.inf, longer)
 
-    # Before the first token nothing ends with one: -inf, whatever the blank in its place has.
+    # The empty text has no path that ends with a token: -inf, whatever the probability of the blank in its place.
     same = torch.logaddexp(spoken + frame.log_probabilities.gather(1, last), more)
     stay = torch.stack([heard + frame.log_probabilities[:, frame.blank, None], same, extra])
     next_extra = extra[..., None] + model.weight * score + model.bonus
@@ -191,16 +190,16 @@ def _advanced(texts: _Texts, frame: _Frame, model: LanguageModel) -> tuple[Tenso
 
 
 def _traced(best: Tensor, parents: Tensor, tokens: Tensor, blank: int) -> tuple[Tensor, Tensor]:
-    """Return the tokens of the best texts, [batch, frames], and how many each has.
+    """Return the tokens of the best texts, [batch, frames], and their counts.
 
     Args:
-        best: the place of the best text of each row after the last frame, [batch, 1].
-        parents: the place that each text had before a frame, [frames, batch, beam].
-        tokens: what it was given at that frame, or the blank, in that shape.
+        best: index in the beam of each row's best text after the last frame, [batch, 1].
+        parents: index of each text's parent before a frame, [frames, batch, beam].
+        tokens: the token that the frame added, or the blank, in the same shape.
         blank: index of the blank.
     """
     frames, batch = parents.shape[:2]
-    # Steps back are put together to twice as long ones until each leads from the end to before its own frame.
+    # Links are composed to twice their length again and again, until each leads from the end to its own frame.
     back, length = parents, 1
     while length < frames:
         back = torch.cat([back[:-length].gather(2, back[length:]), back[-length:]])

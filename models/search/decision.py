@@ -1,4 +1,4 @@
-"""What a transducer chooses at a frame: a label or the blank, and how far to move on."""
+"""The choice of a transducer at a frame: a label or the blank, and how many frames to advance."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,12 @@ from models.heads.transducer import Joint
 
 
 class Decision(NamedTuple):
-    """Choices; each tensor has the shape of what was chosen at, such as [rows].
+    """Choices; the tensors have the shape of the frames, such as [rows].
 
     Attributes:
         token: id of the label, or the blank, int64.
-        duration: frames to move on by, int64; at least 1 for the blank, and 0 for every label of an RNN-T.
-        logits: of labels and blank, float32, [..., labels + 1].
+        duration: frames to advance, int64; at least 1 for the blank, and 0 for each label of an RNN-T.
+        logits: logits of labels and blank, float32, [..., labels + 1].
     """
 
     token: Tensor
@@ -44,10 +44,10 @@ def decide(joint: Joint, encoder_frames: Tensor, predicted: Tensor, durations: T
 def confidence(logits: Tensor, token: Tensor) -> Tensor:
     """Return the probability of each choice among labels and blank.
 
-    Apart from the choice, for it costs as much as all the rest of one, and of blanks nobody asks.
+    It is not part of ``decide``, because it costs as much as a decision, and blanks need none.
 
     Args:
-        logits: of labels and blank, [rows, labels + 1].
-        token: what was chosen, [rows].
+        logits: logits of labels and blank, [rows, labels + 1].
+        token: the choices, [rows].
     """
     return logits.softmax(dim=1).gather(1, token[:, None]).squeeze(1)

@@ -1,9 +1,9 @@
-"""Flat greedy transducer search, for a CPU: the next frames of every row a step, and the predictor for new labels.
+"""Flat greedy transducer search, for a CPU: a step scores the next frames of all rows, and advances the predictor.
 
-No row waits for another, and nothing is scored that is not needed. Label looping (Bataev et al., 2024) lets every row
-wait, for each label, for the one that has most blanks before its own. What a row does next is decided in plain numbers,
-which costs the host less than the same in tensors: those are for the joint and the predictor. An RNN-T is searched as
-the TDT whose labels all have duration 0: both leave a frame by a blank, which moves on by at least 1.
+No row waits for another, and hardly a frame is scored in vain. In label looping (Bataev et al., 2024), all rows wait,
+for each label, for the row with the most blanks before it. Positions are plain Python numbers, which are faster than
+tensors of a few numbers; tensors are for joint and predictor. An RNN-T is searched as a TDT whose labels all have
+duration 0: in both, a blank advances by at least one frame.
 """
 
 from collections.abc import Sequence
@@ -16,27 +16,27 @@ from models.heads.transducer import Joint, Predictor
 from models.search.decision import confidence
 from models.search.result import SearchResult
 
-# Frames that a step scores, of all rows together, if there are fewer rows: a product of a few rows takes as long as one
-# of one row, whose weights have to be read as well.
+# Frames that a step scores, for all rows together, if there are fewer rows: a product of a few rows takes as long as
+# one of one row, because both read all weights.
 _FRAMES_A_STEP = 4
-# Labels whose confidence is computed at once: one after the other takes longer, and the logits of hours are gigabytes.
+# Labels whose confidence is computed at a time: one by one takes longer, and the logits of hours are gigabytes.
 _LABELS_RATED_AT_ONCE = 256
 
 
 @torch.no_grad()
 def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int) -> SearchResult:
-    """Search a batch; every row gives what it gives alone.
+    """Search a batch; a row's result does not depend on the rest of its batch.
 
     Args:
         encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
-        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        lengths: valid frames of each row, [batch]; later frames change nothing.
         predictor: the predictor.
-        joint: the joint of an RNN-T, or of a TDT when it has durations.
-        max_symbols: labels after which a frame is left without a blank.
+        joint: the joint of an RNN-T, or of a TDT if it has durations.
+        max_symbols: most labels in one frame.
 
     Returns:
         Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
-        leaves its last frame only by a blank or by ``max_symbols``.
+        ends after a blank at the last frame, or after ``max_symbols`` labels there.
 
     Raises:
         ValueError: if ``max_symbols`` is not positive.
@@ -54,7 +54,7 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
 
 @dataclass(slots=True)
 class _Row:
-    """Where a row of ``length`` frames stands, and what it has said: one entry a token."""
+    """The position of a row of ``length`` frames, and its tokens so far; the lists have one entry for each token."""
 
     place: int
     length: int
@@ -70,18 +70,18 @@ class _Row:
         return self.time >= self.length
 
     def say(self, token: int, duration: int, max_symbols: int) -> None:
-        """Add a label that was scored where the row stands, and move on as it says."""
+        """Add a label at the row's current frame, and advance by its duration."""
         again = bool(self.frames) and self.frames[-1] == self.time
         self.symbols = self.symbols + 1 if again else 1
         self.tokens.append(token)
         self.frames.append(self.time)
         self.durations.append(duration)
-        # A label with a duration has left its frame by itself; only those that stayed are counted out.
+        # A label with a duration has left its frame already; ``max_symbols`` applies to labels that stayed.
         self.time += duration if duration or self.symbols < max_symbols else 1
 
 
 class _Flat:
-    """The form: one step, and the tensors it needs."""
+    """The step of the search, and its tensors."""
 
     def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
         batch, self._columns = projected.shape[:2]
@@ -93,12 +93,12 @@ class _Flat:
         start = torch.full((batch,), predictor.blank, device=self._device)
         output, (self._hidden, self._cell) = predictor(start, predictor.initial_state(batch))
         self._predicted: Tensor = joint.predictor_projection(output)
-        # Labels without a confidence as yet, with whose they are, and their logits.
+        # Labels that have no confidence yet: row and index, and their logits.
         self._unrated: list[tuple[_Row, int]] = []
         self._logits: list[Tensor] = []
 
     def step(self, going: Sequence[_Row]) -> None:
-        """Move every row to its next label, or past the frames that are scored if there is none in them."""
+        """Advance each row to its next label, or past the scored frames if there is none."""
         window = max(1, _FRAMES_A_STEP // len(going))
         logits = self._scored(going, window)
         label_logits, duration_logits = self._joint.split(logits)
@@ -133,7 +133,7 @@ class _Flat:
         return logits.float().flatten(0, 1)
 
     def _advance_predictor(self, rows: Sequence[_Row]) -> None:
-        """Let the predictor read the last labels of some rows."""
+        """Advance the predictor by the last labels of some rows."""
         if not rows:
             return
         places = self._indices([row.place for row in rows])
@@ -144,7 +144,7 @@ class _Flat:
         self._predicted.index_copy_(0, places, self._joint.predictor_projection(output))
 
     def result(self, rows: Sequence[_Row]) -> SearchResult:
-        """Return what all rows have said."""
+        """Return the tokens of all rows."""
         self._rate()
         longest = max((len(row.tokens) for row in rows), default=0)
 
@@ -164,7 +164,7 @@ class _Flat:
         )
 
     def _rate(self) -> None:
-        """Give the labels that have none their confidence."""
+        """Compute the confidence of labels that have none."""
         if not self._unrated:
             return
         tokens = self._indices([token for _, token in self._unrated])

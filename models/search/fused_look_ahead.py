@@ -1,4 +1,4 @@
-"""Look-ahead whose steps are a few kernels of our own (models/kernels/transducer.py), for a GPU."""
+"""Look-ahead for a GPU, with steps of a few Triton kernels (models/kernels/transducer.py)."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from models.search.state import TransducerState
 
 
 class FusedLookAhead:
-    """The form: steps two at a time, which do what those of ``LookAhead`` do.
+    """The steps of ``LookAhead`` in kernels, two at a time.
 
     Attributes:
         projected: encoder frames, projected for the joint, [batch, frames, joint width].
@@ -26,7 +26,7 @@ class FusedLookAhead:
         self._labels = torch.zeros_like(self._found)
 
     def two_steps(self, state: TransducerState) -> None:
-        """Move every row to its next label or past the window, twice: what the predictor says is in place again."""
+        """Do two steps, after which the predictor's output is in its first buffer again."""
         for before, after in ((state.hidden, self._spare), (self._spare, state.hidden)):
             scores = self._score(self.projected, state.predicted, state.time, state.lengths)
             self._walk(scores, state, self._found, self._labels)

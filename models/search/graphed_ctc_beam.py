@@ -1,7 +1,7 @@
-"""CTC beam search over batches of a few sizes, each with its own memory and its own graphs (drivers/graph.py).
+"""CTC beam search in CUDA graphs, for batches of a few sizes, each with its own state and graphs (drivers/graph.py).
 
-A frame takes some 75 launches, and an utterance hundreds of frames. They run in a side stream: the device encodes
-the next batch beside it.
+Without graphs, a frame takes some 75 launches, and an utterance has hundreds of frames. Graphs run in a side stream,
+beside the encoding of the next batch.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from models.search.result import FetchedResult
 
 
 class GraphedCtcBeam:
-    """Finds what ``ctc_beam`` finds, without the host in its way."""
+    """Finds the same as ``ctc_beam``, without waiting for the host."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class GraphedCtcBeam:
 
         Args:
             blank: index of the blank.
-            language_model: of the labels.
-            device: where it searches.
-            beam: texts that are kept of each row.
-            free: bytes that a device has left.
+            language_model: a language model of the labels.
+            device: the device.
+            beam: texts kept for each row.
+            free: returns the free bytes of a device.
         """
         self._parts = blank, language_model, beam
         self._free = free
@@ -49,19 +49,19 @@ class GraphedCtcBeam:
         """Search a batch.
 
         Args:
-            logits: [batch, frames, labels + 1], any floating dtype; what the device is given next may overwrite it.
+            logits: [batch, frames, labels + 1], any floating dtype; later work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
         """
         size = self._size(logits) if logits.size(0) and logits.size(1) else None
         return ctc_beam(logits, lengths, *self._parts).fetched() if size is None else size.search(logits, lengths)
 
     def _size(self, logits: Tensor) -> "_Size | None":
-        """Return what batches of this size share; None where the host drives."""
+        """Return the state and graphs for batches of this size; None if the host drives the search."""
         rows, frames, width = row_sizes(logits.size(0))[0], frame_size(logits.size(1)), logits.size(2)
         known = self.sizes.known((rows, frames))
         if known is not None:
             return known
-        # Most of it are the log probabilities, and the steps of the alignment: states are twice the frames.
+        # Mostly log probabilities and steps of the alignment, which has twice as many states as frames.
         if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
             return None
         largest = logits.new_zeros(1).expand(rows, frames, width)
@@ -69,7 +69,7 @@ class GraphedCtcBeam:
 
 
 class _Size:
-    """Memory and graphs of batches of up to as many rows, and frames, as there are in ``largest``."""
+    """State and graphs for batches with at most the rows and frames of ``largest``."""
 
     def __init__(
         self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int, *, side_stream: SideStream
@@ -86,7 +86,7 @@ class _Size:
 
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
         rows, frames = logits.shape[:2]
-        self._side_stream.join()  # the batch before has the memory until its tokens are copied
+        self._side_stream.join()  # the state is the previous batch's until its tokens are copied
         self._texts.restart(logits, lengths)
         with self._side_stream.entered():
             self._search.until_done(most=frames)

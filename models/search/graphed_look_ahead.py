@@ -1,6 +1,6 @@
-"""Look-ahead over batches of a few sizes, each with its own state and its own graph (drivers/graph.py).
+"""Look-ahead in CUDA graphs, for batches of a few sizes, each with its own state and graph (drivers/graph.py).
 
-It runs in a side stream of its own: the device encodes the next batch beside it.
+Graphs run in a side stream, beside the encoding of the next batch.
 """
 
 import logging
@@ -22,21 +22,21 @@ log = logging.getLogger("steno.models")
 
 
 class Form(Protocol):
-    """What does the steps: in plain operations, or in kernels."""
+    """The steps, in plain operations or in kernels."""
 
     projected: Tensor
 
     def two_steps(self, state: TransducerState) -> None:
-        """Move every row to its next label or past the window, twice."""
+        """Do two steps."""
 
 
 NewForm = Callable[[Tensor, Predictor, Joint, int], Form]
 
 
 class GraphedLookAhead:
-    """Greedy transducer search without the host in its way.
+    """Greedy transducer search without waiting for the host.
 
-    Batches of about one size share a state: memory is taken for each size once, at its first batch.
+    Batches of similar size share a state; each size allocates its memory once, at its first batch.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """Asynchronous look-ahead: greedy transducer search in which no row waits for another.
 
-Between two labels the predictor says the same, so the frames ahead of a row can be scored all at once. A step scores
-the next few frames of every row, follows the row's blanks among them to its next label, and lets the predictor read
-that label. A batch so takes as many steps as its busiest row has labels and windows without one. Flat search (flat.py)
-chooses the same, and takes a step for every frame as well, but does less: a CPU is faster with that.
+Between two labels the predictor's output is constant, so several frames ahead of a row can be scored at once. A step
+scores the next few frames of each row (the window), follows the row's blanks to its next label, and advances the
+predictor by that label. So a batch takes as many steps as its busiest row has labels, and windows without a label. Flat
+search (flat.py) finds the same tokens with fewer products, and is faster on a CPU.
 
-A step has no branch on data and allocates no shape that depends on data, so it can be captured in a CUDA graph.
+A step has no branch on data and allocates no shape that depends on data, so a CUDA graph can capture it.
 """
 
 import torch
@@ -17,15 +17,15 @@ from models.search.drivers.eager import repeat
 from models.search.result import SearchResult
 from models.search.state import Labels, TransducerState
 
-# Eight frames are 0.64 s at the usual 80 ms; more of them rarely save a step. A step of many rows takes as long as its
-# scores do: with half of them there are a sixth more steps, at four labels a second, and two fifths fewer scores.
+# Eight frames are 0.64 s at the usual 80 ms; more rarely save a step. With many rows, a step's time is that of its
+# scores: half the window then takes a sixth more steps, at four labels a second, but two fifths fewer scores.
 WINDOW = 8
 _WINDOW_OF_MANY = 4
 _MANY_ROWS = 256
 
 
 def window_of(rows: int) -> int:
-    """Return how many frames a step scores in a batch of so many rows."""
+    """Return the window, in frames, for a batch of ``rows``."""
     return WINDOW if rows < _MANY_ROWS else _WINDOW_OF_MANY
 
 
@@ -33,14 +33,14 @@ def window_of(rows: int) -> int:
 def look_ahead(
     encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int, window: int = WINDOW
 ) -> SearchResult:
-    """Search a batch; every row gives what it gives alone, and what flat search gives.
+    """Search a batch; a row's result is that of flat search, and does not depend on the rest of the batch.
 
     Args:
         encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
-        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        lengths: valid frames of each row, [batch]; later frames change nothing.
         predictor: the predictor.
-        joint: the joint of an RNN-T, or of a TDT when it has durations.
-        max_symbols: labels after which a frame is left without a blank.
+        joint: the joint of an RNN-T, or of a TDT if it has durations.
+        max_symbols: most labels in one frame.
         window: frames that a step scores.
 
     Returns:
@@ -56,7 +56,7 @@ def look_ahead(
 
 
 class LookAhead:
-    """The form: one step, and what it needs besides the state.
+    """The step of the search, and its tensors besides the state.
 
     Attributes:
         projected: encoder frames, projected for the joint, [batch, frames, joint width].
@@ -79,7 +79,7 @@ class LookAhead:
         self._rows = torch.arange(projected.size(0), device=device)[:, None]
 
     def step(self, state: TransducerState) -> None:
-        """Move every row to its next label, or past the window if there is none in it."""
+        """Advance each row to its next label, or past the window if there is none."""
         labels = self._next_labels(state)
         state.emit(labels)
         self._advance_predictor(state, labels)
@@ -111,14 +111,14 @@ class LookAhead:
         return labels
 
     def _followed(self, duration: Tensor, waits: Tensor) -> Tensor:
-        """Return where each row's chain of blanks ends: an offset in the window, or one past it without a label.
+        """Return the offset in the window of each row's next label, or an offset past the window if there is none.
 
-        Every offset points to where a blank there leads, or to itself where a label is; pointers are doubled until
-        no chain in the window is longer.
+        Each offset points to where its blank leads, or to itself where there is a label. Pointers are doubled until no
+        chain of blanks in the window is longer.
 
         Args:
-            duration: frames that a choice moves on by, at least 1 where a row waits, [batch, window].
-            waits: whether there is no label, [batch, window].
+            duration: frames that each choice advances by, at least 1 for a blank, [batch, window].
+            waits: whether the choice is a blank, [batch, window].
         """
         window = len(self._offsets)
         pointer = self._offsets + duration * waits
@@ -127,7 +127,7 @@ class LookAhead:
         return pointer[:, 0]
 
     def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
-        """Let the predictor read the labels found; the other rows keep what it said."""
+        """Advance the predictor by the labels found; rows without a label keep its output."""
         output, (hidden, cell) = self._predictor(labels.token, (state.hidden, state.cell))
         predicted = self._joint.predictor_projection(output)
         found = labels.found[:, None]

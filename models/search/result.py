@@ -1,4 +1,4 @@
-"""What every search returns: a batch of token sequences on the device, and the same as plain rows on the host."""
+"""The result of every search: a batch of token sequences on the device, and the same as rows on the host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The tokens of one utterance; the lists have one entry a token."""
+    """The tokens of one utterance; the lists have one entry for each token."""
 
     tokens: list[int]
     frames: list[int] | None
@@ -24,12 +24,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class FlatRows:
-    """The tokens of a batch, those of one utterance after those of the other; on the host.
+    """The tokens of a batch on the host, utterance after utterance.
 
     Attributes:
-        counts: tokens of each utterance, int64 [utterances].
-        bounds: where those of each begin, and where the last end, int64 [utterances + 1].
-        tokens: int32 [tokens of all]; see ``SearchResult``, as for the next four.
+        counts: number of tokens of each utterance, int64 [utterances].
+        bounds: index of the first token of each utterance, and the end of the last, int64 [utterances + 1].
+        tokens: int32 [tokens of all]; for this and the next four see ``SearchResult``.
         frames: int32 [tokens of all], or None.
         ends: int32 [tokens of all], or None.
         durations: int32 [tokens of all], or None.
@@ -68,10 +68,10 @@ class SearchResult:
 
     Attributes:
         tokens: ids of the labels, int64.
-        frames: the encoder frame at which each token begins, int64; None for an attention decoder, which does not know.
+        frames: the encoder frame at which each token begins, int64; None for an attention decoder, which does not tell.
         ends: the first encoder frame after each token, int64; None with ``frames``. CTC: after the last frame of the
             token's run; RNN-T: the next frame; TDT: the frame plus the duration.
-        durations: the frames each token advanced the search by, int64; TDT only, else None.
+        durations: frames that each token advanced the search by, int64; TDT only, else None.
         confidence: softmax probability of the chosen label among labels and blank, durations apart, float32. An
             attention decoder has the end of the text in place of the blank.
         counts: tokens of each row, int64 [batch].
@@ -107,36 +107,36 @@ class SearchResult:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Which of its whole numbers are known, in the order of ``packed``."""
+        """Names of the integer fields that are not None, in the order of ``packed``."""
         return tuple(name for name in _WHOLE_NUMBERS if getattr(self, name) is not None)
 
     def packed(self) -> Tensor:
-        """Return all of it in one tensor [batch, 1 + (fields + 1) * columns], int32, of its own memory.
+        """Return the result as a new tensor [batch, 1 + (fields + 1) * columns], int32.
 
-        A row has its count, then its fields, then its confidence, whose bits are kept.
+        A row has its count, then its fields, then the bits of its confidence.
         """
         whole = [getattr(self, name).to(torch.int32) for name in self.fields]
         columns = torch.stack([*whole, self.confidence.view(torch.int32)], dim=1)
         return torch.cat([self.counts[:, None].to(torch.int32), columns.flatten(1)], dim=1)
 
     def fetched(self) -> "FetchedResult":
-        """Begin to copy it to the host."""
+        """Begin to copy the result to the host."""
         return FetchedResult(self.packed(), self.fields)
 
     def rows(self) -> list[Row]:
-        """Return the utterances as plain lists."""
+        """Return the utterances as rows."""
         return self.fetched().rows()
 
 
 class FetchedResult:
-    """A result on its way to the host: one copy, for which only those wait who ask for it, in any thread."""
+    """A result that is being copied to the host; only a thread that reads it waits for the copy."""
 
     def __init__(self, packed: Tensor, fields: Sequence[str]) -> None:
         """Begin to copy; neither the host nor the device waits.
 
         Args:
-            packed: the result as ``SearchResult.packed`` gives it.
-            fields: what it has, as ``SearchResult.fields`` says it.
+            packed: see ``SearchResult.packed``.
+            fields: see ``SearchResult.fields``.
         """
         self._fields = fields
         self._copied: torch.cuda.Event | None = None
@@ -144,7 +144,7 @@ class FetchedResult:
         if packed.is_cuda:
             self._packed = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
             self._packed.copy_(packed, non_blocking=True)
-            # A thread that waits for it leaves its core to others.
+            # A blocking event: a thread that waits for it sleeps.
             self._copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             self._copied.record(torch.cuda.current_stream(packed.device))
 
@@ -152,7 +152,7 @@ class FetchedResult:
         """Wait for the copy.
 
         Raises:
-            RuntimeError: if anything failed on the device.
+            RuntimeError: if the device failed.
         """
         if self._copied is not None:
             self._copied.synchronize()
@@ -178,6 +178,6 @@ class FetchedResult:
         )
 
     def rows(self) -> list[Row]:
-        """Wait, and return the utterances as plain lists."""
+        """Wait, and return the utterances as rows."""
         flat = self.flat_rows()
         return [flat.row(index) for index in range(len(flat.counts))]

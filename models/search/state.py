@@ -1,4 +1,4 @@
-"""The state of a transducer search over one batch: preallocated tensors that a form advances in place."""
+"""The state of a transducer search over one batch: preallocated tensors that a step advances in place."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from models.search.result import SearchResult
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """At most one new label for every row of a batch; each tensor is [batch].
+    """At most one new label for each row of a batch; each tensor is [batch].
 
     Attributes:
-        found: whether the row has a new label; the other fields mean nothing where it has none.
+        found: whether the row has a new label; otherwise its other fields mean nothing.
         token: id of the label, int64.
         frame: encoder frame at which it was scored, int64.
-        duration: frames by which it moved its row, int64; 0 for RNN-T.
+        duration: frames that it advanced its row by, int64; 0 for RNN-T.
         confidence: probability among labels and blank, float32.
     """
 
@@ -29,10 +29,10 @@ class Labels:
 
 
 class TransducerState:
-    """Where each row stands, what its predictor said last, and the tokens it has emitted.
+    """The position of each row, the state of its predictor, and its tokens.
 
     At most ``max_symbols`` labels share a frame, so ``capacity`` columns hold any result. No method waits for the
-    device or allocates a shape that depends on its data, so that a form built on them can be captured in a graph.
+    device or allocates a shape that depends on its data, so a CUDA graph can capture a step that calls them.
 
     Attributes:
         lengths: encoder frames of each row, int64 [batch].
@@ -41,18 +41,18 @@ class TransducerState:
         cell: cell state of the predictor, [layers, batch, width].
         predicted: output of the predictor after the row's last label, projected for the joint, [batch, joint width].
         capacity: the most labels that a row can emit.
-        max_symbols: labels after which a row leaves a frame without a blank.
-        symbols: labels that the row has emitted at the frame of its last one, int64 [batch].
-        last_frame: that frame, int64 [batch]; -1 before the first.
+        max_symbols: most labels in one frame.
+        symbols: labels that the row has emitted at ``last_frame``, int64 [batch].
+        last_frame: frame of the last label, int64 [batch]; -1 before the first.
         counts: labels emitted, int64 [batch].
-        tokens: the labels, int64 [batch, capacity + 1]; the spare column takes what rows without a new label write.
+        tokens: the labels, int64 [batch, capacity + 1]; rows without a new label write to the spare column.
         frames: the frames at which they were scored, int64, in the same shape.
-        durations: the frames by which they moved the row, int64, in the same shape.
+        durations: the frames that they advanced the row by, int64, in the same shape.
         confidence: their probabilities, float32, in the same shape.
     """
 
     def __init__(self, lengths: Tensor, frames: int, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
-        """Allocate the state and let the predictor read the start symbol.
+        """Allocate the state, and advance the predictor by the start symbol.
 
         Raises:
             ValueError: if ``max_symbols`` is not positive.
@@ -79,7 +79,7 @@ class TransducerState:
         self.confidence = self.tokens.new_zeros(self.tokens.shape, dtype=torch.float32)
 
     def restart(self) -> None:
-        """Begin anew, in place, with what ``lengths`` holds by now; what was emitted before is forgotten."""
+        """Begin a new search in place, with the current values of ``lengths``."""
         for tensor, start in zip((self.hidden, self.cell, self.predicted), self._start, strict=True):
             tensor.copy_(start)
         for counter in (self.time, self.symbols, self.counts):
@@ -92,7 +92,7 @@ class TransducerState:
         return self.time < self.lengths
 
     def emit(self, labels: Labels) -> None:
-        """Append the labels found, and move a row on by one frame when it has had its ``max_symbols`` there."""
+        """Append the labels found, and advance a row by one frame after ``max_symbols`` labels there."""
         column = self.counts.where(labels.found, self.capacity)[:, None]
         self.tokens.scatter_(1, column, labels.token[:, None])
         self.frames.scatter_(1, column, labels.frame[:, None])
@@ -103,11 +103,11 @@ class TransducerState:
         again = labels.found & (labels.frame == self.last_frame)
         self.symbols.copy_((self.symbols * again + 1).where(labels.found, self.symbols))
         self.last_frame.copy_(labels.frame.where(labels.found, self.last_frame))
-        # A label with a duration has left its frame by itself; only those that stayed are counted out.
+        # A label with a duration has left its frame already; ``max_symbols`` applies to labels that stayed.
         self.time += labels.found & (self.symbols >= self.max_symbols) & (self.last_frame == self.time)
 
     def result(self, columns: int) -> SearchResult:
-        """Return what was emitted, when no row has more than ``columns`` tokens."""
+        """Return the tokens; no row may have more than ``columns``."""
         frames, durations = self.frames[:, :columns], self.durations[:, :columns]
         return SearchResult(
             tokens=self.tokens[:, :columns],

@@ -1,1 +1,1 @@
-"""Drivers repeat a form of the search until every row is done."""
+"""Drivers repeat the step of a search until all rows are done."""

@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 class SearchState(Protocol):
-    """What the driver needs to know of a search."""
+    """The part of a search's state that the driver uses."""
 
     capacity: int
 
     @property
     def active(self) -> Tensor:
-        """Whether each row goes on, bool [batch]."""
+        """Whether each row is active, bool [batch]."""
         ...
 
 
@@ -21,10 +21,10 @@ State = TypeVar("State", bound=SearchState)
 
 
 def repeat(step: Callable[[State], None], state: State) -> int:
-    """Repeat ``step`` until every row is done, and return how often it ran.
+    """Repeat ``step`` until all rows are done, and return how often it ran.
 
-    Every step must, on each active row, emit a label or move on by a frame that no label was found at. So one step more
-    than the state's capacity is enough, and nothing can make the search spin.
+    Each step must emit a label in each active row, or advance it past a frame without a label. So the state's capacity
+    plus one bounds the number of steps, and a search always ends.
     """
     limit = state.capacity + 1
     for steps in range(limit):

@@ -1,7 +1,7 @@
-"""The graph driver: a GPU repeats a few steps, which are one CUDA graph, until every row is done.
+"""The graph driver: a GPU repeats a CUDA graph of a few steps until all rows are done.
 
-It loops by itself where it can. Elsewhere the host launches a replay before it has read the flag of the one before: the
-device never waits for it, and the one replay too many does nothing, because a finished row changes nothing any more.
+The GPU loops by itself if it can. If not, the host launches a replay before it reads the flag of the previous one, so
+that the device never waits; the last replay is superfluous and changes nothing, because finished rows do not change.
 """
 
 import logging
@@ -16,27 +16,27 @@ from models.graphs.side_stream import SideStream
 
 log = logging.getLogger("steno.models")
 
-# A round of a loop costs a few microseconds besides its steps, and the last does some for nothing.
+# A round of the loop costs a few microseconds besides its steps, and some steps of the last round are superfluous.
 STEPS_A_ROUND = 4
 # A clip of 10 s takes about 50 steps: four replays, of which the last is half idle.
 STEPS_A_REPLAY = 16
 
 
 class GraphDriver:
-    """Steps over tensors that stay where they are, repeated.
+    """Repeats steps over tensors with fixed addresses.
 
     Args:
-        steps: does so many steps, an even number; it allocates no shape that depends on data and asks the device for
-            nothing.
-        going: bool [1], to which ``steps`` writes at last whether any row goes on.
-        side_stream: the side stream of the device in which it is driven.
+        steps: called with an even number, does that many steps. It must not allocate shapes that depend on data, nor
+            wait for the device.
+        going: bool [1]; ``steps`` must end by writing to it whether any row is active.
+        side_stream: the side stream that steps run in.
         loops: whether a GPU may loop by itself, if it can.
     """
 
     def __init__(
         self, steps: Callable[[int], None], going: Tensor, side_stream: SideStream, *, loops: bool = True
     ) -> None:
-        """Capture the steps; they run a few times before that.
+        """Capture the steps, after a few runs to warm up.
 
         Raises:
             RuntimeError: if they cannot be captured.
@@ -49,9 +49,9 @@ class GraphDriver:
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
 
     def until_done(self, most: int) -> int:
-        """Step until no row goes on, which needs ``most`` steps at most; return how many there were at most.
+        """Step until no row is active, at most ``most`` steps; return an upper bound of their number.
 
-        What is on its way to be done is done on the current stream before whatever comes after it.
+        Steps are queued on the current stream, before any later work.
         """
         if self._loop is not None:
             self._loop.run(-(-most // STEPS_A_ROUND))
@@ -67,7 +67,7 @@ class GraphDriver:
         return most
 
     def _copy_flag(self) -> "torch.cuda.Event | None":
-        """Begin to copy the flag of the replay before to the host, ahead of the next replay."""
+        """Begin to copy the flag of the previous replay to the host, before the next replay is launched."""
         self._seen.copy_(self._going, non_blocking=True)
         if not self._going.is_cuda:
             return None
@@ -77,7 +77,7 @@ class GraphDriver:
 
 
 def _loop(work: Callable[[], None], going: Tensor, side_stream: SideStream) -> DeviceLoop | None:
-    """Return a loop of the device over some work; None where it cannot loop."""
+    """Return a loop of the device over some work; None if the device cannot loop."""
     if not going.is_cuda or not has_loops(going.device):
         return None
     graph = captured_graph(work, going.device, side_stream=side_stream)
