@@ -55,9 +55,9 @@ class Used:
     """Processor seconds that processes of a service have used so far.
 
     Attributes:
-        front: Its loop and threads.
-        engine: The stub.
-        decoders: Processes with FFmpeg.
+        front: its loop and threads.
+        engine: the stub.
+        decoders: processes with FFmpeg.
     """
 
     front: float

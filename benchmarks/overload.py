@@ -36,10 +36,10 @@ class Outcome:
     """What one request came to.
 
     Attributes:
-        began: Monotonic time.
-        seconds: Until its answer was there.
-        status: Of HTTP; 0 where the connection broke.
-        retry_after: Seconds that a refused one was told to wait.
+        began: monotonic time.
+        seconds: until its answer was there.
+        status: of HTTP; 0 where the connection broke.
+        retry_after: seconds that a refused one was told to wait.
     """
 
     began: float
@@ -106,11 +106,11 @@ class Measured:
     """What came of a load.
 
     Attributes:
-        outcomes: Of the requests, in the order in which they began.
-        probes: Of /healthz.
-        late: How late each request began, for want of the clients' processor.
-        began: Monotonic time.
-        offered_seconds: For how long requests began.
+        outcomes: of the requests, in the order in which they began.
+        probes: of /healthz.
+        late: how late each request began, for want of the clients' processor.
+        began: monotonic time.
+        offered_seconds: for how long requests began.
     """
 
     outcomes: Sequence[Outcome]

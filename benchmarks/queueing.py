@@ -99,8 +99,8 @@ class Ours:
     """The batcher of the service.
 
     Args:
-        batch_seconds: Its budget.
-        rtfx: What the device does.
+        batch_seconds: its budget.
+        rtfx: what the device does.
     """
 
     def __init__(self, batch_seconds: float, rtfx: float) -> None:

@@ -35,7 +35,7 @@ class InOrder:
     """First come, first served, in batches as large as the budget allows.
 
     Args:
-        batch_seconds: The budget.
+        batch_seconds: the budget.
     """
 
     def __init__(self, batch_seconds: float) -> None:
@@ -69,8 +69,8 @@ class Staged:
     """The batcher of the service, behind its window for the parts of long recordings.
 
     Args:
-        batch_seconds: The budget.
-        rtfx: What the device does.
+        batch_seconds: the budget.
+        rtfx: what the device does.
     """
 
     def __init__(self, batch_seconds: float, rtfx: float) -> None:
@@ -116,10 +116,10 @@ class Times:
     """What a simulation gives.
 
     Attributes:
-        queued: Seconds until the last part of each request was sent.
-        done: Seconds until it was answered.
-        batches: Seconds of each.
-        passed_over: The most batches led by later arrivals that anybody had to let pass.
+        queued: seconds until the last part of each request was sent.
+        done: seconds until it was answered.
+        batches: seconds of each.
+        passed_over: the most batches led by later arrivals that anybody had to let pass.
     """
 
     queued: list[float]

@@ -27,7 +27,7 @@ class DemandError(Exception):
     """A model cannot be had now; the message says why in one line.
 
     Attributes:
-        retry_after: Whole seconds after which it is tried again.
+        retry_after: whole seconds after which it is tried again.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -72,11 +72,11 @@ class Demand:
     """Brings in what is asked for.
 
     Args:
-        residency: Loads models and lets them go.
-        catalog: The models that are there.
-        loadable: Those that may be brought in.
-        idle_seconds: After so long without a request a model goes that came on demand.
-        clock: Monotonic seconds, as the catalog has them.
+        residency: loads models and lets them go.
+        catalog: the models that are there.
+        loadable: those that may be brought in.
+        idle_seconds: after so long without a request a model goes that came on demand.
+        clock: monotonic seconds, as the catalog has them.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class Demand:
         on, for others who wait and those who come.
 
         Args:
-            name: As the client says.
-            resources: Of the request; the model is held for it until they are closed.
+            name: as the client says.
+            resources: of the request; the model is held for it until they are closed.
 
         Raises:
-            DemandError: If it cannot be loaded.
+            DemandError: if it cannot be loaded.
         """
         checkpoint = None
         if self._found(name) is None and name not in self._loads:

@@ -26,8 +26,8 @@ async def collect(requests: Callable[[], int], collect_all: Callable[[], object]
     """Collect now and then, until cancelled.
 
     Args:
-        requests: Says how many are under way.
-        collect_all: Does it.
+        requests: says how many are under way.
+        collect_all: does it.
     """
     put_off = 0
     while True:

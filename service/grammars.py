@@ -26,7 +26,7 @@ class Grammars:
     """Writes phrases; the process begins with the first. Close it.
 
     Args:
-        cache: Folder for built grammars; None is `steno/grammars` in the user's folder for such files.
+        cache: folder for built grammars; None is `steno/grammars` in the user's folder for such files.
     """
 
     def __init__(self, cache: str | None = None) -> None:
@@ -44,7 +44,7 @@ class Grammars:
         """Return phrases, in small letters and without punctuation, with their numbers as people write them.
 
         Raises:
-            TranscriptionFailedError: If the process dies of them, or takes too long.
+            TranscriptionFailedError: if the process dies of them, or takes too long.
         """
         return await in_thread(self._threads, lambda: self._ask(phrases, language))
 

@@ -63,7 +63,7 @@ def language_code(text: str) -> str:
     """Return the ISO 639-1 code of a language: "en" for "en", "en-US", "en_GB", "eng" and "English".
 
     Raises:
-        ValueError: If no language is called that.
+        ValueError: if no language is called that.
     """
     name = text.strip().lower()
     tag = _TAG.fullmatch(name)

@@ -24,9 +24,9 @@ class Loadable:
     """The models that may be had; folders are looked at each time, so that what is put there can be asked for.
 
     Args:
-        checkpoints: Single ones, by id.
-        folders: Of `.nemo` files, and of folders that hold one checkpoint each; an id is a file's or a folder's name.
-        patterns: Of names on the hub.
+        checkpoints: single ones, by id.
+        folders: of `.nemo` files, and of folders that hold one checkpoint each; an id is a file's or a folder's name.
+        patterns: of names on the hub.
     """
 
     def __init__(self, checkpoints: dict[str, str], folders: Iterable[Path], patterns: Iterable[str]) -> None:

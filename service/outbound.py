@@ -48,7 +48,7 @@ def check_allowed(entry: str) -> str:
     """Return an entry of a list of allowed hosts: `hooks.example`, `*.example`, `*` or `http://receiver:9000`.
 
     Raises:
-        ValueError: If it is none of these.
+        ValueError: if it is none of these.
     """
     if entry == "*" or _HOST.fullmatch(entry) or _origin(entry):
         return entry
@@ -68,11 +68,11 @@ class Outbound:
     """Makes such requests. Close it, or use a context.
 
     Args:
-        allowed: Hosts that requests may go to. `hooks.example` is one host, `*.example` all hosts under it, `*` any:
+        allowed: hosts that requests may go to. `hooks.example` is one host, `*.example` all hosts under it, `*` any:
             by https, and to public addresses. An origin, such as `http://receiver:9000`, may have any scheme and
             address, because the operator has named it. Nothing: any host, as `*`.
-        resolve: Looks names up; the system's by default.
-        trusted: Certificates that servers may have; the usual ones by default.
+        resolve: looks names up; the system's by default.
+        trusted: certificates that servers may have; the usual ones by default.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Outbound:
         """Refuse a URL that can be seen to be forbidden, without looking its name up.
 
         Raises:
-            ForbiddenUrlError: Saying why.
+            ForbiddenUrlError: saying why.
         """
         self._parse(url)
 
@@ -123,15 +123,15 @@ class Outbound:
         The whole takes as long as the caller lets it; it should set a limit (`asyncio.timeout`).
 
         Args:
-            method: Such as GET.
-            url: Where to.
-            headers: To send; Host, Content-Length and the current trace are added.
-            content: The body.
-            silence_seconds: Longest wait for a name, a connection, and each piece of the answer.
+            method: such as GET.
+            url: where to.
+            headers: to send; Host, Content-Length and the current trace are added.
+            content: the body.
+            silence_seconds: longest wait for a name, a connection, and each piece of the answer.
 
         Raises:
-            ForbiddenUrlError: If the URL, or every address of its host, is forbidden.
-            UnreachableError: If the request cannot be made, or its answer stops.
+            ForbiddenUrlError: if the URL, or every address of its host, is forbidden.
+            UnreachableError: if the request cannot be made, or its answer stops.
         """
         target = self._parse(url)
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), silence_seconds)

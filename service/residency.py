@@ -20,10 +20,10 @@ class Residency:
     """Brings models in and lets them go.
 
     Args:
-        dispatcher: Has the catalog.
-        fleet: Has the engines.
-        template: What is said to engines of every model, but for its name and checkpoint.
-        max_weight_bytes: What the weights of all models may take together; None: what the device has.
+        dispatcher: has the catalog.
+        fleet: has the engines.
+        template: what is said to engines of every model, but for its name and checkpoint.
+        max_weight_bytes: what the weights of all models may take together; None: what the device has.
     """
 
     def __init__(self, dispatcher: Dispatcher, fleet: Fleet, template: Load, max_weight_bytes: int | None) -> None:
@@ -41,8 +41,8 @@ class Residency:
         Where its weights need room, models go for it that came on demand: those that have been idle for longest first.
 
         Raises:
-            KeyError: If there is one of this id.
-            ModelLoadError: If it cannot be loaded, or takes more memory than can be had.
+            KeyError: if there is one of this id.
+            ModelLoadError: if it cannot be loaded, or takes more memory than can be had.
         """
         catalog, metrics = self._dispatcher.catalog, self._dispatcher.metrics
         served = catalog.add(model, checkpoint, is_on_demand=is_on_demand)
@@ -70,7 +70,7 @@ class Residency:
         Cancelling the call lets it go all the same.
 
         Raises:
-            KeyError: If there is none of this id, or it is on its way in or out.
+            KeyError: if there is none of this id, or it is on its way in or out.
         """
         served = self._dispatcher.catalog[model]
         if served.ready is None or served.is_leaving:

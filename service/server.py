@@ -66,11 +66,11 @@ class Server:
     """One service: a listening socket, the application, a dispatcher and its engines.
 
     Args:
-        settings: How it runs.
-        engine_module: The Python module of the engine process.
+        settings: how it runs.
+        engine_module: the Python module of the engine process.
 
     Raises:
-        SettingsError: If the file of keys cannot be read, or is wrong.
+        SettingsError: if the file of keys cannot be read, or is wrong.
     """
 
     def __init__(self, settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
@@ -155,7 +155,7 @@ class Server:
         """Serve until `stop`, then finish what was accepted.
 
         Raises:
-            EngineStartError: If no engine can be had.
+            EngineStartError: if no engine can be had.
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
@@ -313,13 +313,13 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        settings: How it runs.
-        engine_module: The Python module of the engine process.
+        settings: how it runs.
+        engine_module: the Python module of the engine process.
 
     Raises:
-        SettingsError: If the file of keys cannot be read, or is wrong.
-        EngineStartError: If no engine can be had.
-        OSError: If the address cannot be listened on.
+        SettingsError: if the file of keys cannot be read, or is wrong.
+        EngineStartError: if no engine can be had.
+        OSError: if the address cannot be listened on.
     """
     _raise_file_limit()
     keep_heap_small()

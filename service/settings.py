@@ -309,7 +309,7 @@ class Settings(BaseSettings):
         """Read flags (field name to value), the environment, and the files of a folder.
 
         Raises:
-            SettingsError: Naming every setting that is missing, unknown or wrong.
+            SettingsError: naming every setting that is missing, unknown or wrong.
         """
         _refuse_unknown(os.environ, cls.model_fields)
         has_secrets = secrets.is_dir()
@@ -507,7 +507,7 @@ def model_entry(entry: str) -> tuple[str, str]:
     `models.model_id` says the same, but brings torch with it.
 
     Raises:
-        ValueError: If there is nothing, or nothing to call it by.
+        ValueError: if there is nothing, or nothing to call it by.
     """
     model, equals, checkpoint = entry.partition("=")
     if equals and _MODEL_ID.fullmatch(model) and checkpoint:

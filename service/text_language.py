@@ -30,8 +30,8 @@ def tell(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Told | None, 
     A text that is too short to tell has the language of all, with the probability that it gives to that.
 
     Args:
-        texts: Such as the segments of a recording.
-        among: What it can be, in ISO 639-1; nothing means any language that is known here.
+        texts: such as the segments of a recording.
+        among: what it can be, in ISO 639-1; nothing means any language that is known here.
 
     Returns:
         The language of all texts, and that of each; None where there is nothing to tell by.

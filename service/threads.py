@@ -12,9 +12,9 @@ async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callabl
     """Do work in a thread. If nobody wants it any more, it is not begun, or else waited for: a thread has no end.
 
     Args:
-        threads: Where there is one.
-        work: What to do; what it reads is not closed under it.
-        on_cancel: Called when it is no longer wanted.
+        threads: where there is one.
+        work: what to do; what it reads is not closed under it.
+        on_cancel: called when it is no longer wanted.
     """
     future = threads.submit(work)
     waiting = asyncio.wrap_future(future)

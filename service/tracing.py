@@ -36,7 +36,7 @@ class Traceparent:
     Attributes:
         trace_id: 32 hexadecimal digits.
         span_id: 16 of them.
-        is_sampled: Whether its spans are kept.
+        is_sampled: whether its spans are kept.
     """
 
     trace_id: str
@@ -63,9 +63,9 @@ class Trace:
     """What is under way for a trace: a request, a job.
 
     Attributes:
-        traceparent: For whom it asks something of.
+        traceparent: for whom it asks something of.
         began_ns: Unix time.
-        span: Its own; None where no collector is named, and the caller's id is only passed on.
+        span: its own; None where no collector is named, and the caller's id is only passed on.
     """
 
     traceparent: Traceparent
@@ -144,12 +144,12 @@ class Exporting:
     What it cannot send is dropped: a collector that is down costs no request anything.
 
     Args:
-        endpoint: The collector's, such as http://collector:4318; spans go to /v1/traces under it.
-        share: Of the traces that begin here; a caller decides for its own.
-        version: Of the service.
+        endpoint: the collector's, such as http://collector:4318; spans go to /v1/traces under it.
+        share: of the traces that begin here; a caller decides for its own.
+        version: of the service.
 
     Raises:
-        TracingError: If OpenTelemetry's SDK or its exporter is not installed.
+        TracingError: if OpenTelemetry's SDK or its exporter is not installed.
     """
 
     def __init__(self, endpoint: str, share: float, version: str) -> None:
@@ -236,6 +236,6 @@ def tracer(endpoint: str | None, share: float, version: str) -> Tracer:
     """Return what makes traces; without a collector, what passes those of callers on.
 
     Raises:
-        TracingError: If traces are wanted, and OpenTelemetry is not installed.
+        TracingError: if traces are wanted, and OpenTelemetry is not installed.
     """
     return PassingOn() if endpoint is None else Exporting(endpoint, share, version)

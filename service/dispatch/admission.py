@@ -22,10 +22,10 @@ class AdmissionLimits:
     """What may be under way at once.
 
     Attributes:
-        max_requests: Requests accepted and not finished.
-        max_stored_bytes: Bytes of uploads being received or decoded.
-        max_queued_audio_seconds: Decoded audio without a transcript; 64 kB a second at 16 kHz, in memory or on disk.
-        max_wait_seconds: Predicted wait, by what is ahead and the RTFx.
+        max_requests: requests accepted and not finished.
+        max_stored_bytes: bytes of uploads being received or decoded.
+        max_queued_audio_seconds: decoded audio without a transcript; 64 kB a second at 16 kHz, in memory or on disk.
+        max_wait_seconds: predicted wait, by what is ahead and the RTFx.
     """
 
     max_requests: int
@@ -45,7 +45,7 @@ class Permit:
         """Count bytes of the upload as they arrive.
 
         Raises:
-            OverloadedError: If the uploads under way together are over their limit.
+            OverloadedError: if the uploads under way together are over their limit.
         """
         self.stored_bytes += size
         self._admission.stored_bytes += size
@@ -61,16 +61,16 @@ class Admission:
     """Decides what is accepted; holds the figures that the decision needs.
 
     Args:
-        limits: What may be under way at once.
-        turn_seconds: Audio that a recording may have in a turn; what is longer does not stand before others.
+        limits: what may be under way at once.
+        turn_seconds: audio that a recording may have in a turn; what is longer does not stand before others.
 
     Attributes:
-        requests: Accepted and not finished.
-        stored_bytes: Of uploads being received or decoded.
-        backlog: The decoded audio without a transcript.
-        rtfx: Audio-seconds per second of all engines together, by the model's id; empty until one has been ready.
-        is_draining: Nothing new is accepted.
-        loading_seconds: How long a model takes to load, as far as known.
+        requests: accepted and not finished.
+        stored_bytes: of uploads being received or decoded.
+        backlog: the decoded audio without a transcript.
+        rtfx: audio-seconds per second of all engines together, by the model's id; empty until one has been ready.
+        is_draining: nothing new is accepted.
+        loading_seconds: how long a model takes to load, as far as known.
     """
 
     def __init__(self, limits: AdmissionLimits, turn_seconds: float) -> None:
@@ -104,12 +104,12 @@ class Admission:
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
-            is_background: It brings a job, which may wait for longer than anybody would.
+            is_background: it brings a job, which may wait for longer than anybody would.
 
         Raises:
-            DrainingError: While the service shuts down.
-            ModelNotReadyError: Before the first engine is ready.
-            OverloadedError: When too much is under way.
+            DrainingError: while the service shuts down.
+            ModelNotReadyError: before the first engine is ready.
+            OverloadedError: when too much is under way.
         """
         if self.is_draining:
             raise DrainingError("The service is shutting down.", retry_after=1)
@@ -127,10 +127,10 @@ class Admission:
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
-            is_background: It brings a job, which may wait for longer than anybody would.
+            is_background: it brings a job, which may wait for longer than anybody would.
 
         Raises:
-            RefusedError: As `check`.
+            RefusedError: as `check`.
         """
         self.check(announced_bytes, is_background=is_background)
         permit = Permit(self)
@@ -148,7 +148,7 @@ class Admission:
         """Refuse when the uploads under way would exceed their bytes.
 
         Raises:
-            OverloadedError: If so.
+            OverloadedError: if so.
         """
         # A single upload is bounded by its own limit and must have a chance on an idle service.
         if self.requests > 1 and self.stored_bytes + more > self.limits.max_stored_bytes:
@@ -159,12 +159,12 @@ class Admission:
         """Gate 2: count the audio of one recording until it is answered.
 
         Args:
-            model: Id of the model that it is for.
-            seconds: Its length.
-            is_background: It is a job's: how many of them there are at once is bounded elsewhere, and it may wait.
+            model: id of the model that it is for.
+            seconds: its length.
+            is_background: it is a job's: how many of them there are at once is bounded elsewhere, and it may wait.
 
         Raises:
-            OverloadedError: If it would wait too long, or take too much room.
+            OverloadedError: if it would wait too long, or take too much room.
         """
         if not is_background:
             self.check_audio(seconds)
@@ -178,7 +178,7 @@ class Admission:
         """Refuse when this much more audio would wait too long, or take too much room.
 
         Raises:
-            OverloadedError: If so.
+            OverloadedError: if so.
         """
         backlog = self.backlog.seconds
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:

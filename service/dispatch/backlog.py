@@ -8,10 +8,10 @@ class Accepted:
     """The audio of a recording behind gate 2.
 
     Attributes:
-        model: Id of the model that it is for.
-        unanswered_seconds: Has no transcript yet; changed by `Backlog.answer`.
-        unstaged_seconds: Of that, waits outside the batcher: a long recording comes into it part by part.
-        is_background: It stands before nobody, and takes room of its own.
+        model: id of the model that it is for.
+        unanswered_seconds: has no transcript yet; changed by `Backlog.answer`.
+        unstaged_seconds: of that, waits outside the batcher: a long recording comes into it part by part.
+        is_background: it stands before nobody, and takes room of its own.
     """
 
     model: str
@@ -24,11 +24,11 @@ class Backlog:
     """All recordings behind gate 2. Its sums are kept: every request asks for them, and a thousand may be under way.
 
     Args:
-        turn_seconds: Audio that a recording may have in a turn.
+        turn_seconds: audio that a recording may have in a turn.
 
     Attributes:
-        seconds: Audio without a transcript, without what is in the background.
-        turns: Of that one turn of each recording at most, by the model's id.
+        seconds: audio without a transcript, without what is in the background.
+        turns: of that one turn of each recording at most, by the model's id.
     """
 
     def __init__(self, turn_seconds: float) -> None:

@@ -19,20 +19,20 @@ class BatchEntry:
     Attributes:
         ended_at: Unix time.
         outcome: ok, oom, error or lost.
-        engine: Which one had it.
-        model: For which it was.
-        decoder: Which of its decoders; None for the first.
-        utterances: How many.
-        background: Of those, parts of jobs.
-        shortest_seconds: Of the utterances.
-        longest_seconds: Of the utterances.
-        audio_seconds: All of them.
-        padded_seconds: As the device was given it; None if it gave no answer.
-        padding_share: Of the padded seconds.
-        queue_seconds: How long the one that waited longest had waited.
-        engine_seconds: From sent to answered; what is not computing is the way there and back, and the wait for a
+        engine: which one had it.
+        model: for which it was.
+        decoder: which of its decoders; None for the first.
+        utterances: how many.
+        background: of those, parts of jobs.
+        shortest_seconds: of the utterances.
+        longest_seconds: of the utterances.
+        audio_seconds: all of them.
+        padded_seconds: as the device was given it; None if it gave no answer.
+        padding_share: of the padded seconds.
+        queue_seconds: how long the one that waited longest had waited.
+        engine_seconds: from sent to answered; what is not computing is the way there and back, and the wait for a
             batch before it.
-        infer_seconds: Computing; None if it gave no answer.
+        infer_seconds: computing; None if it gave no answer.
     """
 
     ended_at: float
@@ -60,7 +60,7 @@ class BatchLog:
     """Keeps some, and tells traces of all.
 
     Args:
-        tracer: Writes a span for a batch in which traced requests have utterances.
+        tracer: writes a span for a batch in which traced requests have utterances.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -85,11 +85,11 @@ class BatchLog:
 
         Args:
             outcome: ok, oom, error or lost.
-            engine: Which one had it.
-            utterances: What was in it, at least one.
-            now: Monotonic time, as the utterances have it.
-            padded_seconds: As the device was given it.
-            infer_seconds: Computing.
+            engine: which one had it.
+            utterances: what was in it, at least one.
+            now: monotonic time, as the utterances have it.
+            padded_seconds: as the device was given it.
+            infer_seconds: computing.
         """
         lengths = [utterance.seconds for utterance in utterances]
         lane, sent = utterances[0].lane, utterances[0].sent

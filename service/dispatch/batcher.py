@@ -30,11 +30,11 @@ class BatchPolicy:
     """The bounds of a batch for one model.
 
     Attributes:
-        batch_seconds: Audio-seconds, padding included.
-        padded_seconds: Lengths to which the device pads, ascending; none where it is the longest of a batch.
-        max_padding_share: Of the padded seconds, when other buckets than the leader's fill up a batch.
-        max_passed_over: Batches led by later arrivals that a caller's utterances may have to let pass.
-        rtfx: Audio-seconds per second of the device; turns lengths into times for the response ratio.
+        batch_seconds: audio-seconds, padding included.
+        padded_seconds: lengths to which the device pads, ascending; none where it is the longest of a batch.
+        max_padding_share: of the padded seconds, when other buckets than the leader's fill up a batch.
+        max_passed_over: batches led by later arrivals that a caller's utterances may have to let pass.
+        rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
     batch_seconds: float = 360.0
@@ -59,7 +59,7 @@ class Batcher:
     """The utterances that wait, by bucket; pure bookkeeping, the clock is an argument.
 
     Args:
-        edges: Upper bounds of the length buckets in seconds; the last is also what a caller may have in a turn.
+        edges: upper bounds of the length buckets in seconds; the last is also what a caller may have in a turn.
     """
 
     def __init__(self, edges: Sequence[float]) -> None:
@@ -110,9 +110,9 @@ class Batcher:
         to be done with what it holds first.
 
         Args:
-            now: Monotonic time.
-            policies: Of the models that may run, by id.
-            is_idle: The engine holds nothing.
+            now: monotonic time.
+            policies: of the models that may run, by id.
+            is_idle: the engine holds nothing.
         """
         self._drop_unwanted()
         self._turns.update([waiting for waiting in self if not waiting.is_background])

@@ -16,7 +16,7 @@ def bucket_edges(longest_seconds: float, edges: Sequence[float] = DEFAULT_EDGES)
     """Return the upper bounds in use, ascending; the last one is the longest utterance that is accepted.
 
     Raises:
-        ValueError: If the edges are not positive and ascending.
+        ValueError: if the edges are not positive and ascending.
     """
     if any(edge <= 0 for edge in edges) or any(low >= high for low, high in pairwise(edges)):
         raise ValueError(f"bucket edges must be positive and ascend: {list(edges)}")
@@ -27,7 +27,7 @@ def pick_bucket(seconds: float, edges: Sequence[float]) -> int:
     """Return the index of the smallest bucket that holds an utterance of this length.
 
     Args:
-        seconds: Length of the utterance; the last bucket takes all that is longer than the edges.
-        edges: Upper bounds, inclusive, ascending.
+        seconds: length of the utterance; the last bucket takes all that is longer than the edges.
+        edges: upper bounds, inclusive, ascending.
     """
     return min(bisect_left(edges, seconds), len(edges) - 1)

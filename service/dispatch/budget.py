@@ -18,10 +18,10 @@ class Budget:
     each misfit makes that number twice as large, so that a limit that stays is met ever more rarely.
 
     Args:
-        full: What the engine announced.
+        full: what the engine announced.
 
     Attributes:
-        seconds: What it is now.
+        seconds: what it is now.
     """
 
     def __init__(self, full: float) -> None:

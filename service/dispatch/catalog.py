@@ -14,13 +14,13 @@ class ServedModel:
     """A model that clients may ask for.
 
     Attributes:
-        id: What they call it.
-        checkpoint: Where its weights come from.
-        ready: What an engine last said of it; None before it has been loaded.
-        users: Requests for it that are under way.
-        is_leaving: No more of them are taken.
-        is_on_demand: A request brought it in, so that it may go when it is idle.
-        last_used: When it was loaded, or the last request was done, by the clock of the catalog.
+        id: what they call it.
+        checkpoint: where its weights come from.
+        ready: what an engine last said of it; None before it has been loaded.
+        users: requests for it that are under way.
+        is_leaving: no more of them are taken.
+        is_on_demand: a request brought it in, so that it may go when it is idle.
+        last_used: when it was loaded, or the last request was done, by the clock of the catalog.
     """
 
     id: str
@@ -56,13 +56,13 @@ class Catalog:
     """The models by id, in the order in which they came.
 
     Args:
-        checkpoints: Those that the service is to have from its start, by id; the first is the default.
-        aliases: Further names of the default.
-        clock: Monotonic seconds.
+        checkpoints: those that the service is to have from its start, by id; the first is the default.
+        aliases: further names of the default.
+        clock: monotonic seconds.
 
     Attributes:
-        default: Id of the default.
-        clock: As it was given.
+        default: id of the default.
+        clock: as it was given.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Catalog:
         """Take in a further model, which nobody can use before it is ready.
 
         Raises:
-            KeyError: If there is one of this id.
+            KeyError: if there is one of this id.
         """
         if model in self._models:
             raise KeyError(model)

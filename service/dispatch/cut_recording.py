@@ -24,9 +24,9 @@ class Coverage:
     """What of a recording was heard, in seconds.
 
     Attributes:
-        heard: Was given to the model.
-        skipped: Was left out, because nobody was found to speak.
-        speech_without_text: Is speech to the detector, within pieces of which the model wrote nothing.
+        heard: was given to the model.
+        skipped: was left out, because nobody was found to speak.
+        speech_without_text: is speech to the detector, within pieces of which the model wrote nothing.
     """
 
     heard: float
@@ -46,10 +46,10 @@ class CutRecording:
     """Where the utterances of a request come from.
 
     Attributes:
-        recording: What was decoded.
-        rule: Where it is cut; None takes it whole.
-        detector: Finds the speech.
-        threads: In which it is cut and read.
+        recording: what was decoded.
+        rule: where it is cut; None takes it whole.
+        detector: finds the speech.
+        threads: in which it is cut and read.
     """
 
     recording: Recording

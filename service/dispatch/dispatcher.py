@@ -58,7 +58,7 @@ class EngineLink(Protocol):
         """Send the batch, with what is asked for in each utterance.
 
         Raises:
-            ValueError: If it has no room.
+            ValueError: if it has no room.
         """
 
 
@@ -67,9 +67,9 @@ class Answer:
     """What was heard in an utterance.
 
     Attributes:
-        transcript: The words.
-        queue_seconds: How long the utterance waited for a batch.
-        start: Where it begins, in seconds of its recording.
+        transcript: the words.
+        queue_seconds: how long the utterance waited for a batch.
+        start: where it begins, in seconds of its recording.
     """
 
     transcript: Transcript
@@ -81,20 +81,20 @@ class Dispatcher:
     """The front's half of the work: queue, batches, replays. Lives on one event loop.
 
     Args:
-        catalog: The models.
-        edges: Upper bounds of the length buckets in seconds.
-        policy: The bounds of a batch; its budget, lengths and RTFx are replaced by what engines say.
-        limits: Of the two gates.
-        clock: Monotonic seconds.
-        tracer: Is told of batches.
+        catalog: the models.
+        edges: upper bounds of the length buckets in seconds.
+        policy: the bounds of a batch; its budget, lengths and RTFx are replaced by what engines say.
+        limits: of the two gates.
+        clock: monotonic seconds.
+        tracer: is told of batches.
 
     Attributes:
-        admission: The gates.
-        window: Places for the parts of long recordings: enough for what engines hold, and a batch more.
-        background_window: As many for those of jobs, which would otherwise stand before others there.
-        catalog: The models.
-        metrics: What it reports to.
-        recent: The last batches.
+        admission: the gates.
+        window: places for the parts of long recordings: enough for what engines hold, and a batch more.
+        background_window: as many for those of jobs, which would otherwise stand before others there.
+        catalog: the models.
+        metrics: what it reports to.
+        recent: the last batches.
     """
 
     def __init__(
@@ -151,18 +151,18 @@ class Dispatcher:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
         Args:
-            samples: Mono audio at the model's rate, (samples,). Both gates must have let its recording in.
-            caller: Who takes turns with others.
-            deadline: Time of the event loop until which an answer is of use; None: for ever.
-            lane: The model, which has been ready, and which of its decoders.
-            prompt: What is asked for.
-            is_background: Nobody waits for it now.
+            samples: mono audio at the model's rate, (samples,). Both gates must have let its recording in.
+            caller: who takes turns with others.
+            deadline: time of the event loop until which an answer is of use; None: for ever.
+            lane: the model, which has been ready, and which of its decoders.
+            prompt: what is asked for.
+            is_background: nobody waits for it now.
 
         Raises:
-            DeadlineExceededError: If it was not answered by then.
-            EngineLostError: If the engine died with it, and its successor too.
-            DeviceMemoryError: If it does not fit the device alone.
-            TranscriptionFailedError: If the engine failed on it alone.
+            DeadlineExceededError: if it was not answered by then.
+            EngineLostError: if the engine died with it, and its successor too.
+            DeviceMemoryError: if it does not fit the device alone.
+            TranscriptionFailedError: if the engine failed on it alone.
         """
         if self._abandoned:
             raise EngineLostError(self._abandoned)

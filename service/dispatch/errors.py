@@ -21,7 +21,7 @@ class RefusedError(DispatchError):
     """Nothing is wrong with the request but its time.
 
     Attributes:
-        retry_after: Whole seconds, 1 to 60, after which a retry has a chance.
+        retry_after: whole seconds, 1 to 60, after which a retry has a chance.
     """
 
     def __init__(self, message: str, retry_after: int) -> None:

@@ -24,9 +24,9 @@ class Joiner:
         """Take the next part, and return what is certain by now; with times of the recording.
 
         Args:
-            part: What was heard in it.
-            stop: When it ends.
-            shared: Seconds at its end that the next part hears too.
+            part: what was heard in it.
+            stop: when it ends.
+            shared: seconds at its end that the next part hears too.
         """
         kept = [] if self._held is None else [self._held[0]]
         if self._held is not None:

@@ -40,8 +40,8 @@ class Recordings:
     """Takes recordings to the dispatcher.
 
     Args:
-        dispatcher: Transcribes their parts.
-        timeout: Seconds that a recording may take, beside its own length.
+        dispatcher: transcribes their parts.
+        timeout: seconds that a recording may take, beside its own length.
     """
 
     def __init__(self, dispatcher: Dispatcher, *, timeout: float, metrics: Metrics) -> None:
@@ -63,15 +63,15 @@ class Recordings:
         Closing the generator, or cancelling who waits for it, drops the parts that are under way.
 
         Args:
-            cut_recording: The recording. Gate 1 must have let its request in, or it is a job's.
-            caller: Who takes turns with others.
-            lane: The model, and which of its decoders.
-            prompt: What is asked for, in every part.
-            is_background: It is a job's: it goes after what somebody waits for, and has no deadline.
+            cut_recording: the recording. Gate 1 must have let its request in, or it is a job's.
+            caller: who takes turns with others.
+            lane: the model, and which of its decoders.
+            prompt: what is asked for, in every part.
+            is_background: it is a job's: it goes after what somebody waits for, and has no deadline.
 
         Raises:
-            OverloadedError: At gate 2, before anything else.
-            DispatchError: If a part gets no transcript; see `Dispatcher.transcribe`.
+            OverloadedError: at gate 2, before anything else.
+            DispatchError: if a part gets no transcript; see `Dispatcher.transcribe`.
         """
         seconds = cut_recording.recording.seconds
         deadline = None if is_background else asyncio.get_running_loop().time() + self._timeout + seconds
@@ -158,7 +158,7 @@ async def _either(
     """Wait for a place, or for the first answer.
 
     Raises:
-        DeadlineExceededError: If neither comes in time.
+        DeadlineExceededError: if neither comes in time.
     """
     seconds = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
     awaited: list[asyncio.Future[Any]] = [place, *(task for task, _ in islice(under_way, 1))]

@@ -20,7 +20,7 @@ class Turns:
     """Which turn each utterance has.
 
     Args:
-        seconds: Audio that a caller may have in a turn; at least the longest utterance.
+        seconds: audio that a caller may have in a turn; at least the longest utterance.
     """
 
     def __init__(self, seconds: float) -> None:

@@ -16,8 +16,8 @@ class Lane(NamedTuple):
     """What runs together: utterances for one decoder of one model.
 
     Attributes:
-        model: The model's id.
-        decoder: One of its decoders; None is its first.
+        model: the model's id.
+        decoder: one of its decoders; None is its first.
     """
 
     model: str
@@ -29,22 +29,22 @@ class Utterance:
     """Decoded audio that waits for its transcript.
 
     Attributes:
-        number: Ascends in the order of acceptance.
-        samples: Mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
-        seconds: Its length.
-        arrived: Monotonic time of acceptance.
-        answer: Resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
-        lane: Which model and decoder it is for.
-        caller: Who takes turns with others: the name of an API key, or the upload itself.
-        turn: In which of them it may run; -1 before it has come to the batcher.
-        passed_over: Batches that were led by a later arrival since its caller last had something in one.
-        engines_lost: Engines that died with it.
-        misfits: Batches with it that did not fit the device.
-        alone: It shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
-        sent: Monotonic time when its batch left for an engine, the last time if it was replayed.
-        prompt: What is asked for.
-        is_background: Nobody waits for it now: it goes after all that somebody waits for.
-        trace: Of the request that it belongs to, if it is traced.
+        number: ascends in the order of acceptance.
+        samples: mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
+        seconds: its length.
+        arrived: monotonic time of acceptance.
+        answer: resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
+        lane: which model and decoder it is for.
+        caller: who takes turns with others: the name of an API key, or the upload itself.
+        turn: in which of them it may run; -1 before it has come to the batcher.
+        passed_over: batches that were led by a later arrival since its caller last had something in one.
+        engines_lost: engines that died with it.
+        misfits: batches with it that did not fit the device.
+        alone: it shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
+        sent: monotonic time when its batch left for an engine, the last time if it was replayed.
+        prompt: what is asked for.
+        is_background: nobody waits for it now: it goes after all that somebody waits for.
+        trace: of the request that it belongs to, if it is traced.
     """
 
     number: int

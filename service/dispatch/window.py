@@ -8,7 +8,7 @@ class Window:
     """Places for audio, counted in samples; first come, first served, so that long recordings take turns.
 
     Attributes:
-        samples: Places there are. A piece that is longer gets in alone.
+        samples: places there are. A piece that is longer gets in alone.
     """
 
     def __init__(self) -> None:

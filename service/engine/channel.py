@@ -74,7 +74,7 @@ class EngineChannel:
         """Send one message.
 
         Raises:
-            OSError: If the front is gone.
+            OSError: if the front is gone.
         """
         with self._sending:
             self._connection.sendall(_frame(message))

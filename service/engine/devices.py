@@ -21,9 +21,9 @@ class Place:
     """Where one engine runs.
 
     Attributes:
-        name: What logs and metrics call it; no other place has it.
-        device: What PyTorch calls it.
-        threads: Of a CPU, per batch; None: PyTorch decides.
+        name: what logs and metrics call it; no other place has it.
+        device: what PyTorch calls it.
+        threads: of a CPU, per batch; None: PyTorch decides.
     """
 
     name: str
@@ -35,7 +35,7 @@ def check_devices(devices: str) -> None:
     """Refuse what `places` does not understand.
 
     Raises:
-        ValueError: Naming the fault.
+        ValueError: naming the fault.
     """
     names = _split(devices)
     for name in names:
@@ -55,10 +55,10 @@ def places(devices: str, threads: int | None, cores: int, gpus: int) -> list[Pla
     """Return where engines are to run.
 
     Args:
-        devices: As `check_devices` takes them: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N by commas.
-        threads: Of each engine; None: engines of a CPU share its cores, and alone, PyTorch decides.
-        cores: Of this machine.
-        gpus: Of this machine, for `cuda`; 0 leaves it to the engine to say what is wrong.
+        devices: as `check_devices` takes them: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N by commas.
+        threads: of each engine; None: engines of a CPU share its cores, and alone, PyTorch decides.
+        cores: of this machine.
+        gpus: of this machine, for `cuda`; 0 leaves it to the engine to say what is wrong.
     """
     names = _split(devices)
     kind, _, number = names[0].partition(":")

@@ -19,9 +19,9 @@ class DownloadReport:
     """Passes on how a download goes, seldom enough.
 
     Args:
-        model: What is downloaded.
-        send: Takes a message to the front.
-        clock: Seconds, monotonic.
+        model: what is downloaded.
+        send: takes a message to the front.
+        clock: seconds, monotonic.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ class Fleet:
     """Keeps an engine running for each place. One that dies takes its own place away, until its successor is ready.
 
     Args:
-        places: Where engines run.
-        loads: What each is asked to load, but for device and threads.
-        supervisor: Makes the supervisor of a place from its name and its loads.
+        places: where engines run.
+        loads: what each is asked to load, but for device and threads.
+        supervisor: makes the supervisor of a place from its name and its loads.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Fleet:
         A device that can have no engine any more is given up while there are others.
 
         Raises:
-            EngineStartError: If the first start of any fails, or the last one is given up.
+            EngineStartError: if the first start of any fails, or the last one is given up.
         """
         running = {asyncio.create_task(one.run()): place for place, one in self._places.items()}
         try:
@@ -67,7 +67,7 @@ class Fleet:
         """Have a further model loaded by every engine, now and by every later incarnation, until `unload`.
 
         Raises:
-            ModelLoadError: If any cannot; then none has it.
+            ModelLoadError: if any cannot; then none has it.
         """
         each = (one.load(_at(place, load)) for place, one in self._places.items())
         outcomes = await asyncio.gather(*each, return_exceptions=True)

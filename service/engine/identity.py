@@ -7,7 +7,7 @@ def identity(checkpoint: Path) -> str:
     """Return what changes when a file of a checkpoint, or the file that it is, is written again.
 
     Raises:
-        OSError: If it is not there.
+        OSError: if it is not there.
     """
     files = sorted(checkpoint.iterdir()) if checkpoint.is_dir() else [checkpoint]
     return " ".join(_state(file) for file in files)

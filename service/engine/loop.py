@@ -190,11 +190,11 @@ class Loop:
     """Does what the front says until it says `Stop`, its end of the stream closes, or the device is lost.
 
     Args:
-        channel: To the front.
-        staging: Where the audio of batches lies.
-        loader: Loads a model.
-        started: Monotonic time at which the process began; the first model's loading time counts from there.
-        clock: Tells that time.
+        channel: to the front.
+        staging: where the audio of batches lies.
+        loader: loads a model.
+        started: monotonic time at which the process began; the first model's loading time counts from there.
+        clock: tells that time.
     """
 
     def __init__(

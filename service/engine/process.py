@@ -154,7 +154,7 @@ class Sanity:
         """Take note of a batch.
 
         Raises:
-            NotFiniteError: If a confidence in it is no number.
+            NotFiniteError: if a confidence in it is no number.
         """
         # A sum is one when all are.
         if all(math.isfinite(sum(text.token_confidence)) for text in texts):
@@ -179,7 +179,7 @@ class SpeechRecognized:
         """Spell it.
 
         Raises:
-            NotFiniteError: If it is none.
+            NotFiniteError: if it is none.
         """
         texts = self._recognition.timed_texts()
         self._sanity.check(texts)
@@ -190,7 +190,7 @@ def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
     """Return what to load, and what it is now: a name on the hub becomes a file or folder of the cache.
 
     Raises:
-        ValueError: If it is not what it was when an engine before this one loaded it.
+        ValueError: if it is not what it was when an engine before this one loaded it.
     """
     if load.checkpoint == bundled.NAME:  # with what else ships with it
         return load.checkpoint, None

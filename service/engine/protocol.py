@@ -21,17 +21,17 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     """A model to load, and the shapes to warm up.
 
     Attributes:
-        model: Its id, by which all later messages name it.
-        checkpoint: A path, a name on the hub, or "bundled".
+        model: its id, by which all later messages name it.
+        checkpoint: a path, a name on the hub, or "bundled".
         device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
         dtype: "auto", "float32", "bfloat16" or "int8".
-        bucket_seconds: Upper bounds of the length buckets, ascending.
-        batch_seconds: Audio-seconds a batch may have, padding included; None lets the engine choose for its device.
+        bucket_seconds: upper bounds of the length buckets, ascending.
+        batch_seconds: audio-seconds a batch may have, padding included; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
-        attention_context: Encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
-        beam: Texts that the search of an attention decoder keeps; None takes what the checkpoint says.
-        language_model: Of a CTC decoder: a path, "none", or None for that of the bundled model.
-        identity: What the checkpoint is to be, as an engine before this one said it (`Ready`); None: whatever is there.
+        attention_context: encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
+        beam: texts that the search of an attention decoder keeps; None takes what the checkpoint says.
+        language_model: of a CTC decoder: a path, "none", or None for that of the bundled model.
+        identity: what the checkpoint is to be, as an engine before this one said it (`Ready`); None: whatever is there.
     """
 
     model: str
@@ -65,9 +65,9 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         language: ISO 639-1 code of what is spoken; None leaves it to the model.
-        target_language: Of the text; None for that of the speech.
-        punctuation: Whether the text has punctuation and capitals.
-        timestamps: Whether words have times.
+        target_language: of the text; None for that of the speech.
+        punctuation: whether the text has punctuation and capitals.
+        timestamps: whether words have times.
     """
 
     language: str | None = None
@@ -116,21 +116,21 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """A model is loaded and every bucket was run once.
 
     Attributes:
-        model: Its id.
-        info: What the model is, as `steno info --json` prints it.
-        spellings: What each token adds to a text, in UTF-8, by its id.
-        sample_rate: Of the audio the engine takes, in Hz.
-        batch_seconds: Padded audio-seconds that a batch may have on this device.
-        places: Batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
-        rtfx: Audio-seconds per second, measured while warming up.
-        weight_bytes: What its weights take of the device's memory.
-        load_seconds: Time that loading the model took.
-        warmup_seconds: Time the buckets took.
-        checkpoint: What it was loaded from: of a name on the hub, the folder of the cache, for which the hub is not
+        model: its id.
+        info: what the model is, as `steno info --json` prints it.
+        spellings: what each token adds to a text, in UTF-8, by its id.
+        sample_rate: of the audio the engine takes, in Hz.
+        batch_seconds: padded audio-seconds that a batch may have on this device.
+        places: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
+        rtfx: audio-seconds per second, measured while warming up.
+        weight_bytes: what its weights take of the device's memory.
+        load_seconds: time that loading the model took.
+        warmup_seconds: time the buckets took.
+        checkpoint: what it was loaded from: of a name on the hub, the folder of the cache, for which the hub is not
             asked again.
-        identity: Of the files there; None where they do not change.
-        padded_seconds: Lengths to which utterances are padded, ascending; none where it is the longest of a batch.
-        graphs: How many CUDA graphs there are, by what they do and by state.
+        identity: of the files there; None where they do not change.
+        padded_seconds: lengths to which utterances are padded, ascending; none where it is the longest of a batch.
+        graphs: how many CUDA graphs there are, by what they do and by state.
     """
 
     model: str

@@ -15,8 +15,8 @@ def padded_samples(edges: Sequence[float], sample_rate: int) -> list[int]:
     """Return the lengths to which a device of few shapes pads utterances, in samples, ascending.
 
     Args:
-        edges: Upper bounds of the length buckets in seconds, in any order; at least one.
-        sample_rate: In Hz.
+        edges: upper bounds of the length buckets in seconds, in any order; at least one.
+        sample_rate: in Hz.
     """
     *lower, last = sorted(edges)
     return [max(1, round(seconds * sample_rate)) for seconds in (*lower, last + _SLACK_SECONDS)]
@@ -26,8 +26,8 @@ def computed_seconds(longest: float, padded: Sequence[float]) -> float:
     """Return the seconds that each utterance of a batch takes with its padding.
 
     Args:
-        longest: Seconds of the batch's longest utterance.
-        padded: Lengths that utterances are padded to, in seconds, ascending; none where they are padded to the longest.
+        longest: seconds of the batch's longest utterance.
+        padded: lengths that utterances are padded to, in seconds, ascending; none where they are padded to the longest.
     """
     place = bisect_left(padded, longest)
     return padded[place] if place < len(padded) else longest

@@ -22,9 +22,9 @@ class Staging:
     """The front's view: slots that batches are written to and freed from.
 
     Args:
-        descriptor: The unnamed file; it is grown to fit.
-        slots: Batches that can be held at once.
-        slot_samples: Samples per slot.
+        descriptor: the unnamed file; it is grown to fit.
+        slots: batches that can be held at once.
+        slot_samples: samples per slot.
     """
 
     def __init__(self, descriptor: int, slots: int, slot_samples: int) -> None:
@@ -54,7 +54,7 @@ class Staging:
         """Copy a batch into a free slot and say where each utterance lies.
 
         Raises:
-            ValueError: If the batch does not fit a slot, or no slot is free.
+            ValueError: if the batch does not fit a slot, or no slot is free.
         """
         if sum(map(len, utterances)) > self._slot_samples or not self._free:
             raise ValueError(f"batch {batch} has no room: {len(self._free)} slots of {self._slot_samples} samples")

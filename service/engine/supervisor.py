@@ -80,9 +80,9 @@ class Engine:
     """One incarnation of an engine process, as the front sees it.
 
     Attributes:
-        name: The device it was asked to run on.
-        models: What it said of each model that is ready, by id.
-        pid: Its process id.
+        name: the device it was asked to run on.
+        models: what it said of each model that is ready, by id.
+        pid: its process id.
     """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, channel: FrontChannel, memory: int) -> None:
@@ -142,7 +142,7 @@ class Engine:
         """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener.
 
         Raises:
-            ValueError: If the batch has no room; its place is free again.
+            ValueError: if the batch has no room; its place is free again.
         """
         assert self._staging is not None
         try:
@@ -211,14 +211,14 @@ class Supervisor:
     """Keeps one engine process running for one device.
 
     Args:
-        loads: What every incarnation is asked to load.
-        listener: Is told of everything, on the event loop.
-        device: On which engines run.
-        longest_seconds: The longest utterance that will be sent.
-        timeout: Seconds of silence after which an engine is replaced; it may compute for twice as many, and twice what
+        loads: what every incarnation is asked to load.
+        listener: is told of everything, on the event loop.
+        device: on which engines run.
+        longest_seconds: the longest utterance that will be sent.
+        timeout: seconds of silence after which an engine is replaced; it may compute for twice as many, and twice what
             its batches are expected to take.
-        module: The engine's Python module.
-        engine_arguments: Given to it on its command line.
+        module: the engine's Python module.
+        engine_arguments: given to it on its command line.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class Supervisor:
         """Start and replace engines until `stop`.
 
         Raises:
-            EngineStartError: If the first start fails, or too many in a row do.
+            EngineStartError: if the first start fails, or too many in a row do.
         """
         failed_starts = 0
         ever_ready = False
@@ -287,7 +287,7 @@ class Supervisor:
         """Have a further model loaded, now and by every later incarnation, until `unload`.
 
         Raises:
-            ModelLoadError: If it cannot be, or the engine was lost meanwhile.
+            ModelLoadError: if it cannot be, or the engine was lost meanwhile.
         """
         if self._engine is None:
             raise EngineGoneError("no engine is running; try again later")

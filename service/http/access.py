@@ -27,9 +27,9 @@ class Key:
     """A key as the operator wrote it down.
 
     Attributes:
-        name: Whose it is.
-        digest: Of the key, as `digest` makes it.
-        limits: Of all keys of this name; None for those of the service.
+        name: whose it is.
+        digest: of the key, as `digest` makes it.
+        limits: of all keys of this name; None for those of the service.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Key:
         """Read `name:sha256`.
 
         Raises:
-            ValueError: If it is not that. The entry stays unsaid: it may be a key in the wrong place.
+            ValueError: if it is not that. The entry stays unsaid: it may be a key in the wrong place.
         """
         found = _ENTRY.fullmatch(entry)
         if not found:
@@ -53,10 +53,10 @@ class Access:
     """The keys that open the API.
 
     Args:
-        keys: Of the start.
-        limits: Of names that have none of their own; counted for each name.
-        is_open: Whether everybody may ask, without a key.
-        clock: Monotonic seconds.
+        keys: of the start.
+        limits: of names that have none of their own; counted for each name.
+        is_open: whether everybody may ask, without a key.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Access:
         """Take these keys from now on, in place of those before; a name whose limits stay keeps what it has used.
 
         Raises:
-            ValueError: If two keys of a name have different limits; those before stay.
+            ValueError: if two keys of a name have different limits; those before stay.
         """
         names: dict[bytes, str] = {}
         limits: dict[str, KeyLimits | None] = {}
@@ -100,7 +100,7 @@ class Access:
         """Return the name of the caller's key, None where the API is open.
 
         Raises:
-            RequestError: If a key is needed, and none or a wrong one is given.
+            RequestError: if a key is needed, and none or a wrong one is given.
         """
         if self._is_open:
             return None

@@ -19,7 +19,7 @@ async def authorize(request: Request) -> None:
     """Let holders of an admin key through.
 
     Raises:
-        RequestError: For all others.
+        RequestError: for all others.
     """
     front = _front(request)
     if not front.settings.admin_keys:

@@ -21,9 +21,9 @@ class KeyLimits:
     """Limits of a key; None leaves something without one.
 
     Attributes:
-        max_requests: Transcriptions under way at once.
-        requests_per_minute: Transcriptions begun in a minute.
-        audio_seconds_per_minute: Audio transcribed in a minute.
+        max_requests: transcriptions under way at once.
+        requests_per_minute: transcriptions begun in a minute.
+        audio_seconds_per_minute: audio transcribed in a minute.
     """
 
     max_requests: int | None = None
@@ -61,11 +61,11 @@ class Allowance:
     """What is left to the keys of one name.
 
     Args:
-        limits: Of the name.
-        clock: Monotonic seconds.
+        limits: of the name.
+        clock: monotonic seconds.
 
     Attributes:
-        under_way: Transcriptions that are not finished.
+        under_way: transcriptions that are not finished.
     """
 
     def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -80,10 +80,10 @@ class Allowance:
         """Hold one of the places for a request that begins now.
 
         Args:
-            retry_after: Seconds after which a place may be free again.
+            retry_after: seconds after which a place may be free again.
 
         Raises:
-            RequestError: If all places are taken, or what may be used in a minute is used up.
+            RequestError: if all places are taken, or what may be used in a minute is used up.
         """
         self._begin(retry_after)
         self.under_way += 1
@@ -117,7 +117,7 @@ class Allowance:
         than a minute's worth is transcribed too, and the average holds.
 
         Raises:
-            RequestError: If nothing is left.
+            RequestError: if nothing is left.
         """
         self._check_audio()
         if self._audio is None:

@@ -24,8 +24,8 @@ class Body:
     """What a request asks for.
 
     Attributes:
-        form: Its fields, with the recording as `file`; close it.
-        url: Where the recording is, if it is still to be fetched into `file`.
+        form: its fields, with the recording as `file`; close it.
+        url: where the recording is, if it is still to be fetched into `file`.
     """
 
     form: FormData
@@ -36,9 +36,9 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
     """Receive a body; its type says which of the ways it is.
 
     Raises:
-        RequestError: For a body that is too large, too slow, incomplete or of another type.
-        OverloadedError: If there is no room for it.
-        ClientDisconnect: If the client left.
+        RequestError: for a body that is too large, too slow, incomplete or of another type.
+        OverloadedError: if there is no room for it.
+        ClientDisconnect: if the client left.
     """
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
@@ -70,7 +70,7 @@ async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:
     """Write what arrives, and go back to the beginning.
 
     Raises:
-        OverloadedError: If the disk is full.
+        OverloadedError: if the disk is full.
     """
     async for piece in pieces:
         try:

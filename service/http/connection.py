@@ -45,7 +45,7 @@ class Connection(HttpToolsProtocol):
     before it, what was read is taken too. Refusals are answers in the shape of all errors, and close the connection.
 
     Args:
-        connections: Those open, and their limits.
+        connections: those open, and their limits.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Connection(HttpToolsProtocol):
         """Start the request, if its head is within bounds.
 
         Raises:
-            HttpParserError: If it is not: the parser takes nothing more.
+            HttpParserError: if it is not: the parser takes nothing more.
         """
         if self._is_resuming:
             self._is_resuming = False

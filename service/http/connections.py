@@ -17,11 +17,11 @@ class ConnectionLimits:
     """What clients may do with connections.
 
     Attributes:
-        most: Connections open at once.
-        most_of_address: Those of one address, or of one /64 of IPv6.
-        head_seconds: From the first byte of a request to the end of its headers; of a new connection, from its opening.
-        silence_seconds: Longest pause in a body that is no longer wanted, or in the taking of an answer.
-        body_seconds: Longest time for the rest of a body that is no longer wanted.
+        most: connections open at once.
+        most_of_address: those of one address, or of one /64 of IPv6.
+        head_seconds: from the first byte of a request to the end of its headers; of a new connection, from its opening.
+        silence_seconds: longest pause in a body that is no longer wanted, or in the taking of an answer.
+        body_seconds: longest time for the rest of a body that is no longer wanted.
     """
 
     most: int
@@ -35,8 +35,8 @@ class Connections:
     """Counts the connections of a service.
 
     Args:
-        limits: When there are too many.
-        metrics: Told how many there are, and what was refused.
+        limits: when there are too many.
+        metrics: told how many there are, and what was refused.
     """
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:

@@ -46,10 +46,10 @@ class Channel:
     """One side.
 
     Attributes:
-        number: Counted from 1, as the answer has it.
-        cut_recording: What was recorded on it.
-        answers: What is heard on it, part by part; None where nothing can be heard.
-        heard: The parts that have come.
+        number: counted from 1, as the answer has it.
+        cut_recording: what was recorded on it.
+        answers: what is heard on it, part by part; None where nothing can be heard.
+        heard: the parts that have come.
     """
 
     number: int
@@ -90,11 +90,11 @@ class Turn:
     """A segment of what is said on a channel.
 
     Attributes:
-        start: When it begins, in seconds of the recording.
-        part: In which it was heard.
-        delta: Its stretch of that.
-        is_first: It is the channel's first.
-        queue_seconds: How long the part waited for a batch.
+        start: when it begins, in seconds of the recording.
+        part: in which it was heard.
+        delta: its stretch of that.
+        is_first: it is the channel's first.
+        queue_seconds: how long the part waited for a batch.
     """
 
     channel: Channel
@@ -115,9 +115,9 @@ class Conversation:
     """What was asked, and what is heard on each channel.
 
     Attributes:
-        origin: What the recording was before it was decoded.
-        began: Monotonic time at which it came to the dispatcher.
-        turns: What is said after the first turn, in the order of time.
+        origin: what the recording was before it was decoded.
+        began: monotonic time at which it came to the dispatcher.
+        turns: what is said after the first turn, in the order of time.
     """
 
     metrics: Metrics
@@ -142,7 +142,7 @@ class Conversation:
         """Wait until it is known what is said first, or so many seconds of `patience`; see `Hearing.begin`.
 
         Raises:
-            DispatchError: If a channel gets no transcript.
+            DispatchError: if a channel gets no transcript.
         """
         began = time.monotonic()
         turns = in_order([channel.turns() for channel in channels])
@@ -167,7 +167,7 @@ class Conversation:
         """Answer when all is heard.
 
         Raises:
-            DispatchError: If a part gets no transcript.
+            DispatchError: if a part gets no transcript.
         """
         turns = [turn async for turn in self._turns()]
         response_format = self.asked.fields.response_format
@@ -316,7 +316,7 @@ async def in_order(channels: Sequence[AsyncGenerator[Turn, None]]) -> AsyncGener
     the channels.
 
     Raises:
-        Exception: What a channel raises, when its turn would come.
+        Exception: what a channel raises, when its turn would come.
     """
     queues: list[asyncio.Queue[Turn | Exception | None]] = [asyncio.Queue() for _ in channels]
     tasks = [asyncio.create_task(_pump(*pair)) for pair in zip(channels, queues, strict=True)]

@@ -14,7 +14,7 @@ async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -
     """Await work, and cancel it when the client closes the connection.
 
     Raises:
-        ClientDisconnect: If the client left first.
+        ClientDisconnect: if the client left first.
     """
     working = asyncio.create_task(work)
     leaving = asyncio.create_task(_disconnect(receive))

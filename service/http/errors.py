@@ -33,10 +33,10 @@ class RequestError(Exception):
 
     Attributes:
         status: HTTP status.
-        code: Stable name of the fault.
-        param: The form field at fault, if one is.
-        retry_after: Seconds after which it may succeed; None if it never will.
-        should_retry: What OpenAI's clients are told beside the status; None leaves it to the status.
+        code: stable name of the fault.
+        param: the form field at fault, if one is.
+        retry_after: seconds after which it may succeed; None if it never will.
+        should_retry: what OpenAI's clients are told beside the status; None leaves it to the status.
     """
 
     def __init__(

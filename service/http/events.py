@@ -22,7 +22,7 @@ class EventStream(StreamingResponse):
     """An answer of events; what it needs is released when it was sent, or cannot be.
 
     Attributes:
-        resources: What is released.
+        resources: what is released.
     """
 
     def __init__(self, frames: AsyncIterator[bytes]) -> None:
@@ -64,9 +64,9 @@ def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, before: st
     """Yield an event for each segment of a part.
 
     Args:
-        part: What was heard in it.
-        spellings: What each token writes, for events with log-probabilities; None leaves them out.
-        before: The text that was sent before it, from which it is kept apart.
+        part: what was heard in it.
+        spellings: what each token writes, for events with log-probabilities; None leaves them out.
+        before: the text that was sent before it, from which it is kept apart.
     """
     lead, is_first = separator(before, part.text), not before
     for delta in deltas(part):
@@ -90,11 +90,11 @@ def segment_frames(
     """Yield an event for each segment of a part, with its times, as OpenAI's API has it for speakers.
 
     Args:
-        part: What was heard in it, in times of the recording.
-        seconds: Length of the recording.
-        before: Segments that came before the part.
-        languages: Of each segment, where the text told it.
-        with_words: Add the words.
+        part: what was heard in it, in times of the recording.
+        seconds: length of the recording.
+        before: segments that came before the part.
+        languages: of each segment, where the text told it.
+        with_words: add the words.
     """
     for place, words in enumerate(split_segments(timed_words(part, seconds))):
         event = segment_event(before + place, words, with_words=with_words)

@@ -27,14 +27,14 @@ async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: U
     """Fetch a recording; each redirect is checked as the URL was.
 
     Args:
-        outbound: Makes requests to allowed hosts; None where the operator allows none.
-        url: Where it is.
-        file: Takes its content, and the type that the server says.
-        upload: Whose limits hold: the bytes are counted with those of uploads.
+        outbound: makes requests to allowed hosts; None where the operator allows none.
+        url: where it is.
+        file: takes its content, and the type that the server says.
+        upload: whose limits hold: the bytes are counted with those of uploads.
 
     Raises:
-        RequestError: If the URL is forbidden, cannot be reached, or has no recording within the limits.
-        OverloadedError: If there is no room for it.
+        RequestError: if the URL is forbidden, cannot be reached, or has no recording within the limits.
+        OverloadedError: if there is no room for it.
     """
     if outbound is None:
         raise _forbidden("This service fetches no recordings: its operator allows no hosts (STENO_URL_HOSTS).")

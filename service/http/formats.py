@@ -36,12 +36,12 @@ class Written:
     """What a text is.
 
     Attributes:
-        task: Whether it is in the language that was spoken.
+        task: whether it is in the language that was spoken.
         language: ISO 639-1 code of what it is written in; None where nobody said and nothing is known.
-        has_times: Whether the model can say when words are said.
-        source: How the language is known; where the text is to tell it, its language is None before it did.
-        probability: How likely the language is, where the text told it.
-        languages: Of each segment, where the text told it.
+        has_times: whether the model can say when words are said.
+        source: how the language is known; where the text is to tell it, its language is None before it did.
+        probability: how likely the language is, where the text told it.
+        languages: of each segment, where the text told it.
     """
 
     task: Task
@@ -79,16 +79,16 @@ def render(
     """Answer in the format asked for.
 
     Args:
-        transcript: What was heard.
-        seconds: Length of the recording.
-        response_format: One of the formats.
-        granularities: What verbose_json lists with times.
-        written: What the text is, for verbose_json.
-        spellings: What each token writes, for json with log-probabilities; None leaves them out.
-        speech: How likely each frame is speech, for the segments of verbose_json.
-        coverage: What of the recording was heard, for verbose_json.
-        asks_language: Have json say what the text is written in, too.
-        size: What a cue of srt and vtt may be.
+        transcript: what was heard.
+        seconds: length of the recording.
+        response_format: one of the formats.
+        granularities: what verbose_json lists with times.
+        written: what the text is, for verbose_json.
+        spellings: what each token writes, for json with log-probabilities; None leaves them out.
+        speech: how likely each frame is speech, for the segments of verbose_json.
+        coverage: what of the recording was heard, for verbose_json.
+        asks_language: have json say what the text is written in, too.
+        size: what a cue of srt and vtt may be.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")

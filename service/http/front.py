@@ -29,21 +29,21 @@ class Front:
     """The parts of a service that answer a request; one per service, found as `request.app.state.front`.
 
     Attributes:
-        recordings: Takes recordings of any length to the dispatcher.
-        decode_threads: Threads that decode uploads: nothing that takes a millisecond runs on the event loop.
-        cut_threads: Threads that cut long recordings; apart, because decoding hours of audio takes a while.
-        detector: What they find speech with.
-        intake: Lets uploads through to them, no faster than they decode.
-        decode_pool: What they call; it keeps hostile files away from this process.
+        recordings: takes recordings of any length to the dispatcher.
+        decode_threads: threads that decode uploads: nothing that takes a millisecond runs on the event loop.
+        cut_threads: threads that cut long recordings; apart, because decoding hours of audio takes a while.
+        detector: what they find speech with.
+        intake: lets uploads through to them, no faster than they decode.
+        decode_pool: what they call; it keeps hostile files away from this process.
         started: Unix time, the `created` of the models.
-        access: The API keys.
-        admin_access: The keys that open the admin routes.
-        grammars: Write numbers as people do.
-        residency: Loads models and lets them go.
-        demand: Brings in models that a request asks for.
-        tracer: Traces requests.
-        jobs: Transcriptions that nobody waits for; None where no folder is set for them.
-        outbound: Fetches recordings that a request names by a URL; None where it may not.
+        access: the API keys.
+        admin_access: the keys that open the admin routes.
+        grammars: write numbers as people do.
+        residency: loads models and lets them go.
+        demand: brings in models that a request asks for.
+        tracer: traces requests.
+        jobs: transcriptions that nobody waits for; None where no folder is set for them.
+        outbound: fetches recordings that a request names by a URL; None where it may not.
     """
 
     settings: Settings
@@ -69,8 +69,8 @@ class Front:
         """Return the model that a client calls so, or that answers where it says nothing.
 
         Raises:
-            RequestError: If there is none.
-            ModelNotReadyError: If it has not been ready yet.
+            RequestError: if there is none.
+            ModelNotReadyError: if it has not been ready yet.
         """
         return self._ready(self.found(name))
 
@@ -78,13 +78,13 @@ class Front:
         """Return the model that a client calls so; one that may come on demand is loaded, and waited for.
 
         Args:
-            name: As the client says.
-            seconds: How long it may take.
-            resources: Of the request; the model stays until they are closed.
+            name: as the client says.
+            seconds: how long it may take.
+            resources: of the request; the model stays until they are closed.
 
         Raises:
-            RequestError: If there is none, or it cannot be loaded.
-            ModelNotReadyError: If it is not ready by then.
+            RequestError: if there is none, or it cannot be loaded.
+            ModelNotReadyError: if it is not ready by then.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -117,7 +117,7 @@ class Front:
         """Return the model that a client calls so, loaded or not; without a name the default, or the only one.
 
         Raises:
-            RequestError: If there is none.
+            RequestError: if there is none.
         """
         catalog = self.dispatcher.catalog
         if name is None:

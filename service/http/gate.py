@@ -24,10 +24,10 @@ class FirstGate:
     It holds no place: the route enters the gate, and may be refused there all the same.
 
     Args:
-        app: What takes requests that are not refused.
-        admission: Decides.
-        access: The keys; who has none, or has all its places taken, is told that instead.
-        max_upload_bytes: What a body may have.
+        app: what takes requests that are not refused.
+        admission: decides.
+        access: the keys; who has none, or has all its places taken, is told that instead.
+        max_upload_bytes: what a body may have.
     """
 
     def __init__(self, app: ASGIApp, admission: Admission, access: Access, max_upload_bytes: int) -> None:

@@ -35,11 +35,11 @@ class Asked:
     """A form, and what it comes to.
 
     Attributes:
-        served: The model that it names.
-        lane: Of the model, which decoder.
-        prompt: What is asked of the model.
-        threads: In which languages are told.
-        usual_size: Of cues where the form says nothing.
+        served: the model that it names.
+        lane: of the model, which decoder.
+        prompt: what is asked of the model.
+        threads: in which languages are told.
+        usual_size: of cues where the form says nothing.
     """
 
     fields: TranscriptionForm
@@ -113,10 +113,10 @@ class Hearing:
     """What was asked, and what is heard.
 
     Attributes:
-        origin: What the recording was before it was decoded.
-        began: Monotonic time at which it came to the dispatcher.
-        parts: Its transcripts in order.
-        cut_recording: What they are of.
+        origin: what the recording was before it was decoded.
+        began: monotonic time at which it came to the dispatcher.
+        parts: its transcripts in order.
+        cut_recording: what they are of.
     """
 
     metrics: Metrics
@@ -145,7 +145,7 @@ class Hearing:
         connection is dead; what fails later is an event of the stream.
 
         Raises:
-            DispatchError: If it gets no transcript.
+            DispatchError: if it gets no transcript.
         """
         began = time.monotonic()
         first = asyncio.ensure_future(_first(answers, record))
@@ -168,7 +168,7 @@ class Hearing:
         """Answer when all is heard.
 
         Raises:
-            DispatchError: If a part gets no transcript.
+            DispatchError: if a part gets no transcript.
         """
         transcript = joined([part async for part in self.parts])
         fields = self.asked.fields

@@ -21,7 +21,7 @@ class Intake:
     are about to be decoded. A client that sends slowly keeps nobody waiting: only what it has sent takes time.
 
     Args:
-        most_undecoded: Uploads that may have been received and not yet decoded when one more is let through.
+        most_undecoded: uploads that may have been received and not yet decoded when one more is let through.
     """
 
     def __init__(self, most_undecoded: int) -> None:

@@ -61,7 +61,7 @@ class JobForm(BaseModel):
         """Read the fields.
 
         Raises:
-            RequestError: Naming the field that is wrong.
+            RequestError: naming the field that is wrong.
         """
         try:
             return cls.model_validate({name: form[name] for name in cls.model_fields if form.get(name, "") != ""})
@@ -252,12 +252,12 @@ async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
     """Do a job.
 
     Args:
-        front: Does it.
-        job: What it is.
-        recording: Where its file is.
+        front: does it.
+        job: what it is.
+        recording: where its file is.
 
     Raises:
-        LaterError: If there is no room for it now.
+        LaterError: if there is no room for it now.
     """
     record = Record(job.id, time.monotonic(), caller=job.caller)
     trace = front.tracer.begin("job", Traceparent.parse(job.traceparent or ""), is_server=False)

@@ -33,7 +33,7 @@ def parse_keys(text: str, default: KeyLimits) -> list[Key]:
     """Read lines of `name:sha256`, each with limits of its own behind it (`requests_per_minute=60`); `#` is a remark.
 
     Raises:
-        ValueError: Naming the line that is wrong, but not saying it: it may be a key in the wrong place.
+        ValueError: naming the line that is wrong, but not saying it: it may be a key in the wrong place.
     """
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -72,9 +72,9 @@ class KeyFile:
     """The file, and the keys that do not stand in it.
 
     Args:
-        path: The file.
-        others: Keys that are always taken.
-        default: Limits of what a line does not limit.
+        path: the file.
+        others: keys that are always taken.
+        default: limits of what a line does not limit.
     """
 
     def __init__(self, path: Path, others: list[Key], default: KeyLimits) -> None:
@@ -87,7 +87,7 @@ class KeyFile:
         """Return all keys.
 
         Raises:
-            ValueError: If the file cannot be read, or a line is wrong.
+            ValueError: if the file cannot be read, or a line is wrong.
         """
         try:
             self._seen = self._state()
@@ -104,7 +104,7 @@ class KeyFile:
         """Return all keys if the file is another than when it was last read, or a wrong one; else None.
 
         Raises:
-            ValueError: As `read`; once for each state of the file.
+            ValueError: as `read`; once for each state of the file.
         """
         try:
             if self._state() == self._seen:

@@ -17,10 +17,10 @@ def token_logprobs(
     A byte that is only a part of a character cannot be a string: `token` shows it as U+FFFD, `bytes` is exact.
 
     Args:
-        transcript: What was heard.
-        spellings: What each token of the vocabulary writes.
-        span: A slice of its tokens; None means all.
-        begins: It is the beginning of a text, not a later part of one.
+        transcript: what was heard.
+        spellings: what each token of the vocabulary writes.
+        span: a slice of its tokens; None means all.
+        begins: it is the beginning of a text, not a later part of one.
     """
     begin, end = span or (0, len(transcript.tokens))
     spare = _spare_spaces(transcript, spellings) if begins and begin == 0 else 0

@@ -28,11 +28,11 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
     """Return what to ask of a model that says ``info`` of itself.
 
     Args:
-        fields: The form; its languages are known to be spoken.
-        info: As `steno info --json` prints it.
+        fields: the form; its languages are known to be spoken.
+        info: as `steno info --json` prints it.
 
     Raises:
-        RequestError: If the model cannot do what is asked for, naming the field.
+        RequestError: if the model cannot do what is asked for, naming the field.
     """
     capabilities = info.get("capabilities", {})
     times = capabilities.get("word_timestamps", True)
@@ -74,7 +74,7 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> Transcr
     """Return the form of a translation, whose API names no languages: from the one named, or the only foreign one.
 
     Raises:
-        RequestError: If it asks for another language, or none is named and more than one could be spoken.
+        RequestError: if it asks for another language, or none is named and more than one could be spoken.
     """
     if fields.target_language not in (None, ENGLISH):
         raise _unsupported("target_language", "Translations are into English; others are transcriptions.")

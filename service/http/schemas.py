@@ -124,7 +124,7 @@ class TranscriptionForm(BaseModel):
         """Read the fields, in whatever order and spelling (`name`, `name[]`) the client sent them.
 
         Raises:
-            RequestError: Naming the field that is missing or wrong.
+            RequestError: naming the field that is missing or wrong.
         """
         fields: dict[str, Any] = {}
         for name in cls.model_fields:

@@ -18,9 +18,9 @@ class Served:
     """A model that is ready.
 
     Attributes:
-        model: Its place in the catalog.
-        ready: What an engine says of it.
-        told_languages: What the operator says that it speaks; nothing where the checkpoint knows.
+        model: its place in the catalog.
+        ready: what an engine says of it.
+        told_languages: what the operator says that it speaks; nothing where the checkpoint knows.
     """
 
     model: ServedModel
@@ -57,7 +57,7 @@ class Served:
         """Accept a language that it speaks, and any where that is not known.
 
         Raises:
-            RequestError: For any other, naming what is spoken.
+            RequestError: for any other, naming what is spoken.
         """
         spoken = self.languages
         if code is None or not spoken or code in spoken:
@@ -73,7 +73,7 @@ class Served:
         """Return a form whose languages it speaks; the only one that it can be counts as named.
 
         Raises:
-            RequestError: If it does not speak one of them.
+            RequestError: if it does not speak one of them.
         """
         self.check_language(fields.language)
         self.check_language(fields.target_language, "target_language")
@@ -87,7 +87,7 @@ class Served:
         """Accept a request for a translation if it translates.
 
         Raises:
-            RequestError: If it does not.
+            RequestError: if it does not.
         """
         if not self.info.get("capabilities", {}).get("translation"):
             message = f"The model {self.id!r} does not translate."
@@ -97,7 +97,7 @@ class Served:
         """Return where a request for one of its decoders goes.
 
         Raises:
-            RequestError: If it has no such decoder.
+            RequestError: if it has no such decoder.
         """
         known = self.info.get("decoders", ())
         if decoder is not None and decoder not in known:

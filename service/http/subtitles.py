@@ -33,9 +33,9 @@ class CueSize:
     """What a cue may be.
 
     Attributes:
-        characters: Columns of a line; a wide character takes two of them.
-        lines: Most lines.
-        seconds: Longest time that it is shown.
+        characters: columns of a line; a wide character takes two of them.
+        lines: most lines.
+        seconds: longest time that it is shown.
     """
 
     characters: int = 42
@@ -69,9 +69,9 @@ def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = Non
     it is divided between characters. A speaker is named at the beginning of each cue, which takes room.
 
     Args:
-        words: In order, each with the space that stands before it.
-        size: What a cue may be.
-        speaker: Who says them.
+        words: in order, each with the space that stands before it.
+        size: what a cue may be.
+        speaker: who says them.
     """
     label = f"{speaker}: " if speaker else ""
     timed = [

@@ -40,16 +40,16 @@ class Record:
     """What is known of a request, filled in on its way; found as `request.state.record`.
 
     Attributes:
-        request_id: The caller's own, when it sent a safe one.
-        stages: Seconds by stage: receive, decode, queue, infer, respond.
-        audio_seconds: Audio to be transcribed: the length of the recording, or of all channels that are heard apart;
+        request_id: the caller's own, when it sent a safe one.
+        stages: seconds by stage: receive, decode, queue, infer, respond.
+        audio_seconds: audio to be transcribed: the length of the recording, or of all channels that are heard apart;
             None until it is decoded.
-        body_bytes: Size of the request's body.
-        error: Code of the error answer.
-        caller: Name of the API key.
-        model: Id of the model that was asked for.
-        allowance: What is left to the caller.
-        coverage: What of the recording was heard, once all of it is answered.
+        body_bytes: size of the request's body.
+        error: code of the error answer.
+        caller: name of the API key.
+        model: id of the model that was asked for.
+        allowance: what is left to the caller.
+        coverage: what of the recording was heard, once all of it is answered.
     """
 
     request_id: str

@@ -124,13 +124,13 @@ async def received(
     """Receive the form of a request behind gate 1.
 
     Args:
-        request: The request.
-        resources: Hold its place, and its file, until they are closed.
-        is_background: It is a job's.
+        request: the request.
+        resources: hold its place, and its file, until they are closed.
+        is_background: it is a job's.
 
     Raises:
-        RequestError: If it is none, or its key may have no more.
-        RefusedError: If there is no room.
+        RequestError: if it is none, or its key may have no more.
+        RefusedError: if there is no room.
     """
     front: Front = request.app.state.front
     record: Record = request.state.record
@@ -170,16 +170,16 @@ async def understood(
     """Return what a form comes to.
 
     Args:
-        front: Has the models.
-        record: Notes which one it is for.
-        form: The form.
-        resources: Hold the model until they are closed.
-        is_translation: What is written must be English.
-        receive: Tells of a client that leaves while the model is loaded on demand; None: there is none.
+        front: has the models.
+        record: notes which one it is for.
+        form: the form.
+        resources: hold the model until they are closed.
+        is_translation: what is written must be English.
+        receive: tells of a client that leaves while the model is loaded on demand; None: there is none.
 
     Raises:
-        RequestError: If a field is wrong, or the model cannot do what is asked.
-        ModelNotReadyError: If the model has not been ready yet.
+        RequestError: if a field is wrong, or the model cannot do what is asked.
+        ModelNotReadyError: if the model has not been ready yet.
     """
     fields = schemas.TranscriptionForm.parse(form)
     served = await _served(front, record, fields.model, resources, receive)
@@ -228,17 +228,17 @@ async def answer(
     """Decode a recording, wait for its transcript, and write it down as it is asked for.
 
     Args:
-        front: Does the work.
-        record: Notes how long it takes.
-        asked: What is asked for.
-        resources: Hold what the answer needs until they are closed.
-        free_upload: Called when the file is decoded.
-        is_background: It is a job's.
+        front: does the work.
+        record: notes how long it takes.
+        asked: what is asked for.
+        resources: hold what the answer needs until they are closed.
+        free_upload: called when the file is decoded.
+        is_background: it is a job's.
 
     Raises:
-        RequestError: If its key may have no more audio now.
-        AudioError: If the file is none that can be decoded.
-        DispatchError: If it gets no transcript.
+        RequestError: if its key may have no more audio now.
+        AudioError: if the file is none that can be decoded.
+        DispatchError: if it gets no transcript.
     """
     began, fields, longest = time.monotonic(), asked.fields, front.settings.max_utterance_seconds
     rate = asked.served.ready.sample_rate

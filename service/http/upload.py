@@ -27,7 +27,7 @@ def announced_bytes(headers: Headers, limit: int) -> int:
     """Return the Content-Length, 0 where there is none (chunked uploads).
 
     Raises:
-        RequestError: If it is over the limit.
+        RequestError: if it is over the limit.
     """
     text = headers.get("content-length", "0")
     size = int(text) if text.isascii() and text.isdigit() else 0
@@ -136,15 +136,15 @@ class Upload:
     """The body of one request, counted while it arrives.
 
     Args:
-        receive: The ASGI channel.
-        permit: Told of every byte.
-        limit: Bytes the body may have.
-        silence_seconds: Longest wait for the next piece.
-        total_seconds: Longest time for the whole body: a client that drips must not hold its place for ever.
+        receive: the ASGI channel.
+        permit: told of every byte.
+        limit: bytes the body may have.
+        silence_seconds: longest wait for the next piece.
+        total_seconds: longest time for the whole body: a client that drips must not hold its place for ever.
 
     Attributes:
-        silence_seconds: As given.
-        total_seconds: As given.
+        silence_seconds: as given.
+        total_seconds: as given.
     """
 
     def __init__(
@@ -161,8 +161,8 @@ class Upload:
         """Count bytes that have arrived.
 
         Raises:
-            RequestError: If there are too many of them.
-            OverloadedError: If there is no room for all that arrives now.
+            RequestError: if there are too many of them.
+            OverloadedError: if there is no room for all that arrives now.
         """
         self._permit.store(len(piece))
         if self._permit.stored_bytes > self._limit:
@@ -172,7 +172,7 @@ class Upload:
         """Refuse what will be too large by its headers.
 
         Raises:
-            RequestError: If so.
+            RequestError: if so.
         """
         announced_bytes(headers, self._limit)
 
@@ -180,8 +180,8 @@ class Upload:
         """Receive a body that is small.
 
         Raises:
-            RequestError: If it has more bytes than the limit, or comes too slowly.
-            ClientDisconnect: If the client left.
+            RequestError: if it has more bytes than the limit, or comes too slowly.
+            ClientDisconnect: if the client left.
         """
         body = b""
         async for piece in self.pieces():
@@ -195,9 +195,9 @@ class Upload:
         """Receive and parse the form; file parts are spooled to disk above 1 MiB. The caller closes it.
 
         Raises:
-            RequestError: For a body that is too large, too slow or not a complete multipart form.
-            OverloadedError: If there is no room for it.
-            ClientDisconnect: If the client left.
+            RequestError: for a body that is too large, too slow or not a complete multipart form.
+            OverloadedError: if there is no room for it.
+            ClientDisconnect: if the client left.
         """
         try:
             return await _FormParser(headers, self.pieces()).parse()
@@ -211,9 +211,9 @@ class Upload:
         """Yield the body as it arrives.
 
         Raises:
-            RequestError: If it is too large or too slow.
-            OverloadedError: If there is no room for it.
-            ClientDisconnect: If the client left.
+            RequestError: if it is too large or too slow.
+            OverloadedError: if there is no room for it.
+            ClientDisconnect: if the client left.
         """
         self._ends = asyncio.get_running_loop().time() + self.total_seconds
         while True:

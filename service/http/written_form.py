@@ -23,7 +23,7 @@ def check_written_form(grammars: Grammars, language: str | None) -> None:
     """Accept a language that there are grammars for; None, which the text will tell, may be one.
 
     Raises:
-        RequestError: If there are none.
+        RequestError: if there are none.
     """
     if not grammars.are_installed:
         message = f"This service has no grammars that write numbers: its operator has not installed {PACKAGE}."

@@ -13,11 +13,11 @@ class Delivery:
     """The webhook of a job.
 
     Attributes:
-        url: Where to.
-        secret: What its signature is made with.
-        state: Of what is to be told; pending before there is anything to tell, too.
-        attempts: Made so far.
-        error: Of the last one, if it failed.
+        url: where to.
+        secret: what its signature is made with.
+        state: of what is to be told; pending before there is anything to tell, too.
+        attempts: made so far.
+        error: of the last one, if it failed.
     """
 
     url: str
@@ -32,22 +32,22 @@ class Job:
     """A recording, what is asked for, and what became of it.
 
     Attributes:
-        id: What clients call it; not to be guessed.
-        caller: Name of the API key it was made with; None where the API is open.
-        state: Where it is.
-        model: Id of the model it is for.
-        request: What is asked for, as who transcribes it wrote it down.
-        file_bytes: Size of the recording.
+        id: what clients call it; not to be guessed.
+        caller: name of the API key it was made with; None where the API is open.
+        state: where it is.
+        model: id of the model it is for.
+        request: what is asked for, as who transcribes it wrote it down.
+        file_bytes: size of the recording.
         created: Unix time.
         started: Unix time at which it was last begun.
         finished: Unix time at which it was done, failed or was cancelled.
         expires: Unix time at which it is forgotten; None before it is finished.
-        attempts: How often it was begun and neither finished nor put back.
-        audio_seconds: Length of the recording, once it is known.
-        error_code: Of a failed job; what a request would have been answered.
-        error_message: In words.
-        delivery: Its webhook, if it has one.
-        traceparent: Of the request that it was made with, if that was traced.
+        attempts: how often it was begun and neither finished nor put back.
+        audio_seconds: length of the recording, once it is known.
+        error_code: of a failed job; what a request would have been answered.
+        error_message: in words.
+        delivery: its webhook, if it has one.
+        traceparent: of the request that it was made with, if that was traced.
     """
 
     id: str
@@ -103,11 +103,11 @@ class Result:
 
     Attributes:
         status: HTTP status.
-        media_type: Of the body.
-        body: The transcript, or the error.
-        error_code: Of an error.
-        error_message: Of an error.
-        audio_seconds: Length of the recording, if it was decoded.
+        media_type: of the body.
+        body: the transcript, or the error.
+        error_code: of an error.
+        error_message: of an error.
+        audio_seconds: length of the recording, if it was decoded.
     """
 
     status: int

@@ -47,7 +47,7 @@ class LaterError(Exception):
     """There is no room for a job now; it is not to blame.
 
     Attributes:
-        seconds: After which to try again.
+        seconds: after which to try again.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -60,8 +60,8 @@ class JobLimits:
     """What jobs may take.
 
     Attributes:
-        running: Under way at once.
-        retention_seconds: How long a finished job and its result are kept.
+        running: under way at once.
+        retention_seconds: how long a finished job and its result are kept.
     """
 
     running: int
@@ -76,10 +76,10 @@ class Jobs:
     """The jobs of a service.
 
     Args:
-        store: Keeps them.
-        transcribe: Does them.
-        is_ready: Whether the service could do one now.
-        outbound: Takes webhooks where they belong.
+        store: keeps them.
+        transcribe: does them.
+        is_ready: whether the service could do one now.
+        outbound: takes webhooks where they belong.
         clock: Unix time.
     """
 
@@ -148,7 +148,7 @@ class Jobs:
         """Refuse a caller for whom there is no room.
 
         Raises:
-            StoreFullError: If so.
+            StoreFullError: if so.
         """
         await self._in_thread(lambda: self._store.check_room(caller))
 
@@ -156,7 +156,7 @@ class Jobs:
         """Refuse a webhook that can be seen to be forbidden.
 
         Raises:
-            ForbiddenUrlError: Saying why.
+            ForbiddenUrlError: saying why.
         """
         self._outbound.check(url)
 
@@ -173,7 +173,7 @@ class Jobs:
         """Accept a job: when this returns, it is on the disk.
 
         Raises:
-            StoreFullError: If there is no room.
+            StoreFullError: if there is no room.
         """
         job = Job(
             *(f"job_{uuid.uuid4().hex}", caller, "queued", model, request, file_bytes, self._clock()),

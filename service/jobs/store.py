@@ -80,13 +80,13 @@ class JobStore:
     """The jobs of a folder, which nobody else may use meanwhile. What was under way when it was lost is queued again.
 
     Args:
-        folder: Where they are; made if it is not there.
-        max_jobs: Jobs that are not finished.
-        max_jobs_of_caller: Of those, of each caller; None: as many as of all.
-        max_bytes: Size of their recordings together.
+        folder: where they are; made if it is not there.
+        max_jobs: jobs that are not finished.
+        max_jobs_of_caller: of those, of each caller; None: as many as of all.
+        max_bytes: size of their recordings together.
 
     Raises:
-        JobsFolderError: If the folder cannot be used.
+        JobsFolderError: if the folder cannot be used.
     """
 
     def __init__(self, folder: Path, *, max_jobs: int, max_jobs_of_caller: int | None, max_bytes: int) -> None:
@@ -123,7 +123,7 @@ class JobStore:
         """Refuse a caller for whom there is no room now.
 
         Raises:
-            StoreFullError: If so.
+            StoreFullError: if so.
         """
         jobs, size = self._one(f"SELECT count(*), total(file_bytes) FROM jobs WHERE {_UNFINISHED}")  # noqa: S608
         if jobs >= self._max_jobs:
@@ -139,7 +139,7 @@ class JobStore:
         """Keep a new job and its recording; when this returns, both are on the disk.
 
         Raises:
-            StoreFullError: If there is no room.
+            StoreFullError: if there is no room.
         """
         self.check_room(job.caller)
         path, delivery = self.recording(job.id), job.delivery
@@ -180,9 +180,9 @@ class JobStore:
         """Return jobs of a caller, the newest first.
 
         Args:
-            caller: Whose.
-            after: Those that are older than this one.
-            limit: So many at most.
+            caller: whose.
+            after: those that are older than this one.
+            limit: so many at most.
         """
         rows = self._database.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE caller IS ? "  # noqa: S608
@@ -278,8 +278,8 @@ class JobStore:
         """Keep how an attempt ended.
 
         Args:
-            job: Of which job.
-            delivery: What there is to say of it now.
+            job: of which job.
+            delivery: what there is to say of it now.
             due: Unix time of the next attempt; None if there will be none.
         """
         with self._transaction():

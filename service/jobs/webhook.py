@@ -22,7 +22,7 @@ def check_secret(secret: str) -> str:
     """Return a secret that signatures can be made with: `whsec_` and base64, or any text.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: if it is none.
     """
     if not _LEAST_SECRET <= len(secret) <= _MOST_SECRET:
         raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters")
@@ -54,9 +54,9 @@ def headers(job: Job, secret: str, content: bytes, now: float) -> dict[str, str]
     """Return the headers of one attempt.
 
     Args:
-        job: What it tells of.
-        secret: The key of the signature, as `check_secret` takes it.
-        content: The body.
+        job: what it tells of.
+        secret: the key of the signature, as `check_secret` takes it.
+        content: the body.
         now: Unix time.
     """
     identity, timestamp = event_id(job), str(int(now))

@@ -23,9 +23,9 @@ class Account:
     """What clients got, and what they should not have got.
 
     Attributes:
-        outcomes: Answers by the kind of client, and what came.
-        violations: Answers that nothing explains, one line each.
-        faults: Those that were done.
+        outcomes: answers by the kind of client, and what came.
+        violations: answers that nothing explains, one line each.
+        faults: those that were done.
     """
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -36,11 +36,11 @@ class Account:
         """Take an answer down; one that is not right is a violation, unless faults explain it.
 
         Args:
-            client: Its kind.
-            what: Status and code, or that the connection broke.
-            began: When the request did.
-            is_right: It is what this client should get on a day without faults.
-            detail: What else came, for who looks for the cause.
+            client: its kind.
+            what: status and code, or that the connection broke.
+            began: when the request did.
+            is_right: it is what this client should get on a day without faults.
+            detail: what else came, for who looks for the cause.
         """
         self.outcomes[client, what] += 1
         if not is_right and not self._is_explained(client, what, began):

@@ -25,13 +25,13 @@ class Clients:
     """What all of them share.
 
     Attributes:
-        url: Of the service.
-        keys: That open it.
-        admin_key: That loads models.
-        second: A checkpoint that comes and goes.
-        recordings: What they upload.
-        expected: The transcript of each alone, by name.
-        account: Where they say what they got.
+        url: of the service.
+        keys: that open it.
+        admin_key: that loads models.
+        second: a checkpoint that comes and goes.
+        recordings: what they upload.
+        expected: the transcript of each alone, by name.
+        account: where they say what they got.
     """
 
     url: str

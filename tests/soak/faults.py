@@ -24,10 +24,10 @@ class Faults:
     """Does them, one after the other.
 
     Attributes:
-        pid: Of the service.
-        url: Of the service.
-        account: Told of each.
-        every_seconds: From one to the next.
+        pid: of the service.
+        url: of the service.
+        account: told of each.
+        every_seconds: from one to the next.
     """
 
     pid: int

@@ -46,14 +46,14 @@ class Level:
     """What a service takes when it has nothing to do.
 
     Attributes:
-        memory_bytes: Resident, of the front.
-        shared_bytes: Of that, of memory that it shares with engines.
-        engine_bytes: Resident, of the engines.
-        descriptors: Files that the front has open.
-        threads: Of the front.
-        engines: Processes.
-        decoders: Processes.
-        files: In the folder for temporary files.
+        memory_bytes: resident, of the front.
+        shared_bytes: of that, of memory that it shares with engines.
+        engine_bytes: resident, of the engines.
+        descriptors: files that the front has open.
+        threads: of the front.
+        engines: processes.
+        decoders: processes.
+        files: in the folder for temporary files.
     """
 
     memory_bytes: int

@@ -27,9 +27,9 @@ class Recorded:
     """A file.
 
     Attributes:
-        name: Of the file.
-        content: Its bytes.
-        seconds: Its length.
+        name: of the file.
+        content: its bytes.
+        seconds: its length.
     """
 
     name: str
