@@ -1,7 +1,7 @@
-"""The two gates: what is accepted is answered, so overload is refused early, with an honest Retry-After.
+"""Admission control: two gates, which refuse overload early, because what is accepted must be answered.
 
-Gate 1 stands before the body of an upload is stored and knows its announced size. Gate 2 knows the decoded length.
-Both look at the same backlog: the audio that was accepted and has no transcript yet.
+Gate 1 comes before the body of an upload is stored, and knows its announced size. Gate 2 knows the decoded length. Both
+look at the same backlog: the audio that was accepted and has no transcript yet.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from service.dispatch.backlog import Accepted, Backlog
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
-_LOADING_SECONDS = 10.0  # said while nothing is known about how long this model takes to load
-_RETRY_AFTER = (1, 60)  # clients ignore what is above, and hammer on what is below
+_LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
+_RETRY_AFTER = (1, 60)  # clients ignore longer waits, and a shorter wait would have them hammer the service
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """What may be under way at once.
+    """Limits of what may be under way at the same time.
 
     Attributes:
-        max_requests: requests accepted and not finished.
-        max_stored_bytes: bytes of uploads being received or decoded.
+        max_requests: requests that were accepted and are not finished.
+        max_stored_bytes: bytes of uploads that are being received or decoded.
         max_queued_audio_seconds: decoded audio without a transcript; 64 kB a second at 16 kHz, in memory or on disk.
-        max_wait_seconds: predicted wait, by what is ahead and the RTFx.
+        max_wait_seconds: the predicted wait of a new recording.
     """
 
     max_requests: int
@@ -35,7 +35,7 @@ class AdmissionLimits:
 
 
 class Permit:
-    """A place behind gate 1; counts the bytes its upload has stored."""
+    """Admission of one request by gate 1; counts the bytes of its upload."""
 
     def __init__(self, admission: "Admission") -> None:
         self._admission = admission
@@ -52,24 +52,24 @@ class Permit:
         self._admission.check_bytes(0)
 
     def free(self) -> None:
-        """Count no byte of the upload any longer: it is decoded."""
+        """Stop counting the bytes of the upload, because it is decoded."""
         self._admission.stored_bytes -= self.stored_bytes
         self.stored_bytes = 0
 
 
 class Admission:
-    """Decides what is accepted; holds the figures that the decision needs.
+    """Admission control: decides what is accepted, and keeps the figures for that.
 
     Args:
-        limits: what may be under way at once.
-        turn_seconds: audio that a recording may have in a turn; what is longer does not stand before others.
+        limits: what may be under way at the same time.
+        turn_seconds: audio of a turn. Of a longer recording, only one turn counts in the wait of others.
 
     Attributes:
-        requests: accepted and not finished.
-        stored_bytes: of uploads being received or decoded.
+        requests: number of requests that were accepted and are not finished.
+        stored_bytes: bytes of uploads that are being received or decoded.
         backlog: the decoded audio without a transcript.
-        rtfx: audio-seconds per second of all engines together, by the model's id; empty until one has been ready.
-        is_draining: nothing new is accepted.
+        rtfx: audio-seconds per second of all engines together, by model id; empty before the first engine is ready.
+        is_draining: whether new requests are refused, because the service shuts down.
         loading_seconds: how long a model takes to load, as far as known.
     """
 
@@ -90,17 +90,17 @@ class Admission:
 
     @property
     def predicted_wait(self) -> float:
-        """Seconds until what is accepted now would have its turn: one turn of each recording stands before it."""
+        """Seconds until a recording accepted now would have its turn, after one turn of each recording before it."""
         turns = self.backlog.turns.items()
         return sum(seconds / self.rtfx[model] for model, seconds in turns if model in self.rtfx)
 
     @property
     def retry_after(self) -> int:
-        """Seconds that a refused client is told to wait: the predicted wait, within what clients honour."""
+        """Seconds that a refused client is told to wait: the predicted wait, within the range that clients obey."""
         return _retry_after(self.predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
-        """Refuse what gate 1 would refuse now; it takes no place.
+        """Refuse a request as gate 1 would, without admitting it.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
@@ -123,7 +123,7 @@ class Admission:
 
     @contextmanager
     def enter(self, announced_bytes: int, *, is_background: bool = False) -> Iterator[Permit]:
-        """Gate 1: hold a place for one request.
+        """Gate 1: admit one request, and count it until it is finished.
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
@@ -145,12 +145,12 @@ class Admission:
             permit.free()
 
     def check_bytes(self, more: int) -> None:
-        """Refuse when the uploads under way would exceed their bytes.
+        """Check the limit on bytes of uploads under way.
 
         Raises:
-            OverloadedError: if so.
+            OverloadedError: if ``more`` bytes would exceed it.
         """
-        # A single upload is bounded by its own limit and must have a chance on an idle service.
+        # A single upload has a limit of its own, and an idle service must accept it.
         if self.requests > 1 and self.stored_bytes + more > self.limits.max_stored_bytes:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
 
@@ -159,12 +159,12 @@ class Admission:
         """Gate 2: count the audio of one recording until it is answered.
 
         Args:
-            model: id of the model that it is for.
-            seconds: its length.
-            is_background: it is a job's: how many of them there are at once is bounded elsewhere, and it may wait.
+            model: id of the model.
+            seconds: length of the recording.
+            is_background: whether it is a job's, which may wait; `Jobs` limits how many there are at the same time.
 
         Raises:
-            OverloadedError: if it would wait too long, or take too much room.
+            OverloadedError: if it would wait too long, or exceed the limit on queued audio.
         """
         if not is_background:
             self.check_audio(seconds)
@@ -175,10 +175,10 @@ class Admission:
             self.backlog.remove(accepted)
 
     def check_audio(self, seconds: float) -> None:
-        """Refuse when this much more audio would wait too long, or take too much room.
+        """Check the limits on queued audio and on the predicted wait.
 
         Raises:
-            OverloadedError: if so.
+            OverloadedError: if ``seconds`` more audio would exceed them.
         """
         backlog = self.backlog.seconds
         if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
@@ -187,7 +187,7 @@ class Admission:
             raise self._overloaded(f"the predicted wait is {self.predicted_wait:.0f} s")
 
     def still_loading(self) -> ModelNotReadyError:
-        """Return the error for whom wants a model before its time."""
+        """Return the error for a request whose model is still loading."""
         return ModelNotReadyError("The model is still loading.", _retry_after(self.loading_seconds))
 
     def _overloaded(self, why: str) -> OverloadedError:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Accepted:
-    """The audio of a recording behind gate 2.
+    """The audio of an accepted recording.
 
     Attributes:
-        model: id of the model that it is for.
-        unanswered_seconds: has no transcript yet; changed by `Backlog.answer`.
-        unstaged_seconds: of that, waits outside the batcher: a long recording comes into it part by part.
-        is_background: it stands before nobody, and takes room of its own.
+        model: id of the model.
+        unanswered_seconds: audio without a transcript; `Backlog.answer` changes it.
+        unstaged_seconds: the part of it that is not in the batcher yet: a long recording enters it part by part.
+        is_background: whether it is a job's, which counts in nobody's predicted wait.
     """
 
     model: str
@@ -21,14 +21,16 @@ class Accepted:
 
 
 class Backlog:
-    """All recordings behind gate 2. Its sums are kept: every request asks for them, and a thousand may be under way.
+    """All accepted recordings.
+
+    Sums are kept up to date, because each request reads them and a thousand may be under way.
 
     Args:
-        turn_seconds: audio that a recording may have in a turn.
+        turn_seconds: audio of a turn.
 
     Attributes:
-        seconds: audio without a transcript, without what is in the background.
-        turns: of that one turn of each recording at most, by the model's id.
+        seconds: audio without a transcript, except that of jobs.
+        turns: the same with at most one turn of each recording, by model id.
     """
 
     def __init__(self, turn_seconds: float) -> None:
@@ -38,11 +40,11 @@ class Backlog:
         self._recordings: set[Accepted] = set()
 
     def unstaged_seconds(self, model: str) -> float:
-        """Return the audio for a model that is not in the batcher yet."""
+        """Return the seconds of audio for a model that are not in the batcher yet."""
         return sum(recording.unstaged_seconds for recording in self._recordings if recording.model == model)
 
     def add(self, model: str, seconds: float, *, is_background: bool = False) -> Accepted:
-        """Count a recording."""
+        """Add a recording."""
         recording = Accepted(model, seconds, seconds, is_background)
         self._recordings.add(recording)
         if is_background:
@@ -52,7 +54,7 @@ class Backlog:
         return recording
 
     def answer(self, recording: Accepted, seconds: float) -> None:
-        """Count what has a transcript now."""
+        """Subtract ``seconds`` of a recording that have a transcript now."""
         before, after = recording.unanswered_seconds, recording.unanswered_seconds - seconds
         recording.unanswered_seconds = after
         if recording.is_background:
@@ -61,12 +63,12 @@ class Backlog:
         self.turns[recording.model] += self._turn(after) - self._turn(before)
 
     def remove(self, recording: Accepted) -> None:
-        """Count a recording no longer, answered or given up."""
+        """Remove a recording that was answered or given up."""
         self._recordings.remove(recording)
         if not recording.is_background:
             self.seconds -= recording.unanswered_seconds
             self.turns[recording.model] -= self._turn(recording.unanswered_seconds)
-        if not any(not one.is_background for one in self._recordings):  # what is left is what rounding left
+        if not any(not one.is_background for one in self._recordings):  # the sums hold only rounding errors
             self.seconds = 0.0
             self.turns.clear()
 

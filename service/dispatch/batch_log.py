@@ -1,4 +1,4 @@
-"""The last batches, and what became of them: for whoever wants to see what the batcher does."""
+"""The last batches and their outcomes, to see what the batcher does."""
 
 import time
 from collections import deque
@@ -14,25 +14,24 @@ _KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """A batch that is over.
+    """A finished batch.
 
     Attributes:
         ended_at: Unix time.
         outcome: ok, oom, error or lost.
-        engine: which one had it.
-        model: for which it was.
-        decoder: which of its decoders; None for the first.
-        utterances: how many.
-        background: of those, parts of jobs.
-        shortest_seconds: of the utterances.
-        longest_seconds: of the utterances.
-        audio_seconds: all of them.
-        padded_seconds: as the device was given it; None if it gave no answer.
-        padding_share: of the padded seconds.
-        queue_seconds: how long the one that waited longest had waited.
-        engine_seconds: from sent to answered; what is not computing is the way there and back, and the wait for a
-            batch before it.
-        infer_seconds: computing; None if it gave no answer.
+        engine: name of the engine.
+        model: id of the model.
+        decoder: the decoder; None for the model's first.
+        utterances: number of utterances.
+        background: number of them that are parts of jobs.
+        shortest_seconds: length of the shortest utterance.
+        longest_seconds: length of the longest utterance.
+        audio_seconds: audio of all utterances.
+        padded_seconds: the same with padding; None without an answer.
+        padding_share: share of padding in the padded seconds.
+        queue_seconds: longest wait of an utterance in the queue.
+        engine_seconds: time from sending to the answer: transport, the wait for the batch before, and computing.
+        infer_seconds: time of computing; None without an answer.
     """
 
     ended_at: float
@@ -52,12 +51,12 @@ class BatchEntry:
     infer_seconds: float | None
 
     def described(self) -> dict[str, Any]:
-        """Return it as JSON has it, rounded to what matters."""
+        """Return the entry for JSON, with rounded numbers."""
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
 class BatchLog:
-    """Keeps some, and tells traces of all.
+    """Keeps the last batches, and adds spans to traces.
 
     Args:
         tracer: writes a span for a batch in which traced requests have utterances.
@@ -68,7 +67,7 @@ class BatchLog:
         self._entries: deque[BatchEntry] = deque(maxlen=_KEPT)
 
     def __iter__(self) -> Iterator[BatchEntry]:
-        """Yield them, the last first."""
+        """Yield the entries, the last first."""
         return reversed(self._entries)
 
     def note(
@@ -81,15 +80,15 @@ class BatchLog:
         padded_seconds: float | None = None,
         infer_seconds: float | None = None,
     ) -> None:
-        """Keep a batch that is over.
+        """Record a finished batch.
 
         Args:
             outcome: ok, oom, error or lost.
-            engine: which one had it.
-            utterances: what was in it, at least one.
-            now: monotonic time, as the utterances have it.
-            padded_seconds: as the device was given it.
-            infer_seconds: computing.
+            engine: name of the engine.
+            utterances: its utterances, at least one.
+            now: monotonic time, of the same clock as the utterances'.
+            padded_seconds: seconds of audio and padding.
+            infer_seconds: time of computing.
         """
         lengths = [utterance.seconds for utterance in utterances]
         lane, sent = utterances[0].lane, utterances[0].sent

@@ -1,18 +1,23 @@
-"""Which utterances leave together, and when: decided only when an engine asks, and never by waiting.
+"""Forms batches: decides which utterances run together.
 
-Callers take turns (`turns`). Of the first turn that anybody waits for, the utterance with the highest response ratio,
-(wait + own time) / own time, leads: short work does not queue behind long work, and everything's ratio grows while it
-waits. A bound makes starvation impossible: when later arrivals have led too often since a caller last had something in
-a batch, its first utterance leads before them. Each model, and each of its decoders, has a lane of buckets of its own;
-all lanes compete for the lead by the same rules. Buckets have two dimensions: the length of the audio, and whether an
-attention decoder writes times into the text, which takes it two to three times the steps. The batch is filled with the
-leader's own bucket in the order of turns and arrival, then with the other one of its length, then from the buckets
-around them, nearest first, while its padding share stays under a bound: without the neighbours, what is left over in
-each bucket would leave in small batches. Later turns may fill it, so none leaves emptier for the sake of fairness. What
-is in the background, the parts of jobs, leads where nothing else waits, or when the bound says so, and fills up what
-else leaves room; it takes turns of its own. A batch's cost, count x longest, stays within the device's budget, and
-counts what is computed: a device of few shapes pads the longest to one of them (`engine/shapes`). An utterance that
-alone is over the budget leaves alone.
+It never waits for more utterances: an engine with a free slot gets a batch at once.
+
+*The leader.* Callers take turns (`turns`). Of the first turn with waiting utterances, the one with the highest response
+ratio, (wait + own time) / own time, leads: short work does not queue behind long work, and each ratio grows with the
+wait. Nobody starves: when later arrivals have led too many batches since a caller last had an utterance in one, its
+first utterance leads next. Background utterances (parts of jobs) lead only if nothing else waits, or by that bound;
+they fill room that is left, and have turns of their own.
+
+*Buckets.* Each decoder of each model has a lane of buckets; lanes compete for the lead by the same rules. A bucket has
+a range of lengths, for texts with or without times: with times, an attention decoder takes two to three times the
+steps.
+
+*Filling.* A batch is filled from the leader's bucket in the order of turns and arrival, then from the other bucket of
+that length, then from neighbouring lengths, nearest first, while its padding share stays under a bound. Without the
+neighbours, the rest of each bucket would run in small batches. Utterances of later turns may fill it too.
+
+*Size.* A batch costs count x longest, which stays within the device's budget. A device with few shapes pads the longest
+to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,9 +36,9 @@ class BatchPolicy:
 
     Attributes:
         batch_seconds: audio-seconds, padding included.
-        padded_seconds: lengths to which the device pads, ascending; none where it is the longest of a batch.
-        max_padding_share: of the padded seconds, when other buckets than the leader's fill up a batch.
-        max_passed_over: batches led by later arrivals that a caller's utterances may have to let pass.
+        padded_seconds: lengths that the device pads to, ascending; empty if it pads to the longest utterance.
+        max_padding_share: largest share of padding if other buckets than the leader's fill up a batch.
+        max_passed_over: batches led by later arrivals before a caller's utterance must lead.
         rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
@@ -44,29 +49,29 @@ class BatchPolicy:
     rtfx: float = 1.0
 
     def most_rows(self, longest: float) -> int:
-        """Return how many utterances a batch may have of which the longest has so many seconds."""
+        """Return how many utterances a batch may have whose longest lasts ``longest`` seconds."""
         return most_rows(self.batch_seconds, computed_seconds(longest, self.padded_seconds))
 
 
 class _Place(NamedTuple):
-    """A bucket of a lane: the index of its length, and whether its texts have times in them."""
+    """A bucket of a lane: the index of its range of lengths, and whether its texts have times."""
 
     length: int
     writes_times: bool
 
 
 class Batcher:
-    """The utterances that wait, by bucket; pure bookkeeping, the clock is an argument.
+    """The waiting utterances by bucket, without a clock of its own.
 
     Args:
-        edges: upper bounds of the length buckets in seconds; the last is also what a caller may have in a turn.
+        edges: upper bounds of the length buckets in seconds; the last is also the length of a turn.
     """
 
     def __init__(self, edges: Sequence[float]) -> None:
         self._edges = list(edges)
-        # Apart, or who comes while something waits in the background would begin with turns long past.
+        # Separate, or a caller that comes while background utterances wait would begin with a turn long past.
         self._turns, self._background_turns = Turns(self._edges[-1]), Turns(self._edges[-1])
-        # By number: removal is cheap, and the order of insertion is kept to be that of turns and arrival.
+        # By number, for cheap removal; insertion is in the order of turns and arrival.
         self._lanes: dict[Lane, dict[_Place, dict[int, Utterance]]] = {}
 
     def __len__(self) -> int:
@@ -78,7 +83,7 @@ class Batcher:
                 yield from bucket.values()
 
     def add(self, utterance: Utterance) -> None:
-        """Let an utterance wait; one that comes back from a lost engine takes its old place."""
+        """Add an utterance; one that comes back from a lost engine gets its old position."""
         if utterance.turn < 0:
             turns = self._background_turns if utterance.is_background else self._turns
             utterance.turn = turns.take(utterance.caller, utterance.seconds)
@@ -91,7 +96,7 @@ class Batcher:
             bucket.update((waiting.number, waiting) for waiting in ordered)
 
     def remove(self, utterance: Utterance) -> bool:
-        """Take out an utterance whose caller has left; False if it does not wait here."""
+        """Remove an utterance whose caller has left; False if it is not waiting."""
         buckets = self._lanes.get(utterance.lane)
         if buckets is None:
             return False
@@ -104,15 +109,15 @@ class Batcher:
         return found is not None
 
     def next_batch(self, now: float, policies: Mapping[str, BatchPolicy], *, is_idle: bool = True) -> list[Utterance]:
-        """Take out the utterances that should run next.
+        """Remove and return the utterances that should run next.
 
-        Empty only when nothing that is wanted waits, or when what should run next has lost an engine, and this one is
-        to be done with what it holds first.
+        Empty only if nothing waits, or if the next utterance has lost an engine and must wait until this engine is
+        idle.
 
         Args:
             now: monotonic time.
-            policies: of the models that may run, by id.
-            is_idle: the engine holds nothing.
+            policies: the policy of each model that may run, by id.
+            is_idle: whether the engine holds no batch.
         """
         self._drop_unwanted()
         self._turns.update([waiting for waiting in self if not waiting.is_background])
@@ -168,7 +173,7 @@ class Batcher:
         return batch
 
     def _drop_unwanted(self) -> None:
-        """Nobody waits for these any more: their callers left, or their time ran out."""
+        """Remove utterances that nobody waits for, because their callers left or their deadlines passed."""
         for unwanted in [waiting for waiting in self if waiting.answer.done()]:
             self.remove(unwanted)
 

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 
-# Neighbours differ by a third to a half: a batch inside one bucket wastes a quarter of its frames at worst, about a
-# tenth on average, and a device still sees few distinct shapes.
+# Edges grow by a third to a half: a batch inside one bucket has a quarter of padding at worst and about a tenth on
+# average, and a device still sees few distinct shapes.
 DEFAULT_EDGES: tuple[float, ...] = (
     *(1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0),
     *(128.0, 192.0, 256.0, 384.0, 512.0, 768.0),
@@ -13,7 +13,7 @@ DEFAULT_EDGES: tuple[float, ...] = (
 
 
 def bucket_edges(longest_seconds: float, edges: Sequence[float] = DEFAULT_EDGES) -> list[float]:
-    """Return the upper bounds in use, ascending; the last one is the longest utterance that is accepted.
+    """Return the edges in use, ascending; the last one is the longest utterance that is accepted.
 
     Raises:
         ValueError: if the edges are not positive and ascending.
@@ -27,7 +27,7 @@ def pick_bucket(seconds: float, edges: Sequence[float]) -> int:
     """Return the index of the smallest bucket that holds an utterance of this length.
 
     Args:
-        seconds: length of the utterance; the last bucket takes all that is longer than the edges.
+        seconds: length of the utterance; the last bucket also takes longer ones.
         edges: upper bounds, inclusive, ascending.
     """
     return min(bisect_left(edges, seconds), len(edges) - 1)

@@ -1,27 +1,27 @@
-"""How large batches may be after one did not fit the device: less at once, and more again as batches fit.
+"""The batch budget of a device: it shrinks when a batch does not fit, and grows again as batches fit.
 
-What fits is not known beforehand: other processes may take memory of the same GPU, and give it back.
+What fits is not known in advance: other processes may take memory of the same GPU, and release it.
 """
 
-# An utterance that was in so many batches that did not fit runs alone: it may be the cause.
+# An utterance that was in this number of batches that did not fit runs alone: it may be the cause.
 MOST_MISFITS = 3
-_LEAST_SHARE = 1 / 32  # of the full budget; an utterance that is longer leaves alone anyway
+_LEAST_SHARE = 1 / 32  # of the full budget; longer utterances run alone anyway
 _GROWTH = 1.25
 _FIRST_PATIENCE, _MOST_PATIENCE = 16, 1024
-_TELLING_SHARE = 0.5  # of the budget; a batch that is smaller does not tell whether a larger one would fit
+_TELLING_SHARE = 0.5  # of the budget; smaller batches do not tell whether a larger one would fit
 
 
 class Budget:
     """The audio-seconds, padding included, that batches for one model may have on one device.
 
-    A batch that does not fit halves it. After so many batches in a row that used it and did fit, it grows by a quarter;
-    each misfit makes that number twice as large, so that a limit that stays is met ever more rarely.
+    A batch that does not fit halves the budget. After a number of batches in a row that used it and fitted, it grows by
+    a quarter. Each misfit doubles that number, so that a permanent limit is hit more and more rarely.
 
     Args:
-        full: what the engine announced.
+        full: the budget that the engine announced.
 
     Attributes:
-        seconds: what it is now.
+        seconds: the current budget.
     """
 
     def __init__(self, full: float) -> None:
@@ -31,13 +31,13 @@ class Budget:
         self._fitting = 0
 
     def misfit(self, padded_seconds: float) -> None:
-        """A batch of several utterances did not fit."""
+        """Record that a batch of several utterances did not fit."""
         self.seconds = max(min(self.seconds, padded_seconds) / 2, self._full * _LEAST_SHARE)
         self._patience = min(2 * self._patience, _MOST_PATIENCE)
         self._fitting = 0
 
     def fit(self, padded_seconds: float) -> None:
-        """A batch did fit."""
+        """Record that a batch fitted."""
         if self.seconds >= self._full or padded_seconds < _TELLING_SHARE * self.seconds:
             return
         self._fitting += 1

@@ -1,4 +1,4 @@
-"""The models of a service: which there are to be, which there are, and who uses them."""
+"""The models of a service: configured and loaded ones, and how many requests use each."""
 
 import asyncio
 import time
@@ -14,13 +14,13 @@ class ServedModel:
     """A model that clients may ask for.
 
     Attributes:
-        id: what they call it.
+        id: its name for clients.
         checkpoint: where its weights come from.
-        ready: what an engine last said of it; None before it has been loaded.
-        users: requests for it that are under way.
-        is_leaving: no more of them are taken.
-        is_on_demand: a request brought it in, so that it may go when it is idle.
-        last_used: when it was loaded, or the last request was done, by the clock of the catalog.
+        ready: an engine's last description of it; None before it was loaded.
+        users: number of requests under way for it.
+        is_leaving: whether it takes no new requests.
+        is_on_demand: whether a request had it loaded, so that it may be unloaded when idle.
+        last_used: when it was loaded, or its last request was finished, by the clock of the catalog.
     """
 
     id: str
@@ -35,7 +35,7 @@ class ServedModel:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Hold the model for a request: it stays until the request is done."""
+        """Hold the model for a request: it stays loaded until the request is finished."""
         self.users += 1
         self._unused.clear()
         try:
@@ -53,16 +53,16 @@ class ServedModel:
 
 
 class Catalog:
-    """The models by id, in the order in which they came.
+    """The models by id, in the order in which they were added.
 
     Args:
-        checkpoints: those that the service is to have from its start, by id; the first is the default.
+        checkpoints: checkpoints of the models to load at the start, by id; the first is the default.
         aliases: further names of the default.
         clock: monotonic seconds.
 
     Attributes:
         default: id of the default.
-        clock: as it was given.
+        clock: the clock.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ class Catalog:
         return self._models[model]
 
     def find(self, name: str) -> ServedModel | None:
-        """Return the model that a client calls so, by its id or an alias."""
+        """Return the model with this id or alias."""
         model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
         return None if model is None or model.is_leaving else model
 
     def find_ready(self, name: str) -> ServedModel | None:
-        """Return the model that a client calls so if it is loaded."""
+        """Return the model with this id or alias if it is loaded."""
         model = self.find(name)
         return model if model and model.ready else None
 
     def add(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
-        """Take in a further model, which nobody can use before it is ready.
+        """Add a model, which nobody can use before it is ready.
 
         Raises:
-            KeyError: if there is one of this id.
+            KeyError: if there is a model of this id.
         """
         if model in self._models:
             raise KeyError(model)
@@ -114,18 +114,18 @@ class Catalog:
         self._expected.discard(model)
 
     def ready(self, ready: Ready) -> None:
-        """Take note of what an engine says of a model that it has loaded."""
+        """Record an engine's description of a model that it has loaded."""
         if model := self._models.get(ready.model):
             if model.ready is None:
-                model.last_used = self.clock()  # as idle from now on: those who waited for it come in a moment
+                model.last_used = self.clock()  # idle from now on; requests that waited for it will use it in a moment
             model.ready = ready
 
     @property
     def is_ready(self) -> bool:
-        """Whether all that the service is to have from its start have been loaded; what comes later is extra."""
+        """Whether all models that the service starts with have been loaded; those that are added later do not count."""
         return all(self._models[model].ready for model in self._expected)
 
     @property
     def weight_bytes(self) -> int:
-        """What the weights of all models take."""
+        """Bytes of the weights of all models."""
         return sum(model.ready.weight_bytes for model in self if model.ready)

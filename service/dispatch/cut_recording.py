@@ -1,4 +1,4 @@
-"""A decoded recording as the dispatcher takes it: what is short as one utterance, what is long cut part by part."""
+"""A decoded recording and its utterances: a short one is one utterance, a long one is cut part by part."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
@@ -16,17 +16,17 @@ from service.threads import in_thread
 
 T = TypeVar("T")
 
-_SPEECH = 0.5  # probability from which a frame is speech, as OpenAI's server_vad has it
+_SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server_vad
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What of a recording was heard, in seconds.
+    """How much of a recording was transcribed, in seconds.
 
     Attributes:
-        heard: was given to the model.
-        skipped: was left out, because nobody was found to speak.
-        speech_without_text: is speech to the detector, within pieces of which the model wrote nothing.
+        heard: audio that the model got.
+        skipped: audio that was left out, because the detector found no speech.
+        speech_without_text: speech by the detector, in parts for which the model wrote nothing.
     """
 
     heard: float
@@ -43,13 +43,13 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class CutRecording:
-    """Where the utterances of a request come from.
+    """A recording that is cut into utterances.
 
     Attributes:
-        recording: what was decoded.
-        rule: where it is cut; None takes it whole.
+        recording: the decoded recording.
+        rule: where to cut it; None does not cut.
         detector: finds the speech.
-        threads: in which it is cut and read.
+        threads: threads for cutting and reading.
     """
 
     recording: Recording
@@ -61,11 +61,11 @@ class CutRecording:
 
     @property
     def is_whole(self) -> bool:
-        """It is one utterance."""
+        """Whether it is one utterance."""
         return self.rule is None
 
     async def cuts(self) -> AsyncGenerator[Segment, None]:
-        """Yield its utterances in order, in samples; a few at a time, as they are asked for."""
+        """Yield its utterances in order, in samples; it is cut only as far as they are needed."""
         if self.rule is None:
             yield Segment(0, len(self.recording))
             return
@@ -75,17 +75,17 @@ class CutRecording:
                 yield segment
 
     async def speech(self) -> Probabilities:
-        """Return how likely each frame of the recording is speech, once it is cut."""
+        """Return the probability of speech in each frame of the recording, once it is cut."""
         if self.rule is None:
             return await self._in_thread(lambda: speech(self.recording, self.detector))
         return np.concatenate(self._heard) if self._heard else np.empty(0, np.float32)
 
     def note_answer(self, segment: Segment, *, has_text: bool) -> None:
-        """Note that an utterance was answered."""
+        """Record that an utterance was answered."""
         self._answered.append((segment, has_text))
 
     async def coverage(self) -> Coverage:
-        """Return what of it was heard, once all its utterances are answered."""
+        """Return how much of it was transcribed, once all its utterances are answered."""
         rate, total = self.recording.rate, len(self.recording)
         heard = sum(segment.stop - segment.start - segment.shared for segment, _ in self._answered)
         silent = [segment for segment, has_text in self._answered if not has_text]
@@ -98,8 +98,8 @@ class CutRecording:
         return Coverage(round(heard / rate, 3), round(max(0, total - heard) / rate, 3), round(speech, 3))
 
     async def read(self, segment: Segment) -> Samples:
-        """Return the samples of one."""
-        if self.rule is None:  # what is taken whole is in memory
+        """Return the samples of an utterance."""
+        if self.rule is None:  # a recording that is not cut is in memory
             return self.recording.read(segment.start, segment.stop)
         return await self._in_thread(lambda: self.recording.read(segment.start, segment.stop))
 

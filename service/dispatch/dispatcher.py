@@ -1,4 +1,4 @@
-"""Accepts utterances, feeds engines, hands answers back; loses nothing that was accepted."""
+"""The dispatcher: queues utterances, sends batches to engines, returns transcripts; loses nothing that was accepted."""
 
 import asyncio
 import logging
@@ -33,17 +33,17 @@ log = logging.getLogger("steno.dispatch")
 
 Samples = npt.NDArray[np.float32]
 
-_RTFX_MEMORY = 0.8  # weight of the past in the running RTFx
+_RTFX_MEMORY = 0.8  # weight of the past in the moving average of RTFx
 
 
 class EngineLink(Protocol):
-    """What the dispatcher needs of an engine."""
+    """The interface of an engine for the dispatcher."""
 
     name: str
 
     @property
     def models(self) -> Mapping[str, Ready]:
-        """What it said of each model that it has, by id."""
+        """Its description of each model that it has, by id."""
 
     @property
     def free_places(self) -> int:
@@ -64,10 +64,10 @@ class EngineLink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was heard in an utterance.
+    """The answer for an utterance.
 
     Attributes:
-        transcript: the words.
+        transcript: its transcript.
         queue_seconds: how long the utterance waited for a batch.
         start: where it begins, in seconds of its recording.
     """
@@ -78,22 +78,22 @@ class Answer:
 
 
 class Dispatcher:
-    """The front's half of the work: queue, batches, replays. Lives on one event loop.
+    """Queue, batches and replays in the front process. Runs on one event loop.
 
     Args:
         catalog: the models.
         edges: upper bounds of the length buckets in seconds.
-        policy: the bounds of a batch; its budget, lengths and RTFx are replaced by what engines say.
-        limits: of the two gates.
+        policy: the bounds of a batch; engines replace its budget, lengths and RTFx.
+        limits: limits of the two gates.
         clock: monotonic seconds.
-        tracer: is told of batches.
+        tracer: gets spans of batches.
 
     Attributes:
         admission: the gates.
-        window: places for the parts of long recordings: enough for what engines hold, and a batch more.
-        background_window: as many for those of jobs, which would otherwise stand before others there.
+        window: room for parts of long recordings: as much as engines hold, and a batch more.
+        background_window: the same for jobs, so that they do not wait in front of other recordings.
         catalog: the models.
-        metrics: what it reports to.
+        metrics: the metrics.
         recent: the last batches.
     """
 
@@ -117,7 +117,7 @@ class Dispatcher:
         self._batcher = Batcher(edges)
         self.recent = BatchLog(tracer)
         self._ledger = Ledger()
-        self._engines: dict[EngineLink, dict[str, float]] = {}  # with the running RTFx of each model that is ready
+        self._engines: dict[EngineLink, dict[str, float]] = {}  # with each ready model's average RTFx
         self._budgets: dict[tuple[EngineLink, str], Budget] = {}
         self._accepted = 0
         self._abandoned: str | None = None
@@ -125,16 +125,16 @@ class Dispatcher:
 
     @property
     def is_ready(self) -> bool:
-        """An engine is there, every model has been ready, and new work is accepted."""
+        """Whether an engine is running, every model has been loaded, and new work is accepted."""
         return bool(self._engines) and self.catalog.is_ready and not self.admission.is_draining
 
     @property
     def is_abandoned(self) -> bool:
-        """No engine will come any more."""
+        """Whether no engine will start any more."""
         return self._abandoned is not None
 
     def drain(self) -> None:
-        """Accept nothing more; what was accepted will be answered."""
+        """Accept nothing more; accepted requests will be answered."""
         self.admission.is_draining = True
         self.metrics.draining.set(1)
 
@@ -151,15 +151,15 @@ class Dispatcher:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
         Args:
-            samples: mono audio at the model's rate, (samples,). Both gates must have let its recording in.
+            samples: mono audio at the model's rate, (samples,). Both gates must have accepted its recording.
             caller: who takes turns with others.
-            deadline: time of the event loop until which an answer is of use; None: for ever.
-            lane: the model, which has been ready, and which of its decoders.
-            prompt: what is asked for.
-            is_background: nobody waits for it now.
+            deadline: time of the event loop by which the answer is needed; None: no deadline.
+            lane: the decoder of a model that has been ready.
+            prompt: its prompt.
+            is_background: whether it is a job's; others go first.
 
         Raises:
-            DeadlineExceededError: if it was not answered by then.
+            DeadlineExceededError: if it was not answered by its deadline.
             EngineLostError: if the engine died with it, and its successor too.
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
@@ -170,7 +170,7 @@ class Dispatcher:
             raise EngineLostError(f"The model {lane.model!r} was lost.")
         model = self.catalog[lane.model].ready
         assert model is not None
-        # Of the samples as they are sent, not of the recording before it was resampled: budgets are memory, too.
+        # Length of the samples that are sent, not of the source before resampling, because budgets limit memory too.
         seconds = len(samples) / model.sample_rate
         self._accepted += 1
         now = self._clock()
@@ -192,10 +192,10 @@ class Dispatcher:
             raise
         finally:
             if self._batcher.remove(utterance) and utterance.engines_lost:
-                self._feed_engines()  # it may have been what others waited behind, for an engine to itself
+                self._feed_engines()  # others may have waited behind it, if it needed an engine to itself
 
     def update_gauges(self) -> None:
-        """Set the gauges of the queue to what is now; they change too often to be kept up to date all the time."""
+        """Set the gauges of the queue, when metrics are scraped; they change too often to be set at each change."""
         metrics, waiting, now = self.metrics, list(self._batcher), self._clock()
         for model in self.catalog:
             of_model = [utterance.seconds for utterance in waiting if utterance.lane.model == model.id]
@@ -209,20 +209,20 @@ class Dispatcher:
         metrics.queue_passed_over.set(max((utterance.passed_over for utterance in waiting), default=0))
 
     def abandon(self, reason: str) -> None:
-        """No engine will come any more: answer what waits with an error, and what engines hold when they end."""
+        """Fail what waits, because no engine will start any more; what engines hold fails when they end."""
         self._abandoned = reason
         for utterance in list(self._batcher):
             self._give_up(utterance, reason)
 
-    # What the supervisor tells (service/engine/supervisor.py, EngineListener).
+    # Calls of the supervisor (service/engine/supervisor.py, EngineListener).
 
     def engine_started(self, engine: EngineLink) -> None:
-        """A process was started; it has no model yet."""
+        """An engine process was started; it has no model yet."""
         self.metrics.engine_up.labels(engine.name).set(0)
         self.metrics.engine_start.labels(engine.name).set_to_current_time()
 
     def engine_ready(self, engine: EngineLink, ready: Ready) -> None:
-        """It has a model, for which batches may be sent to it."""
+        """An engine has loaded a model; batches for it may be sent."""
         self._engines.setdefault(engine, {})[ready.model] = ready.rtfx
         self._budgets[engine, ready.model] = Budget(ready.batch_seconds)
         self.catalog.ready(ready)
@@ -234,18 +234,18 @@ class Dispatcher:
         self._feed_engines()
 
     def model_lost(self, model: str, reason: str) -> None:
-        """A successor of an engine will not have it; where others have, nothing is lost."""
+        """A successor of an engine will not have a model; others may still have it."""
         if not any(model in speeds for speeds in self._engines.values()):
             self.give_up_model(model, reason)
 
     def give_up_model(self, model: str, reason: str) -> None:
-        """No engine will have it any more: answer what waits for it with an error, and forget it."""
+        """Fail all utterances that wait for a model, and remove it, because no engine will have it any more."""
         for utterance in [waiting for waiting in self._batcher if waiting.lane.model == model]:
             self._give_up(utterance, f"The model {model!r} was lost: {reason}")
         self.forget(model)
 
     def forget(self, model: str) -> None:
-        """Offer a model no longer; nothing waits for it."""
+        """Remove a model that nothing waits for."""
         for engine, speeds in self._engines.items():
             speeds.pop(model, None)
             self._budgets.pop((engine, model), None)
@@ -256,7 +256,7 @@ class Dispatcher:
         self.metrics.forget_model(model)
 
     def engine_heard(self, engine: EngineLink) -> None:
-        """It gave a sign of life."""
+        """An engine gave a sign of life."""
         self.metrics.engine_heartbeat.labels(engine.name).set_to_current_time()
 
     def engine_answered(self, engine: EngineLink, answer: Result | Failure) -> None:
@@ -264,7 +264,7 @@ class Dispatcher:
         assert answer.number is not None
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
-            return  # the engine was given up as lost, and its work replayed
+            return  # the engine was lost before, and its batches were replayed
         if isinstance(answer, Result):
             self._complete(engine, utterances, answer)
         else:
@@ -272,10 +272,9 @@ class Dispatcher:
         self._feed_engines()
 
     def engine_lost(self, engine: EngineLink, loss: str) -> None:
-        """It is gone: what it had not answered is replayed once, each utterance alone, with an engine to itself.
+        """An engine is gone: its unanswered utterances are replayed once, each alone, with an engine to itself.
 
-        Alone, because one of them may be the cause: its neighbours must not die with it a second time, nor what an
-        engine holds beside it.
+        Alone, because one of them may be the cause: it must not take others down a second time.
         """
         self._engines.pop(engine, None)
         for lost in [key for key in self._budgets if key[0] is engine]:
@@ -298,7 +297,7 @@ class Dispatcher:
     def _feed_engines(self) -> None:
         """Form a batch for every free place while anything waits: nobody waits for company."""
         has_fed = True
-        while has_fed:  # again, because a suspect that found its engine no longer stands before others
+        while has_fed:  # again, because a suspect may have found its engine, and others no longer wait behind it
             has_fed = False
             for engine, speeds in self._engines.items():
                 while self._takes_more(engine) and (batch := self._next_batch(engine, speeds)):
@@ -333,7 +332,7 @@ class Dispatcher:
         try:
             samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
             await engine.transcribe(number, *batch[0].lane, samples, prompts)
-        except ValueError as error:  # a bug of ours, but those who wait must be answered
+        except ValueError as error:  # a bug of ours, but callers must be answered
             log.exception("batch could not be sent", extra={"utterances": len(batch)})
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
 
@@ -364,7 +363,7 @@ class Dispatcher:
         metrics.engine_busy_seconds.labels(engine.name).inc(result.infer_seconds)
 
     def _split(self, engine: EngineLink, utterances: list[Utterance], failure: Failure) -> None:
-        """One bad utterance must not fail its neighbours: each of a failed batch runs again by itself."""
+        """Run each utterance of a failed batch again alone, so that a bad one does not fail the others."""
         out_of_memory = failure.kind is FailureKind.OUT_OF_MEMORY
         outcome = "oom" if out_of_memory else "error"
         self.metrics.batches.labels(outcome, utterances[0].lane.model).inc()
@@ -388,7 +387,7 @@ class Dispatcher:
                 utterance.answer.set_exception(error)
 
     def _make_smaller(self, engine: EngineLink, utterances: list[Utterance]) -> None:
-        """Let what did not fit together run again in smaller batches; what was in several that did not, alone."""
+        """Run utterances again in smaller batches, or alone after several batches that did not fit."""
         model, longest = utterances[0].lane.model, max(utterance.seconds for utterance in utterances)
         if budget := self._budgets.get((engine, model)):
             padded = len(utterances) * computed_seconds(longest, tuple(engine.models[model].padded_seconds))
@@ -403,7 +402,7 @@ class Dispatcher:
                 self._run_again(utterance)
 
     def _run_alone(self, utterance: Utterance) -> None:
-        """Let a suspect run again by itself, if anybody still waits for it."""
+        """Run a suspect utterance again alone, if its caller still waits."""
         utterance.alone = True
         self._run_again(utterance)
 
@@ -428,7 +427,7 @@ class Dispatcher:
         )
 
     def _update_rtfx(self) -> None:
-        """While no engine is ready, the last known speeds still tell how long the backlog will take."""
+        """Set the RTFx of all engines together. While no engine is ready, the last values stay, to predict waits."""
         for model in self.catalog:
             if speeds := [speeds[model.id] for speeds in self._engines.values() if model.id in speeds]:
                 self.admission.rtfx[model.id] = sum(speeds)

@@ -1,4 +1,4 @@
-"""Why a request that is well-formed gets no transcript.
+"""Errors of well-formed requests that get no transcript.
 
 DispatchError
 ├── RefusedError                 try again later
@@ -18,7 +18,7 @@ class DispatchError(Exception):
 
 
 class RefusedError(DispatchError):
-    """Nothing is wrong with the request but its time.
+    """A request that may succeed later.
 
     Attributes:
         retry_after: whole seconds, 1 to 60, after which a retry has a chance.

@@ -1,4 +1,4 @@
-"""The transcripts of a recording's parts as one."""
+"""Joining the transcripts of a recording's parts."""
 
 from collections.abc import Iterable
 
@@ -12,21 +12,21 @@ _NOTHING = Transcript("", [], [], [])
 
 
 class Joiner:
-    """Puts the parts of one recording together as they come: what two of them share is in the first or in the second.
+    """Joins the transcripts of a recording's parts as they arrive, without doubling words of shared audio.
 
-    The words that the next part hears too are held back until it comes.
+    Words in audio that the next part shares are held back until that part arrives.
     """
 
     def __init__(self) -> None:
         self._held: tuple[Transcript, float, float] | None = None
 
     def push(self, part: Transcript, stop: float, shared: float) -> Transcript:
-        """Take the next part, and return what is certain by now; with times of the recording.
+        """Add the next part, and return the words that are final now.
 
         Args:
-            part: what was heard in it.
+            part: its transcript, with times of the recording.
             stop: when it ends.
-            shared: seconds at its end that the next part hears too.
+            shared: seconds at its end that the next part shares.
         """
         kept = [] if self._held is None else [self._held[0]]
         if self._held is not None:
@@ -43,7 +43,7 @@ class Joiner:
 
 
 def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript]:
-    """Return the first words of a transcript, and the others."""
+    """Split a transcript after a number of words."""
     if words <= 0:
         return _NOTHING, transcript
     if words >= len(transcript.words):
@@ -77,10 +77,10 @@ def _not_before(part: Transcript, time: float | None) -> Transcript:
 
 
 def shifted(transcript: Transcript, seconds: float) -> Transcript:
-    """Move the times of a part to those of the recording, in which it begins after so many seconds."""
+    """Add ``seconds`` to the times of a part, which turns them into times of the recording."""
     if not seconds:
         return transcript
-    # To the millisecond, the unit of subtitles: sums of binary fractions have long tails in JSON.
+    # Rounded to the millisecond, the unit of subtitles, because sums of binary fractions are long in JSON.
     words = [
         msgspec.structs.replace(word, start=_later(word.start, seconds), end=_later(word.end, seconds))
         for word in transcript.words
@@ -89,7 +89,7 @@ def shifted(transcript: Transcript, seconds: float) -> Transcript:
 
 
 def joined(parts: Iterable[Transcript]) -> Transcript:
-    """Put parts, in order and with times of the recording, into one transcript."""
+    """Concatenate transcripts of parts, in order and with times of the recording."""
     texts: list[str] = []
     tokens: list[int] = []
     confidence: list[float] = []

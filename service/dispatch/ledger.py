@@ -1,4 +1,4 @@
-"""Where every accepted utterance is: which engine holds which batch, and what comes back when one is lost."""
+"""Which engine holds which batch, so that the batches of a lost engine can be replayed."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,14 @@ from service.dispatch.utterance import Utterance
 
 
 class Ledger:
-    """The batches that engines hold; every utterance in it will be answered or given back exactly once."""
+    """The batches that engines hold. Each utterance comes out exactly once: answered, or from a lost engine."""
 
     def __init__(self) -> None:
         self._held: dict[object, dict[int, list[Utterance]]] = {}
         self._batches = 0
 
     def hand_over(self, engine: object, batch: Iterable[Utterance]) -> int:
-        """Note that an engine holds a batch; returns the batch's number, never used again."""
+        """Record that an engine holds a batch; return a new number for it."""
         self._batches += 1
         self._held.setdefault(engine, {})[self._batches] = list(batch)
         return self._batches
@@ -23,9 +23,9 @@ class Ledger:
         return [utterance for batch in self._held.get(engine, {}).values() for utterance in batch]
 
     def take_back(self, engine: object, number: int) -> list[Utterance]:
-        """Return the utterances of an answered batch, and forget it."""
+        """Remove an answered batch, and return its utterances."""
         return self._held.get(engine, {}).pop(number, [])
 
     def lose(self, engine: object) -> list[list[Utterance]]:
-        """Return every batch of an engine that is gone, and forget it."""
+        """Remove a lost engine, and return its batches."""
         return list(self._held.pop(engine, {}).values())

@@ -1,7 +1,7 @@
-"""Recordings of any length: cut, staged as places come free, answered part by part in order.
+"""Transcribing recordings of any length: cut into parts, staged while there is room, answered part by part in order.
 
-Only so many parts are in memory at a time (`window`), and between callers they take turns (`turns`): hours of audio are
-bounded in memory, and nobody waits behind them for longer than behind a short recording.
+A window bounds how many parts are in memory, and callers take turns, so that hours of audio take bounded memory and
+nobody waits behind them longer than behind a short recording.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ class _Request:
 
 
 class Recordings:
-    """Takes recordings to the dispatcher.
+    """Transcribes recordings through the dispatcher.
 
     Args:
         dispatcher: transcribes their parts.
-        timeout: seconds that a recording may take, beside its own length.
+        timeout: seconds that a recording may take in addition to its own length.
     """
 
     def __init__(self, dispatcher: Dispatcher, *, timeout: float, metrics: Metrics) -> None:
@@ -58,12 +58,12 @@ class Recordings:
         *,
         is_background: bool = False,
     ) -> AsyncGenerator[Answer, None]:
-        """Yield the answers of a recording's parts in order, with times of the recording; none where nobody speaks.
+        """Yield the answers of a recording's parts in order, with times of the recording; none without speech.
 
-        Closing the generator, or cancelling who waits for it, drops the parts that are under way.
+        Closing the generator, or cancelling the task that awaits it, drops the parts that are under way.
 
         Args:
-            cut_recording: the recording. Gate 1 must have let its request in, or it is a job's.
+            cut_recording: the recording. Gate 1 must have let its request in, unless it is a job's.
             caller: who takes turns with others.
             lane: the model, and which of its decoders.
             prompt: what is asked for, in every part.
@@ -105,21 +105,21 @@ class Recordings:
                 await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
 
     def _window(self, request: _Request, cut: Segment) -> tuple[Window, int]:
-        """Return where a part must get a place, and how large it is."""
-        if request.cut_recording.is_whole:  # it was in memory before it came here, and waits for nobody
+        """Return the window that a part must enter, and its samples."""
+        if request.cut_recording.is_whole:  # it is in memory already, and needs no room
             return _NO_WINDOW, 0
         window = self._dispatcher.background_window if request.accepted.is_background else self._dispatcher.window
         return window, cut.stop - cut.start
 
     def _begun(self, request: _Request, cut: Segment, window: Window, samples: int) -> "asyncio.Task[Answer]":
-        """Set a part going, which has its place."""
+        """Start a part that has its room in the window."""
         cut_recording = request.cut_recording
-        # With the silence before it, which needs no answer.
+        # A part's share includes the silence before it, which gets no transcript.
         unstaged = (len(cut_recording.recording) - cut.stop) / cut_recording.recording.rate
         share = request.accepted.unstaged_seconds - unstaged
         request.accepted.unstaged_seconds = unstaged
         task = asyncio.create_task(self._transcribe_part(request, cut, share))
-        # Not within the task: one that is cancelled before it begins never runs.
+        # A callback, because a task that is cancelled before it begins never runs.
         task.add_done_callback(lambda _: window.leave(samples))
         return task
 
@@ -140,7 +140,7 @@ class Recordings:
 
     @contextmanager
     def _counted(self, accepted: Accepted) -> Iterator[None]:
-        """Count what has no answer in the end: silence after the last part, or what was given up."""
+        """Count the audio without an answer at the end: silence after the last part, or parts that were given up."""
         outcome = "error"
         try:
             yield
@@ -168,10 +168,10 @@ async def _either(
 
 
 async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Task[Answer]", cut: Segment) -> Answer:
-    """Wait for the answer of a part, and return what is certain of it and of the one before."""
+    """Wait for the answer of a part, and return the words of it and of the one before that are final."""
     answer, rate = await task, cut_recording.recording.rate
     cut_recording.note_answer(cut, has_text=bool(answer.transcript.text))
     transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)
-    # What was held back of the part before was said before this part begins.
+    # Words held back from the part before may begin earlier than this part.
     held = [word.start for word in transcript.words[:1] if word.start is not None]
     return Answer(transcript, answer.queue_seconds, min([answer.start, *held]))

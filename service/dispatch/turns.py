@@ -1,7 +1,7 @@
-"""Turns between callers: deficit round robin, so that nobody's hour of audio stands before another's minute.
+"""Turns between callers by deficit round robin, so that one caller's hour of audio does not delay another's minute.
 
-Shreedhar and Varghese, "Efficient fair queuing using deficit round robin", 1995. In each turn a caller may have so many
-seconds of audio, and what it uses beyond that counts against its next one. An utterance knows its turn as it arrives.
+Shreedhar and Varghese, "Efficient fair queuing using deficit round robin", 1995. A turn has a number of seconds of
+audio, and what a caller uses beyond that counts against its next turn. An utterance gets its turn when it arrives.
 """
 
 from collections.abc import Collection, Hashable
@@ -17,10 +17,10 @@ class _Account:
 
 
 class Turns:
-    """Which turn each utterance has.
+    """Assigns turns to utterances.
 
     Args:
-        seconds: audio that a caller may have in a turn; at least the longest utterance.
+        seconds: audio of a turn; at least the longest utterance.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Turns:
         self._accounts: dict[Hashable, _Account] = {}
 
     def take(self, caller: Hashable, seconds: float) -> int:
-        """Return the turn of a caller's next utterance; who was away has no turns saved up."""
+        """Return the turn of a caller's next utterance; an idle caller saves up no turns."""
         account = self._accounts.setdefault(caller, _Account(self._current))
         if account.turn < self._current:
             account.turn, account.used_seconds = self._current, 0.0
@@ -39,7 +39,7 @@ class Turns:
         return turn
 
     def update(self, waiting: Collection[Utterance]) -> None:
-        """Let the current turn be the first that somebody waits for, and forget the callers whom it has caught up."""
+        """Advance the current turn to the first with waiting utterances, and forget callers whose turn is not later."""
         self._current = min((utterance.turn for utterance in waiting), default=self._current)
         callers = {utterance.caller for utterance in waiting}
         self._accounts = {

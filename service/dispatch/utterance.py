@@ -1,4 +1,4 @@
-"""One piece of audio on its way through the dispatcher, and what may share a batch with it."""
+"""An utterance on its way through the dispatcher, and the lane that it belongs to."""
 
 import asyncio
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ from service.tracing import Trace, current
 
 
 class Lane(NamedTuple):
-    """What runs together: utterances for one decoder of one model.
+    """The utterances that may share a batch: those for one decoder of one model.
 
     Attributes:
         model: the model's id.
@@ -31,20 +31,20 @@ class Utterance:
     Attributes:
         number: ascends in the order of acceptance.
         samples: mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
-        seconds: its length.
+        seconds: length.
         arrived: monotonic time of acceptance.
-        answer: resolved exactly once, with a transcript or an error; cancelled when nobody waits any more.
-        lane: which model and decoder it is for.
+        answer: resolved exactly once, with a transcript or an error; cancelled when its caller leaves.
+        lane: its model and decoder.
         caller: who takes turns with others: the name of an API key, or the upload itself.
-        turn: in which of them it may run; -1 before it has come to the batcher.
-        passed_over: batches that were led by a later arrival since its caller last had something in one.
-        engines_lost: engines that died with it.
-        misfits: batches with it that did not fit the device.
-        alone: it shared a batch that failed or was lost, and may be the cause: it runs by itself from now on.
-        sent: monotonic time when its batch left for an engine, the last time if it was replayed.
-        prompt: what is asked for.
-        is_background: nobody waits for it now: it goes after all that somebody waits for.
-        trace: of the request that it belongs to, if it is traced.
+        turn: the turn in which it may run; -1 before the batcher has it.
+        passed_over: batches led by later arrivals since its caller last had an utterance in one.
+        engines_lost: number of engines that died with it.
+        misfits: number of batches with it that did not fit the device.
+        alone: whether it must run alone, because it was in a batch that failed or was lost, and may be the cause.
+        sent: monotonic time when its last batch was sent to an engine.
+        prompt: its prompt.
+        is_background: whether it is a job's; others go first.
+        trace: trace of its request, if it is traced.
     """
 
     number: int
@@ -66,5 +66,5 @@ class Utterance:
 
     @property
     def writes_times(self) -> bool:
-        """Whether the model is to write two times with every word: a text is two to three times as long then."""
+        """Whether the model is to write two times with each word, which makes a text two to three times as long."""
         return self.prompt.timestamps

@@ -1,14 +1,14 @@
-"""How much audio of long recordings is in memory at once: the rest lies on disk until places come free."""
+"""A bound on the audio of long recordings in memory; the rest stays on disk until there is room."""
 
 import asyncio
 from collections import deque
 
 
 class Window:
-    """Places for audio, counted in samples; first come, first served, so that long recordings take turns.
+    """Room for audio, counted in samples; first come, first served, so that long recordings take turns.
 
     Attributes:
-        samples: places there are. A piece that is longer gets in alone.
+        samples: size of the window. A longer part enters alone.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Window:
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def enter(self, samples: int) -> None:
-        """Wait for a place; `leave` gives it back."""
+        """Wait for room; `leave` gives it back."""
         place = self.ask(samples)
         try:
             await place
@@ -26,20 +26,20 @@ class Window:
             raise
 
     def ask(self, samples: int) -> asyncio.Future[None]:
-        """Ask for a place; the future is done when there is one, which may be at once."""
+        """Ask for room; the future is done when there is room, perhaps at once."""
         let_in = asyncio.get_running_loop().create_future()
         self._queue.append((samples, let_in))
         self._let_in()
         return let_in
 
     def withdraw(self, place: asyncio.Future[None], samples: int) -> None:
-        """Give back a place that was asked for, whether there is one by now or not."""
+        """Give back room that was asked for, granted or not."""
         place.cancel()
-        # One that there is not no longer stands before the others.
+        # If it was not granted yet, it now no longer blocks the queue.
         self.leave(0 if place.cancelled() else samples)
 
     def leave(self, samples: int) -> None:
-        """Give a place back."""
+        """Give room back."""
         self._held -= samples
         self._let_in()
 
