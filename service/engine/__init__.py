@@ -1,1 +1,1 @@
-"""The engine: a process that owns the model and the device, and what starts, feeds and replaces it."""
+"""The engine process, which owns the models and the device, and the code of the front that starts and replaces it."""

@@ -30,7 +30,7 @@ def _body_length(header: bytes) -> int:
 
 
 class FrontChannel:
-    """The front's end, on the event loop."""
+    """The front's end of the channel, on the event loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -43,12 +43,12 @@ class FrontChannel:
         return cls(*await asyncio.open_connection(sock=connection))
 
     def send(self, message: ToEngine) -> None:
-        """Queue a message; one that cannot be delivered is noticed by the reading side."""
+        """Queue a message. If it cannot be delivered, `messages` ends."""
         if not self._writer.is_closing():
             self._writer.write(_frame(message))
 
     async def messages(self) -> AsyncIterator[FromEngine]:
-        """Yield what the engine says until its end of the socket closes."""
+        """Yield the engine's messages until it closes the socket."""
         try:
             while True:
                 length = _body_length(await self._reader.readexactly(_LENGTH.size))
@@ -57,12 +57,12 @@ class FrontChannel:
             return
 
     def close(self) -> None:
-        """Close the socket; the engine sees the end of its stream and exits."""
+        """Close the socket; the engine exits at the end of its stream."""
         self._writer.close()
 
 
 class EngineChannel:
-    """The engine's end, blocking; any thread may send."""
+    """The engine's end of the channel, blocking; any thread may send."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(True)
@@ -80,6 +80,6 @@ class EngineChannel:
             self._connection.sendall(_frame(message))
 
     def messages(self) -> Iterator[ToEngine]:
-        """Yield what the front says until its end of the socket closes."""
+        """Yield the front's messages until it closes the socket."""
         while len(header := self._stream.read(_LENGTH.size)) == _LENGTH.size:
             yield _to_engine.decode(self._stream.read(_body_length(header)))

@@ -1,4 +1,4 @@
-"""Which engines a service has: one for each device, or several that share a machine's processors."""
+"""The engines of a service: one for each device, or several that share a machine's processors."""
 
 import re
 import subprocess
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 _NAME = re.compile(r"(auto|cpu|cuda)(?::(\d+))?")
 
-# In a process of its own: what a driver does to the one that asks it is not known, and the front forks none of that.
-# It counts what CUDA_VISIBLE_DEVICES leaves, as PyTorch will.
+# In a child process, because a CUDA driver changes the process that initialises it, and the front starts children.
+# It counts the GPUs of CUDA_VISIBLE_DEVICES, as PyTorch does.
 _COUNT = """
 import ctypes
 cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
@@ -21,9 +21,9 @@ class Place:
     """Where one engine runs.
 
     Attributes:
-        name: what logs and metrics call it; no other place has it.
-        device: what PyTorch calls it.
-        threads: of a CPU, per batch; None: PyTorch decides.
+        name: its unique name in logs and metrics.
+        device: PyTorch's name of the device.
+        threads: CPU threads for a batch; None: PyTorch decides.
     """
 
     name: str
@@ -32,10 +32,10 @@ class Place:
 
 
 def check_devices(devices: str) -> None:
-    """Refuse what `places` does not understand.
+    """Check a setting for `places`.
 
     Raises:
-        ValueError: naming the fault.
+        ValueError: if it is not valid; the message says why.
     """
     names = _split(devices)
     for name in names:
@@ -52,13 +52,13 @@ def check_devices(devices: str) -> None:
 
 
 def places(devices: str, threads: int | None, cores: int, gpus: int) -> list[Place]:
-    """Return where engines are to run.
+    """Return the places of engines.
 
     Args:
-        devices: as `check_devices` takes them: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N by commas.
-        threads: of each engine; None: engines of a CPU share its cores, and alone, PyTorch decides.
-        cores: of this machine.
-        gpus: of this machine, for `cuda`; 0 leaves it to the engine to say what is wrong.
+        devices: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N separated by commas.
+        threads: threads of each engine; None: several engines of a CPU share its cores; for one, PyTorch decides.
+        cores: cores of this machine.
+        gpus: GPUs of this machine, for `cuda`; with 0 the engine reports what is wrong.
     """
     names = _split(devices)
     kind, _, number = names[0].partition(":")
@@ -71,7 +71,7 @@ def places(devices: str, threads: int | None, cores: int, gpus: int) -> list[Pla
 
 
 def count_gpus() -> int:
-    """Return how many GPUs CUDA shows; 0 without its driver."""
+    """Return the number of GPUs that CUDA shows; 0 without its driver."""
     done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
     return int(done.stdout) if done.returncode == 0 else 0
 

@@ -1,4 +1,4 @@
-"""What an engine says while its checkpoint is downloaded: to the log now and then, to the front more often."""
+"""Reports of an engine while it downloads a checkpoint: to the log now and then, to the front more often."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ from service.engine.protocol import Downloading
 
 log = logging.getLogger("steno.engine")
 
-# Told the bytes that are here, and those of the whole file if they are known.
+# Called with the bytes so far, and the bytes of the whole file if known.
 OnDownload = Callable[[int, int | None], None]
 
 _TELL_SECONDS = 1.0
@@ -16,12 +16,12 @@ _LOG_SECONDS = 10.0
 
 
 class DownloadReport:
-    """Passes on how a download goes, seldom enough.
+    """Reports the progress of a download, at bounded rates.
 
     Args:
-        model: what is downloaded.
-        send: takes a message to the front.
-        clock: seconds, monotonic.
+        model: id of the model.
+        send: sends a message to the front.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class DownloadReport:
         self._told = self._logged = float("-inf")
 
     def __call__(self, done_bytes: int, total_bytes: int | None) -> None:
-        """Take note of bytes that arrived; the last of a file are always passed on."""
+        """Report bytes that arrived, if a report is due; the end of a file is always reported."""
         now, is_last = self._clock(), done_bytes == total_bytes
         if is_last or now - self._told >= _TELL_SECONDS:
             self._told = now

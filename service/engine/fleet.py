@@ -1,4 +1,4 @@
-"""One supervisor for each device; together they are what a supervisor is alone."""
+"""A fleet: one supervisor for each device, behind the interface of a single supervisor."""
 
 import asyncio
 import logging
@@ -14,11 +14,11 @@ log = logging.getLogger("steno.fleet")
 
 
 class Fleet:
-    """Keeps an engine running for each place. One that dies takes its own place away, until its successor is ready.
+    """Keeps an engine running at each place.
 
     Args:
         places: where engines run.
-        loads: what each is asked to load, but for device and threads.
+        loads: the models of each engine; device and threads are filled in.
         supervisor: makes the supervisor of a place from its name and its loads.
     """
 
@@ -30,16 +30,16 @@ class Fleet:
 
     @property
     def engines(self) -> list[Engine]:
-        """The incarnations that run now."""
+        """The engines that are running now."""
         return [supervisor.engine for supervisor in self._places.values() if supervisor.engine]
 
     async def run(self) -> None:
         """Start and replace engines until `stop`.
 
-        A device that can have no engine any more is given up while there are others.
+        A device whose engine cannot be started any more is given up, if there are others.
 
         Raises:
-            EngineStartError: if the first start of any fails, or the last one is given up.
+            EngineStartError: if the first start on any device fails, or the last device is given up.
         """
         running = {asyncio.create_task(one.run()): place for place, one in self._places.items()}
         try:
@@ -60,14 +60,14 @@ class Fleet:
                 await asyncio.gather(*running, return_exceptions=True)
 
     async def stop(self) -> None:
-        """Ask the engines to end, and end those that do not."""
+        """Ask the engines to end, and kill those that do not."""
         await asyncio.gather(*(one.stop() for one in self._places.values()))
 
     async def load(self, load: Load) -> None:
-        """Have a further model loaded by every engine, now and by every later incarnation, until `unload`.
+        """Load another model in every engine, now and after each restart, until `unload`.
 
         Raises:
-            ModelLoadError: if any cannot; then none has it.
+            ModelLoadError: if any engine cannot; then none has it.
         """
         each = (one.load(_at(place, load)) for place, one in self._places.items())
         outcomes = await asyncio.gather(*each, return_exceptions=True)
@@ -76,7 +76,7 @@ class Fleet:
             raise next((one for one in failures if isinstance(one, ModelLoadError)), failures[0])
 
     def unload(self, model: str) -> None:
-        """Give a model's memory back; no batch for it may be under way."""
+        """Unload a model; no batch for it may be under way."""
         for one in self._places.values():
             one.unload(model)
 

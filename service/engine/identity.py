@@ -1,13 +1,13 @@
-"""What tells whether a checkpoint is still the one that was loaded: sizes and times of its files."""
+"""The identity of a checkpoint, from sizes and times of its files, to notice that it was replaced."""
 
 from pathlib import Path
 
 
 def identity(checkpoint: Path) -> str:
-    """Return what changes when a file of a checkpoint, or the file that it is, is written again.
+    """Return a text that changes when any file of the checkpoint is written again.
 
     Raises:
-        OSError: if it is not there.
+        OSError: if it does not exist.
     """
     files = sorted(checkpoint.iterdir()) if checkpoint.is_dir() else [checkpoint]
     return " ".join(_state(file) for file in files)

@@ -1,13 +1,15 @@
 """The life of an engine process: load models, warm them up, answer batches until told to stop.
 
-The device is given work by one thread only, and should never wait for another: while it has a batch, a thread that
-listens to the front lays the next one out for it, and a third waits for the batches, one after the other, and spells
-their transcripts. A device that works through what it was given by itself has the next batch before the last is done. A
-fourth thread loads models, so that batches for those that are there go on; a model's warm-up runs between them, bucket
-by bucket.
+Four threads share the work, so that the device never waits:
 
-What recognises speech is behind `Recognizer`, so this loop runs without torch, and the stub engine of the tests is
-the real process with another recogniser in it.
+- The main thread alone launches work on the device.
+- A thread receives messages from the front, and stages the next batch while the device computes one.
+- A thread waits for batches in order, and detokenizes them. A GPU has its next batch before the last is done.
+- A thread loads models, while batches for loaded ones go on. A new model's warm-up runs between batches, bucket by
+  bucket.
+
+The model is behind `Recognizer`, so this loop runs without torch; the stub engine of the tests is this process with
+another recognizer.
 """
 
 import gc
@@ -47,10 +49,10 @@ from service.engine.staging import Samples, StagingView
 from service.priorities import give_way
 
 HEARTBEAT_SECONDS = 1.0
-# For how long a thread that wants the interpreter waits while another computes, in seconds. The one that gives the
-# device its work wants it again after every launch, which takes microseconds (docs/performance.md).
+# Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. The main
+# thread needs it again after each launch, which takes microseconds (docs/performance.md).
 SWITCH_INTERVAL = 0.0005
-# New objects after which Python looks for unused cycles: the texts of a batch are thousands, and none is in a cycle.
+# New objects between two runs of the garbage collector: a batch's texts are thousands of objects without cycles.
 _OBJECTS_UNTIL_COLLECTION = 100_000
 
 log = logging.getLogger("steno.engine")
@@ -58,20 +60,20 @@ log = logging.getLogger("steno.engine")
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """A batch as its recogniser wants it, and its padded audio-seconds."""
+    """A batch staged for its recognizer, and its padded audio-seconds."""
 
     batch: Any
     padded_seconds: float
 
 
 class Recognized(Protocol):
-    """A batch that the device was given, for the thread that answers."""
+    """A batch on the device, for the thread that answers."""
 
     def wait(self) -> None:
-        """Wait until the device is done with it, and raise what went wrong there."""
+        """Wait until the device is done with the batch, and raise its errors."""
 
     def transcripts(self) -> list[Transcript]:
-        """Return what was said in each utterance, after ``wait``."""
+        """Return the transcript of each utterance, after ``wait``."""
 
 
 class Recognizer(Protocol):
@@ -88,30 +90,30 @@ class Recognizer(Protocol):
     identity: str | None
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
-        """Run a bucket a step, the largest first; yields its audio-seconds and its seconds."""
+        """Warm up bucket by bucket, the largest first; yield the audio-seconds and the seconds of each."""
 
     def graphs(self) -> dict[str, dict[str, int]]:
-        """Return how many CUDA graphs there are after the warm-up, by what they do and by state."""
+        """Return the number of CUDA graphs after the warm-up, by purpose and state."""
 
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
-        """Copy the utterances of a batch to where the device reads them; any thread may call this."""
+        """Copy the utterances of a batch to memory that the device reads; any thread may call this."""
 
     def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
-        """Let the device recognise one batch, each utterance as its prompt asks for it."""
+        """Launch one batch on the device, with a prompt for each utterance."""
 
     def kind_of(self, error: Exception) -> FailureKind:
-        """Say whether the device can be trusted after this error; any thread may ask."""
+        """Classify an error: can the device be trusted after it? Any thread may call this."""
 
     def release(self) -> None:
-        """Give its memory back; it is not used again."""
+        """Free its memory; it is not used again."""
 
 
-# Loads a model, and tells of its download if there is one.
+# Loads a model, and reports its download if there is one.
 Loader = Callable[[Load, OnDownload], Recognizer]
 
 
 def main(load: Loader) -> None:
-    """Run an engine on the descriptors that the supervisor passed; does not return."""
+    """Run an engine on the descriptors that the supervisor passed; never returns."""
     started = time.monotonic()
     parser = ArgumentParser()
     parser.add_argument("--socket", type=int, required=True)
@@ -131,14 +133,14 @@ def main(load: Loader) -> None:
     try:
         status = Loop(channel, StagingView(arguments.memory), load, started).run()
     except OSError:
-        status = 0  # the front is gone, nobody is left to answer
+        status = 0  # the front is gone
     sys.stderr.flush()
-    # Without the interpreter's clean-up: a device that hangs while it is released must not keep the process.
+    # Without the interpreter's clean-up: the process must end even if releasing the device hangs.
     os._exit(status)
 
 
 def keep_interpreter_free() -> None:
-    """Let the thread that gives the device its work have the interpreter soon, whatever other threads do."""
+    """Make the interpreter switch threads often, so that the main thread gets the lock back soon."""
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION)
 
@@ -148,13 +150,13 @@ def _beat(channel: EngineChannel) -> None:
         try:
             channel.send(Heartbeat())
         except OSError:
-            os._exit(0)  # the front died while a batch runs
+            os._exit(0)  # the front died during a batch
         time.sleep(HEARTBEAT_SECONDS)
 
 
 @dataclass(slots=True)
 class _Arrival:
-    """A model on its way: loaded, or not, and if so how far its warm-up is."""
+    """A model that is being loaded or warmed up."""
 
     load: Load
     began: float
@@ -168,7 +170,7 @@ class _Arrival:
 
 @dataclass(frozen=True, slots=True)
 class _Laid:
-    """A batch that the device can begin with; what lays it out raises if that failed. No recogniser: no such model."""
+    """A staged batch. ``laid_out`` raises if staging failed; no recognizer means no such model."""
 
     batch: Batch
     recognizer: Recognizer | None
@@ -181,20 +183,20 @@ class _DeviceLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """An error after which the device cannot be trusted showed while a batch was waited for."""
+    """An error after which the device cannot be trusted, from the thread that waits for batches."""
 
     error: Exception
 
 
 class Loop:
-    """Does what the front says until it says `Stop`, its end of the stream closes, or the device is lost.
+    """Handles the front's messages until `Stop`, the end of the stream, or the loss of the device.
 
     Args:
-        channel: to the front.
-        staging: where the audio of batches lies.
+        channel: the channel to the front.
+        staging: the memory with the audio of batches.
         loader: loads a model.
         started: monotonic time at which the process began; the first model's loading time counts from there.
-        clock: tells that time.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -216,10 +218,10 @@ class Loop:
         self._to_load: deque[_Arrival] = deque()
         self._is_loading = False
         self._warming: deque[_Arrival] = deque()
-        self._done = started  # when the device was done with the last batch
+        self._done = started  # when the device finished its last batch
 
     def run(self) -> int:
-        """Return the exit status."""
+        """Run until the end, and return the exit status."""
         threading.Thread(target=self._listen, daemon=True).start()
         answering = threading.Thread(target=self._answer_all)
         answering.start()
@@ -241,27 +243,27 @@ class Loop:
             self._inbox.put(None)
 
     def _laid(self, batch: Batch) -> _Laid:
-        """Lay a batch out for the device, which may have another one meanwhile."""
+        """Stage a batch, while the device may compute another one."""
         recognizer = self._recognizers.get(batch.model)
         laying_out: Future[LaidOut] = Future()
         if recognizer is not None:
             try:
                 utterances = [self._staging.read(item) for item in batch.items]
                 laying_out.set_result(recognizer.lay_out(utterances))
-            except Exception as error:  # noqa: BLE001  # the device's thread answers for it
+            except Exception as error:  # noqa: BLE001  # the main thread reports it
                 laying_out.set_exception(error)
         return _Laid(batch, recognizer, laying_out.result)
 
     def _answer_all(self) -> None:
-        """Send the answers in their order, until there are no more."""
+        """Send the answers in order, until the end."""
         while (answer := self._unanswered.get()) is not None:
             try:
                 self._channel.send(answer())
             except OSError:
-                return  # the front is gone, which the listener hears too
+                return  # the front is gone; the receiving thread notices too
 
     def _next_event(self) -> "_Event | None":
-        """Wait for what comes next; while nothing does, warm up what is loaded."""
+        """Wait for the next event; meanwhile, warm up loaded models."""
         while self._warming:
             try:
                 return self._inbox.get_nowait()
@@ -296,7 +298,7 @@ class Loop:
         load = arrival.load
         try:
             arrival.recognizer = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
-        except Exception as error:  # noqa: BLE001  # whatever it is, the front must hear why there is no such model
+        except Exception as error:  # noqa: BLE001  # the front must be told any error
             arrival.error = error
         arrival.loaded = self._clock()
         self._inbox.put(arrival)
@@ -310,7 +312,7 @@ class Loop:
             self._warming.append(arrival)
 
     def _warm_up(self, arrival: _Arrival) -> None:
-        """Run one more bucket; after the last, the model is ready."""
+        """Warm up one more bucket; after the last, the model is ready."""
         recognizer = arrival.recognizer
         assert recognizer is not None
         try:
@@ -349,23 +351,23 @@ class Loop:
         )
 
     def _refuse(self, arrival: _Arrival, error: Exception) -> None:
-        if not isinstance(error, ValueError | OSError):  # those two say in one line what is wrong with the input
+        if not isinstance(error, ValueError | OSError):  # the messages of these two say what is wrong with the input
             log.error("%s could not be loaded", arrival.load.model, exc_info=error)
         message = str(error) or type(error).__name__
         self._channel.send(Failure(None, FailureKind.LOAD, message, arrival.load.model))
 
     def _recognize(self, laid: _Laid) -> None:
-        """Run a batch, and leave the answer to the thread that sends it."""
+        """Launch a batch, and pass it to the thread that answers."""
         began = self._clock()
         batch, recognizer, laid_out = laid.batch, laid.recognizer, laid.laid_out
-        # Whoever asked has left, and the model went while the batch was on its way.
+        # The callers have left, and the model was unloaded while the batch was on its way.
         if recognizer is None or recognizer is not self._recognizers.get(batch.model):
             gone = Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
             self._unanswered.put(lambda: gone)
             return
         try:
             recognized = recognizer.recognize(laid_out(), batch.prompts, batch.decoder)
-        except Exception as error:  # one batch must not end the loop; the recogniser says if the device survived
+        except Exception as error:  # must not end the loop; the recognizer tells whether the device survived
             failure = _failure(batch, recognizer.kind_of(error), error)
             self._unanswered.put(lambda: failure)
             if failure.kind is FailureKind.DEVICE:
@@ -374,14 +376,14 @@ class Loop:
         self._unanswered.put(lambda: self._answer(laid, recognizer, recognized, began))
 
     def _answer(self, laid: _Laid, recognizer: Recognizer, recognized: Recognized, began: float) -> Result | Failure:
-        """Wait for a batch that the device began with at ``began`` at the earliest, and spell it."""
+        """Wait for a batch that was launched at ``began``, and detokenize it."""
         try:
             recognized.wait()
-            # The device had the batch before this one first.
+            # The device computed the batch before this one first.
             done = self._clock()
             seconds, self._done = done - max(began, self._done), done
             return Result(laid.batch.number, recognized.transcripts(), seconds, laid.laid_out().padded_seconds)
-        except Exception as error:  # noqa: BLE001  # one batch must not end this thread, and that of the device hears
+        except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread is told
             failure = _failure(laid.batch, recognizer.kind_of(error), error)
             if failure.kind is FailureKind.DEVICE:
                 self._inbox.put(_Lost(error))

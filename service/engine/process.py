@@ -1,4 +1,4 @@
-"""The engine process proper: a model on its device. The only file of the service that imports torch."""
+"""The recognizer of the real engine process: a model on its device. Only this file of the service imports torch."""
 
 import gc
 import math
@@ -21,13 +21,13 @@ from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Tr
 from service.engine.shapes import most_rows, padded_samples
 from service.engine.staging import Samples
 
-# Audio-seconds per batch with padding, where the operator names none. On a CPU those from which on a larger batch is
-# hardly faster, and only lets others wait (`benchmarks budget`): what a batch costs besides its audio is one core's
-# work, so that of more cores takes more audio to be made good. A GPU is filled by far more.
+# The default batch budget in audio-seconds, padding included. On a CPU, larger batches are hardly faster and only make
+# others wait (`benchmarks budget`): a batch's fixed cost is the work of one core, so more cores need more audio to make
+# it small. A GPU needs far more.
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
-# A GPU gets its next batch while it computes; on a CPU there is nothing to overlap, and a batch formed later is fuller.
+# A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _PLACES = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
 _CPU_WARMUP_STEP = 3
@@ -35,7 +35,7 @@ _MOST_INSANE_BATCHES = 3
 
 
 class SpeechRecognizer:
-    """A model, the shapes it runs in, and how its hypotheses become transcripts."""
+    """A model, its shapes, and the conversion of its hypotheses to transcripts."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
@@ -62,17 +62,17 @@ class SpeechRecognizer:
         self.spellings: Sequence[bytes] = self._model.spellings
         self.sample_rate: int = self._model.sample_rate
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
-        # A GPU sees few distinct shapes; a CPU computes no more than it must.
+        # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
         self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
         self.places = _PLACES[device.type]
         self.weight_bytes: int = self._model.weight_bytes
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
-        """Run a bucket a step, the largest first so that the allocator's pool is sized once.
+        """Warm up bucket by bucket, the largest first so that the allocator's pool is sized once.
 
-        A GPU runs each with every decoder, and in every size, that it captures something for. A CPU captures nothing,
-        and some of them tell its speed: an engine that is replaced should not keep clients waiting.
+        A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has none, and runs only
+        some buckets to measure its speed, because clients wait while a lost engine is replaced.
         """
         self._use_threads()
         noise = np.random.default_rng(_WARMUP_SEED)
@@ -89,24 +89,24 @@ class SpeechRecognizer:
                     yield rows * seconds, time.monotonic() - began
 
     def graphs(self) -> dict[str, dict[str, int]]:
-        """Return how many CUDA graphs there are, by what they do and by state."""
+        """Return the number of CUDA graphs, by purpose and state."""
         return self._model.graphs()
 
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
-        """Copy utterances, side by side, to where the device reads them."""
+        """Stack utterances in memory that the device reads."""
         longest = max(len(samples) for samples in utterances)
         width = next((samples for samples in self._padded_samples if samples >= longest), longest)
         return LaidOut(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
 
     def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
-        """Find the tokens of a batch."""
+        """Launch a batch on the device."""
         waveforms, lengths = laid_out.batch
         asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
         recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked)
         return SpeechRecognized(recognition, self._sanity)
 
     def kind_of(self, error: Exception) -> FailureKind:
-        """Ask the device whether it survived: a poisoned CUDA context fails every later call."""
+        """Classify an error by trying the device: a broken CUDA context fails each later call."""
         if _is_out_of_memory(error):
             torch.cuda.empty_cache()
             return FailureKind.OUT_OF_MEMORY
@@ -120,43 +120,43 @@ class SpeechRecognizer:
         return FailureKind.BATCH
 
     def release(self) -> None:
-        """Give the model's memory back to the device."""
+        """Free the model's memory."""
         if self._device.type == "cuda":
-            with suppress(RuntimeError):  # of a device that is lost
-                torch.cuda.synchronize(self._device)  # a search that nobody waits for may still write to it
+            with suppress(RuntimeError):  # if the device is lost
+                torch.cuda.synchronize(self._device)  # an abandoned search may still write to it
         del self._model
-        gc.collect()  # graphs and buffers may hold each other
+        gc.collect()  # graphs and buffers may refer to each other
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _use_threads(self) -> None:
-        """Say how many cores a batch may use; torch keeps that for each thread apart."""
+        """Set the number of CPU threads for a batch; torch has a setting for each thread."""
         if self._threads is not None:
             torch.set_num_threads(self._threads)
 
 
 class NotFiniteError(ArithmeticError):
-    """What the device computed is no number, so its transcript would be garbage."""
+    """The device computed values that are not numbers, so the transcript would be garbage."""
 
 
 class Sanity:
-    """Counts batches in a row whose outputs are no numbers. A recording can do that, but not one after the other."""
+    """Counts batches in a row whose outputs are not numbers. A single recording may cause one, but not several."""
 
     def __init__(self) -> None:
         self._insane = 0
 
     @property
     def is_lost(self) -> bool:
-        """Whether the device, or the weights on it, must be at fault."""
+        """Whether the device or the weights on it must be broken."""
         return self._insane >= _MOST_INSANE_BATCHES
 
     def check(self, texts: Sequence[TimedText]) -> None:
-        """Take note of a batch.
+        """Check a batch.
 
         Raises:
-            NotFiniteError: if a confidence in it is no number.
+            NotFiniteError: if a confidence in it is not a number.
         """
-        # A sum is one when all are.
+        # A sum is finite only if all its terms are.
         if all(math.isfinite(sum(text.token_confidence)) for text in texts):
             self._insane = 0
             return
@@ -165,21 +165,21 @@ class Sanity:
 
 
 class SpeechRecognized:
-    """A batch on the device, or done."""
+    """A batch on the device, running or done."""
 
     def __init__(self, recognition: Recognition, sanity: Sanity) -> None:
         self._recognition = recognition
         self._sanity = sanity
 
     def wait(self) -> None:
-        """Wait until the device is done with it."""
+        """Wait until the device is done with the batch."""
         self._recognition.wait()
 
     def transcripts(self) -> list[Transcript]:
-        """Spell it.
+        """Detokenize the batch.
 
         Raises:
-            NotFiniteError: if it is none.
+            NotFiniteError: if its outputs are not numbers.
         """
         texts = self._recognition.timed_texts()
         self._sanity.check(texts)
@@ -187,15 +187,15 @@ class SpeechRecognized:
 
 
 def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
-    """Return what to load, and what it is now: a name on the hub becomes a file or folder of the cache.
+    """Return the path of a checkpoint, downloaded if it is on the hub, and its identity.
 
     Raises:
-        ValueError: if it is not what it was when an engine before this one loaded it.
+        ValueError: if it has changed since an earlier engine loaded it.
     """
-    if load.checkpoint == bundled.NAME:  # with what else ships with it
+    if load.checkpoint == bundled.NAME:  # includes its language model
         return load.checkpoint, None
     path = checkpoint_path(load.checkpoint, on_download)
-    if not path.exists():  # which the loader says in its words
+    if not path.exists():  # the loader reports this
         return str(path), None
     found = identity(path)
     if load.identity not in (None, found):
@@ -206,7 +206,7 @@ def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Tell it of a GPU's allocator, of torch's for the host, which has no type of its own, and of Python's."""
+    """Return whether memory ran out: on the GPU, in Python, or in torch's host allocator, which has no own error."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 

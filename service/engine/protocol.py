@@ -1,14 +1,14 @@
-"""What the front process and an engine process say to each other.
+"""The protocol between the front process and an engine process.
 
-Messages are small frozen structs, sent as MessagePack frames over a socket pair. Audio does not travel in
-them: the front writes it once into memory that both processes map (`staging`), and a `Batch` says where.
+Messages are small frozen structs, sent as MessagePack frames over a socket pair. Audio is not in them: the front writes
+it once into memory that both processes map (`staging`), and a `Batch` says where.
 
     front  -> engine   Load, Unload, Batch, Stop
     engine -> front    Heartbeat, Downloading, Ready, Result, Failure
 
 An engine answers every `Load` with exactly one `Ready` or `Failure` that names the model, and every `Batch` with
-exactly one `Result` or `Failure` that carries the batch's number. It loads one model at a time, in the order it was
-asked, and answers batches for those it has meanwhile.
+exactly one `Result` or `Failure` that carries the batch's number. It loads one model at a time, in the order of the
+messages, and meanwhile answers batches for loaded models.
 """
 
 from enum import StrEnum
@@ -21,17 +21,17 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     """A model to load, and the shapes to warm up.
 
     Attributes:
-        model: its id, by which all later messages name it.
+        model: its id, which later messages refer to.
         checkpoint: a path, a name on the hub, or "bundled".
         device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
         dtype: "auto", "float32", "bfloat16" or "int8".
         bucket_seconds: upper bounds of the length buckets, ascending.
-        batch_seconds: audio-seconds a batch may have, padding included; None lets the engine choose for its device.
+        batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
-        attention_context: encoder frames on each side that a Conformer attends to; None leaves it as it was trained.
-        beam: texts that the search of an attention decoder keeps; None takes what the checkpoint says.
-        language_model: of a CTC decoder: a path, "none", or None for that of the bundled model.
-        identity: what the checkpoint is to be, as an engine before this one said it (`Ready`); None: whatever is there.
+        attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
+        beam: beam width of an attention decoder; None is that of the checkpoint.
+        language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
+        identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
     """
 
     model: str
@@ -48,24 +48,24 @@ class Load(msgspec.Struct, frozen=True, tag=True):
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
-    """A model whose memory is wanted back; no batch for it is under way."""
+    """A model to unload; no batch for it is under way."""
 
     model: str
 
 
 class Item(msgspec.Struct, frozen=True, array_like=True):
-    """One utterance of a batch: where its samples lie in the staging memory."""
+    """One utterance of a batch: the place of its samples in the staging memory."""
 
     offset: int  # in samples (float32) from the start of the memory
     samples: int
 
 
 class Prompt(msgspec.Struct, frozen=True, array_like=True):
-    """What is asked of a model that takes prompts; the others are asked for nothing in particular.
+    """The prompt of an utterance, for models that take prompts.
 
     Attributes:
-        language: ISO 639-1 code of what is spoken; None leaves it to the model.
-        target_language: of the text; None for that of the speech.
+        language: ISO 639-1 code of the spoken language; None is the model's default.
+        target_language: language of the text; None is the spoken one.
         punctuation: whether the text has punctuation and capitals.
         timestamps: whether words have times.
     """
@@ -80,7 +80,7 @@ NOTHING_ASKED = Prompt()
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Utterances to transcribe together, by which model and which of its decoders, and what is asked for in each."""
+    """Utterances to transcribe together, with a prompt for each."""
 
     number: int
     model: str
@@ -90,21 +90,21 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
-    """Finish what runs and exit with status 0."""
+    """Finish the running batches, and exit with status 0."""
 
 
 class Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A word and where it was said, in seconds from the start of its utterance; null where that is not known."""
+    """A word, and its times in seconds from the start of its utterance; null where they are not known."""
 
     text: str
     start: float | None
     end: float | None
     confidence: float | None
-    token_span: tuple[int, int]  # the slice of the transcript's tokens that spells it
+    token_span: tuple[int, int]  # slice of the transcript's tokens
 
 
 class Transcript(msgspec.Struct, frozen=True, array_like=True):
-    """What the engine heard in one utterance: a hypothesis in plain data."""
+    """The transcript of one utterance: a hypothesis as plain data."""
 
     text: str
     tokens: list[int]
@@ -113,24 +113,23 @@ class Transcript(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """A model is loaded and every bucket was run once.
+    """A model is loaded and warmed up.
 
     Attributes:
         model: its id.
-        info: what the model is, as `steno info --json` prints it.
-        spellings: what each token adds to a text, in UTF-8, by its id.
-        sample_rate: of the audio the engine takes, in Hz.
-        batch_seconds: padded audio-seconds that a batch may have on this device.
+        info: the model's description, as `steno info --json` prints it.
+        spellings: the text of each token, in UTF-8, by id.
+        sample_rate: rate of the audio that the engine takes, in Hz.
+        batch_seconds: the batch budget on this device in audio-seconds, padding included.
         places: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
         rtfx: audio-seconds per second, measured while warming up.
-        weight_bytes: what its weights take of the device's memory.
-        load_seconds: time that loading the model took.
-        warmup_seconds: time the buckets took.
-        checkpoint: what it was loaded from: of a name on the hub, the folder of the cache, for which the hub is not
-            asked again.
-        identity: of the files there; None where they do not change.
-        padded_seconds: lengths to which utterances are padded, ascending; none where it is the longest of a batch.
-        graphs: how many CUDA graphs there are, by what they do and by state.
+        weight_bytes: memory of its weights on the device.
+        load_seconds: time that loading took.
+        warmup_seconds: time that the warm-up took.
+        checkpoint: the path that it was loaded from; for a name on the hub, the folder in the cache.
+        identity: identity of the files there; None where they cannot change.
+        padded_seconds: lengths that utterances are padded to, ascending; empty if they are padded to the longest.
+        graphs: number of CUDA graphs, by purpose and state.
     """
 
     model: str
@@ -155,16 +154,16 @@ class Result(msgspec.Struct, frozen=True, tag=True):
     number: int
     transcripts: list[Transcript]
     infer_seconds: float
-    padded_seconds: float  # count x longest, as the device was given it
+    padded_seconds: float  # count x padded length
 
 
 class FailureKind(StrEnum):
-    """Why an engine could not do what it was asked; decides what the front does next."""
+    """The kind of a failure, by which the front decides what to do."""
 
-    LOAD = "load"  # this checkpoint cannot be loaded here; the engine has the models that it had
-    BATCH = "batch"  # this batch failed, the engine is sound
-    OUT_OF_MEMORY = "out_of_memory"  # this batch did not fit, the engine is sound
-    DEVICE = "device"  # the device can no longer be trusted: the engine exits
+    LOAD = "load"  # the checkpoint cannot be loaded; other models stay loaded
+    BATCH = "batch"  # the batch failed; the engine works
+    OUT_OF_MEMORY = "out_of_memory"  # the batch did not fit the device; the engine works
+    DEVICE = "device"  # the device can no longer be trusted; the engine exits
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
@@ -181,7 +180,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
 
 
 class Downloading(msgspec.Struct, frozen=True, tag=True):
-    """The checkpoint is on its way, so the time for loading it has not begun; sent while bytes arrive."""
+    """The checkpoint is being downloaded, so the timeout of loading has not begun; sent while bytes arrive."""
 
     done_bytes: int
     total_bytes: int | None

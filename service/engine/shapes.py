@@ -1,7 +1,7 @@
-"""The shapes of batches: to which lengths an engine pads utterances, and how many of a length go together.
+"""The shapes of batches: the lengths that utterances are padded to, and how many of a length fit a batch.
 
-The front forms batches by these rules and an engine prepares by them, so that none meets a shape that was not prepared:
-what the first batch of a shape takes, captures and compilations, those who wait should not see.
+The front forms batches by these rules and engines warm up by them, so that every shape was prepared: capturing and
+compiling for the first batch of a shape takes time, which requests should not wait for.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ _SLACK_SECONDS = 0.1
 
 
 def padded_samples(edges: Sequence[float], sample_rate: int) -> list[int]:
-    """Return the lengths to which a device of few shapes pads utterances, in samples, ascending.
+    """Return the lengths that a device with few shapes pads utterances to, in samples, ascending.
 
     Args:
         edges: upper bounds of the length buckets in seconds, in any order; at least one.
@@ -23,7 +23,7 @@ def padded_samples(edges: Sequence[float], sample_rate: int) -> list[int]:
 
 
 def computed_seconds(longest: float, padded: Sequence[float]) -> float:
-    """Return the seconds that each utterance of a batch takes with its padding.
+    """Return the length of each utterance of a batch with its padding, in seconds.
 
     Args:
         longest: seconds of the batch's longest utterance.
@@ -34,5 +34,5 @@ def computed_seconds(longest: float, padded: Sequence[float]) -> float:
 
 
 def most_rows(batch_seconds: float, seconds: float) -> int:
-    """Return how many utterances of so many seconds, padding included, a batch of ``batch_seconds`` may have."""
+    """Return how many utterances of ``seconds``, padding included, a batch of ``batch_seconds`` may have."""
     return max(1, int(batch_seconds / seconds))

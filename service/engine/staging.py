@@ -1,7 +1,7 @@
-"""Memory that the front and one engine both map: audio is written once and never sent.
+"""Staging memory, which the front and one engine both map: audio is written once and never sent.
 
-It has one slot per batch that the engine may hold, and grows when a model needs larger ones. The file behind it has no
-name, so the kernel frees it with the last process that uses it, however that process ends.
+It has a slot for each batch that the engine may hold, and grows when a model needs larger slots. Its file has no name,
+so the kernel frees it with the last process that uses it, however that process ends.
 """
 
 import mmap
@@ -37,9 +37,9 @@ class Staging:
         self.grow(slot_samples)
 
     def grow(self, slot_samples: int) -> None:
-        """Make every slot at least so large; batches that are held stay where they are until they are freed.
+        """Make each slot at least ``slot_samples`` long; batches in old slots stay there until they are freed.
 
-        New slots lie behind the old ones, whose pages cost nothing more: models come seldom, and sizes are few.
+        New slots come after the old ones in the file. Old ones are not reused, which is fine because it seldom grows.
         """
         if slot_samples <= self._slot_samples:
             return
@@ -51,7 +51,7 @@ class Staging:
         self._free = list(range(self._start, end, slot_samples))
 
     def write(self, batch: int, utterances: Sequence[Samples]) -> list[Item]:
-        """Copy a batch into a free slot and say where each utterance lies.
+        """Copy a batch into a free slot, and return the place of each utterance.
 
         Raises:
             ValueError: if the batch does not fit a slot, or no slot is free.
@@ -67,7 +67,7 @@ class Staging:
         return items
 
     def free(self, batch: int) -> None:
-        """Give back the slot of an answered batch, unless larger ones have taken its place."""
+        """Free the slot of an answered batch, unless larger slots have replaced it."""
         offset = self._taken.pop(batch)
         if offset >= self._start:
             self._free.append(offset)

@@ -1,16 +1,16 @@
-"""A stand-in engine without a model or torch: the same process and protocol, for tests of everything around it.
+"""A stub engine without a model or torch: the same process and protocol, for tests of everything around it.
 
-Its transcript of an utterance is the number of its samples and their sum, so that a mixed-up answer is caught. Its
-tokens are bytes. Some lengths are orders:
+Its transcript of an utterance is the number of samples and their sum, so that mixed-up answers are caught. Its tokens
+are bytes. Some numbers of samples have special effects:
 
-    CRASH_SAMPLES   the process dies at once, as a native fault would end it
+    CRASH_SAMPLES   the process dies at once, as by a native fault
     FAIL_SAMPLES    the batch raises an ordinary error
     DEVICE_SAMPLES  the batch raises an error that the device does not survive
 
-A checkpoint named "unreadable", in whatever folder, cannot be loaded, one named "fatal" ends the process, one named
-"endless" loads for ever, one named "remote" is downloaded first, and one whose name ends in ".stub" is a file that must
-be there. One whose name has "ctc" in it has two decoders, and says which one it was asked for. One whose name has
-"polyglot" in it speaks German, English and French: it hears the phrase that the number of samples has the remainder of.
+So do names of checkpoints, in any folder: "unreadable" cannot be loaded, "fatal" ends the process, "endless" loads for
+ever, "remote" is downloaded first, and a name that ends in ".stub" is a file that must exist. A name with "ctc" in it
+has two decoders, and transcripts say which one was used. One with "polyglot" in it speaks German, English and French:
+the number of samples selects the phrase.
 """
 
 import os
@@ -36,7 +36,7 @@ DEVICE_SAMPLES = 16_003
 
 
 def transcript(samples: Samples, decoder: str = "") -> Transcript:
-    """What the stub hears in an utterance."""
+    """Return the stub's transcript of an utterance."""
     count, total = str(len(samples)), f"{float(samples.sum()):.3f}{decoder}"
     end = len(samples) / SAMPLE_RATE
     text = f"{count} {total}"
@@ -57,7 +57,7 @@ PHRASES = (
 
 
 def phrase(samples: Samples) -> Transcript:
-    """What a polyglot stub hears in an utterance: one of the phrases, word by word."""
+    """Return a polyglot stub's transcript: one of the phrases, word by word."""
     text = PHRASES[len(samples) % len(PHRASES)]
     spoken, words, place = text.split(), [], 0
     each = len(samples) / SAMPLE_RATE / len(spoken)
@@ -70,15 +70,15 @@ def phrase(samples: Samples) -> Transcript:
 
 @dataclass(frozen=True, slots=True)
 class StubRecognized:
-    """A batch that was done at once."""
+    """A batch that is done at once."""
 
     answers: list[Transcript]
 
     def wait(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: the batch is done."""
 
     def transcripts(self) -> list[Transcript]:
-        """Return what was heard."""
+        """Return the transcripts."""
         return self.answers
 
 
@@ -114,25 +114,25 @@ class StubRecognizer:
         self.identity: str | None = None
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
-        """Pretend; there is nothing to warm."""
+        """Pretend to warm up."""
         yield RTFX, 1.0
 
     def graphs(self) -> dict[str, dict[str, int]]:
-        """Pretend, too."""
+        """Return no graphs."""
         return GRAPHS
 
     def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
-        """Keep what will be heard."""
+        """Compute the transcripts."""
         lengths = [len(samples) for samples in utterances]
         return LaidOut([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
     def recognize(
         self,
         laid_out: LaidOut,
-        prompts: Sequence[Prompt],  # noqa: ARG002  # it hears numbers in any language
+        prompts: Sequence[Prompt],  # noqa: ARG002  # numbers have no language
         decoder: str | None,
     ) -> "StubRecognized":
-        """Answer, or obey the lengths that are orders."""
+        """Answer, or have the special effect of a number of samples."""
         lengths = [len(samples) for samples in laid_out.batch]
         if CRASH_SAMPLES in lengths:
             os.abort()
@@ -145,11 +145,11 @@ class StubRecognizer:
         return StubRecognized([transcript(samples, decoder or "") for samples in laid_out.batch])
 
     def kind_of(self, error: Exception) -> FailureKind:
-        """Trust the device after all but one error."""
+        """Trust the device after all errors except one."""
         return FailureKind.DEVICE if isinstance(error, ConnectionResetError) else FailureKind.BATCH
 
     def release(self) -> None:
-        """Hold on to nothing."""
+        """Do nothing: there is no memory to free."""
 
 
 if __name__ == "__main__":

@@ -36,22 +36,23 @@ log = logging.getLogger("steno.supervisor")
 SPEECH_ENGINE = "service.engine.process"
 STUB_ENGINE = "service.engine.stub"
 
-# A cold page cache and a warm-up of every bucket fit in this. It begins anew with every sign that a download goes on.
+# Enough for a cold page cache and a full warm-up. It begins again with each report of a download.
 _LOAD_SECONDS = 900.0
 _LOADING_SILENCE_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
 _OVERSLEPT_SECONDS = 1.0
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
-_FAILED_STARTS = 5  # in a row: the machine or the checkpoint is at fault, and an orchestrator should know
+# In a row; then the machine or the checkpoint is at fault, and the service ends to tell its orchestrator.
+_FAILED_STARTS = 5
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
 
 
 class EngineStartError(RuntimeError):
-    """No engine can be had; the message says why in one line.
+    """No engine can be started; the message says why in one line.
 
     Attributes:
-        is_first: None was ever ready: what is asked for is at fault, not the device.
+        is_first: whether no engine was ever ready, so that the configuration is at fault and not the device.
     """
 
     def __init__(self, reason: str, *, is_first: bool) -> None:
@@ -60,15 +61,15 @@ class EngineStartError(RuntimeError):
 
 
 class ModelLoadError(RuntimeError):
-    """A model cannot be had; the message says why in one line."""
+    """A model cannot be loaded; the message says why in one line."""
 
 
 class EngineGoneError(ModelLoadError):
-    """There is no engine now that could load it."""
+    """No engine is running that could load the model."""
 
 
 class Loss(StrEnum):
-    """Why an engine is gone; the label of `steno_engine_restarts_total`."""
+    """The reason why an engine is gone; a label of `steno_engine_restarts_total`."""
 
     EXIT = "exit"
     STUCK = "stuck"
@@ -77,11 +78,11 @@ class Loss(StrEnum):
 
 
 class Engine:
-    """One incarnation of an engine process, as the front sees it.
+    """The front's view of one engine process.
 
     Attributes:
-        name: the device it was asked to run on.
-        models: what it said of each model that is ready, by id.
+        name: name of its device.
+        models: its description of each ready model, by id.
         pid: its process id.
     """
 
@@ -107,22 +108,22 @@ class Engine:
 
     @property
     def is_loading(self) -> bool:
-        """A model that it was asked for is not there yet."""
+        """Whether a model that it should load is not ready yet."""
         return bool(self._loading)
 
     def load(self, load: Load) -> None:
-        """Ask for a model; the answer comes as a message."""
+        """Ask the engine to load a model; the answer comes as a message."""
         self._loading.add(load.model)
         self.load_began = time.monotonic()
         self.channel.send(load)
 
     def unload(self, model: str) -> None:
-        """Have it forget a model, for which it has no batch."""
+        """Ask the engine to unload a model, for which it has no batch."""
         self.models.pop(model, None)
         self.channel.send(Unload(model))
 
     def become_ready(self, ready: Ready, longest_seconds: float) -> None:
-        """Size the staging memory for what was announced; batches for the model may be sent from now on."""
+        """Size the staging memory by the announced budget; batches for the model may be sent from now on."""
         self.answered_load(ready.model)
         self._slot_seconds = max(self._slot_seconds, ready.batch_seconds, longest_seconds)
         slot_samples = int((self._slot_seconds + _SLACK_SECONDS) * ready.sample_rate)
@@ -132,7 +133,7 @@ class Engine:
         self.models[ready.model] = ready
 
     def answered_load(self, model: str) -> None:
-        """Note that a load is over; the next one begins now."""
+        """Record that a load is over; the next one begins now."""
         self._loading.discard(model)
         self.load_began = time.monotonic()
 
@@ -146,7 +147,7 @@ class Engine:
         """
         assert self._staging is not None
         try:
-            # A GPU's batch is a hundred megabytes of samples: copying them would hold up the event loop.
+            # In a thread, because copying a GPU's batch of a hundred megabytes would block the event loop.
             items = await asyncio.to_thread(self._staging.write, number, utterances)
         except ValueError:
             del self._outstanding[number]
@@ -166,9 +167,10 @@ class Engine:
         return True
 
     def is_stuck(self, now: float, timeout: float) -> bool:
-        """Tell whether it is silent, loads for ever, or computes for far longer than its batches can take.
+        """Return whether it is silent, loads for ever, or computes for far longer than its batches can take.
 
-        It gives a sign of life every second, computing or not; while it loads, libraries may hold the interpreter.
+        It sends a heartbeat each second. While it loads it may be silent for longer, because libraries may hold the
+        interpreter lock.
         """
         silence = now - self.last_heard
         if silence > (max(timeout, _LOADING_SILENCE_SECONDS) if self._loading else timeout):
@@ -180,45 +182,45 @@ class Engine:
         return now - min(self._outstanding.values(), default=now) > 2 * (timeout + expected)
 
     def release(self) -> None:
-        """Close what the front holds of it."""
+        """Close the front's descriptors of it."""
         self.channel.close()
         os.close(self._memory)
 
 
 class EngineListener(Protocol):
-    """Who is told what becomes of engines and batches."""
+    """Receives events of engines and batches."""
 
     def engine_started(self, engine: Engine) -> None:
-        """A process was started; it is not ready."""
+        """An engine process was started; it is not ready."""
 
     def engine_ready(self, engine: Engine, ready: Ready) -> None:
-        """It has a model, for which batches may be sent to it."""
+        """An engine has loaded a model; batches for it may be sent."""
 
     def model_lost(self, model: str, reason: str) -> None:
-        """A model that was brought in later did not survive its engine: no engine will have it."""
+        """A model that was loaded on demand was lost with its engine, and will not be loaded again."""
 
     def engine_heard(self, engine: Engine) -> None:
-        """It gave a sign of life."""
+        """An engine gave a sign of life."""
 
     def engine_answered(self, engine: Engine, answer: Result | Failure) -> None:
         """A batch is done; its place is free."""
 
     def engine_lost(self, engine: Engine, loss: Loss) -> None:
-        """It is gone with every batch it had not answered."""
+        """An engine is gone, with its unanswered batches."""
 
 
 class Supervisor:
     """Keeps one engine process running for one device.
 
     Args:
-        loads: what every incarnation is asked to load.
-        listener: is told of everything, on the event loop.
-        device: on which engines run.
+        loads: the models of each engine.
+        listener: receives events, on the event loop.
+        device: name of the device.
         longest_seconds: the longest utterance that will be sent.
-        timeout: seconds of silence after which an engine is replaced; it may compute for twice as many, and twice what
-            its batches are expected to take.
+        timeout: seconds of silence after which an engine is replaced. It may compute for twice that long, plus twice
+            the expected time of its batches.
         module: the engine's Python module.
-        engine_arguments: given to it on its command line.
+        engine_arguments: its command line.
     """
 
     def __init__(
@@ -245,7 +247,7 @@ class Supervisor:
 
     @property
     def engine(self) -> Engine | None:
-        """The incarnation that runs now."""
+        """The engine that is running now."""
         return self._engine
 
     async def run(self) -> None:
@@ -275,19 +277,19 @@ class Supervisor:
             await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
 
     async def stop(self) -> None:
-        """Ask the engine to end, and end it if it does not."""
+        """Ask the engine to end, and kill it if it does not."""
         self._stopping.set()
         if (engine := self._engine) is None:
             return
         engine.verdict = Loss.STOPPED
         engine.channel.send(Stop())
-        await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, nothing is at stake
+        await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
 
     async def load(self, load: Load) -> None:
-        """Have a further model loaded, now and by every later incarnation, until `unload`.
+        """Load another model, now and after each restart, until `unload`.
 
         Raises:
-            ModelLoadError: if it cannot be, or the engine was lost meanwhile.
+            ModelLoadError: if it cannot be loaded, or the engine was lost meanwhile.
         """
         if self._engine is None:
             raise EngineGoneError("no engine is running; try again later")
@@ -297,7 +299,7 @@ class Supervisor:
         await asyncio.shield(answer)
 
     def unload(self, model: str) -> None:
-        """Give a model's memory back; no batch for it may be under way."""
+        """Unload a model; no batch for it may be under way."""
         self._loads.pop(model, None)
         self._required -= {model}
         if self._engine is not None:
@@ -322,7 +324,7 @@ class Supervisor:
         return engine
 
     async def _watch(self, engine: Engine) -> Loss:
-        """Hand on what the engine says until it is gone; return why."""
+        """Handle the engine's messages until it is gone; return why."""
         watchdog = asyncio.create_task(self._kill_when_stuck(engine))
         try:
             async for message in engine.channel.messages():
@@ -330,7 +332,7 @@ class Supervisor:
                 self._handle(engine, message)
         finally:
             watchdog.cancel()
-            # The stream ends when the process does; one that closed it and lives on is of no use.
+            # The stream ends when the process does; a process that lives on without it is of no use.
             await _end(engine.process, _STOP_SECONDS)
             engine.release()
             for model in list(self._awaited):
@@ -365,20 +367,20 @@ class Supervisor:
                 engine.answered_load(model)
                 self._load_failed(engine, model, message.message)
             case Failure(kind=FailureKind.DEVICE):
-                engine.verdict = Loss.DEVICE  # it exits by itself; its batches count as lost, not as failed
+                engine.verdict = Loss.DEVICE  # it exits by itself, and its batches count as lost, not as failed
             case Result() | Failure():
                 if message.number is not None and engine.answered(message.number):
                     self._listener.engine_answered(engine, message)
 
     def _pin(self, ready: Ready) -> None:
-        """Have later incarnations load what this one did: of a name on the hub, without asking there again."""
+        """Make later engines load the same files: for a name on the hub, without asking the hub again."""
         load = self._loads.get(ready.model)
         if load is not None and ready.checkpoint is not None:
             pinned = msgspec.structs.replace(load, checkpoint=ready.checkpoint, identity=ready.identity)
             self._loads[ready.model] = pinned
 
     def _load_failed(self, engine: Engine, model: str, reason: str) -> None:
-        """Without a model that it must have, an engine is of no use; without another, it goes on."""
+        """Kill an engine that cannot load a configured model; without another model it goes on."""
         if model in self._required:
             engine.start_failure = reason
             engine.process.kill()
@@ -392,7 +394,7 @@ class Supervisor:
         self._loads.pop(model, None)
         answer = self._awaited.pop(model)
         answer.set_exception(ModelLoadError(reason))
-        answer.exception()  # whoever asked may have left
+        answer.exception()  # the caller may have left
 
     async def _kill_when_stuck(self, engine: Engine) -> None:
         while True:
@@ -400,7 +402,7 @@ class Supervisor:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
             if now - asleep > _WATCH_SECONDS + _OVERSLEPT_SECONDS:
-                engine.last_heard = now  # it was we who stood still, and what it said meanwhile is not read yet
+                engine.last_heard = now  # our own process was stopped, and messages since then are not read yet
             elif engine.is_stuck(now, self._timeout):
                 break
         engine.verdict = Loss.STUCK
@@ -413,7 +415,7 @@ class Supervisor:
 
 
 async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
-    """Wait for a process that is about to exit; kill it when it does not."""
+    """Wait for a process to exit; kill it after ``patience`` seconds."""
     try:
         await asyncio.wait_for(process.wait(), patience)
     except TimeoutError:
@@ -421,12 +423,12 @@ async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
         await process.wait()
 
 
-# What an engine's environment has unless the operator set it.
+# An engine's environment variables, unless the operator set them.
 _DEFAULT_ENVIRONMENT = {
     # Buckets have different shapes; an allocator with fixed segments would fragment.
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
-    # OpenMP's threads spin at barriers for milliseconds before they sleep. The front and its decoding threads share
-    # the cores, and every thread that spins keeps the one it waits for from running (docs/performance.md).
+    # OpenMP's threads spin at barriers for milliseconds before they sleep. The front and its decoding threads share the
+    # cores, and a spinning thread may keep the one that it waits for from running (docs/performance.md).
     "GOMP_SPINCOUNT": "10000",
 }
 

@@ -1,1 +1,1 @@
-"""Transcriptions that nobody waits for: kept on disk, run when there is time, told of by a webhook."""
+"""Jobs: transcriptions that nobody waits for, kept on disk, run in the background, and reported by a webhook."""

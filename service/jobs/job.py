@@ -1,4 +1,4 @@
-"""A job as it is kept and as clients see it."""
+"""A job, as it is stored and as clients see it."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,11 +13,11 @@ class Delivery:
     """The webhook of a job.
 
     Attributes:
-        url: where to.
-        secret: what its signature is made with.
-        state: of what is to be told; pending before there is anything to tell, too.
-        attempts: made so far.
-        error: of the last one, if it failed.
+        url: its address.
+        secret: the key of its signature.
+        state: state of the delivery; also pending before the job is finished.
+        attempts: number of attempts so far.
+        error: error of the last attempt, if it failed.
     """
 
     url: str
@@ -29,25 +29,25 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A recording, what is asked for, and what became of it.
+    """A recording, its request and its outcome.
 
     Attributes:
-        id: what clients call it; not to be guessed.
+        id: its id, which cannot be guessed.
         caller: name of the API key it was made with; None where the API is open.
-        state: where it is.
-        model: id of the model it is for.
-        request: what is asked for, as who transcribes it wrote it down.
-        file_bytes: size of the recording.
-        created: Unix time.
-        started: Unix time at which it was last begun.
-        finished: Unix time at which it was done, failed or was cancelled.
-        expires: Unix time at which it is forgotten; None before it is finished.
-        attempts: how often it was begun and neither finished nor put back.
+        state: its state.
+        model: id of the model.
+        request: the encoded request; only `http/transcription_jobs` reads it.
+        file_bytes: size of the recording's file.
+        created: Unix time of its creation.
+        started: Unix time of its last start.
+        finished: Unix time at which it was completed, failed or was cancelled.
+        expires: Unix time at which it is deleted; None before it is finished.
+        attempts: number of starts that were neither finished nor put back.
         audio_seconds: length of the recording, once it is known.
-        error_code: of a failed job; what a request would have been answered.
-        error_message: in words.
+        error_code: code of a failed job's error, as in an answer.
+        error_message: message of that error.
         delivery: its webhook, if it has one.
-        traceparent: of the request that it was made with, if that was traced.
+        traceparent: traceparent of the request that made it, if it was traced.
     """
 
     id: str
@@ -69,11 +69,11 @@ class Job:
 
     @property
     def is_finished(self) -> bool:
-        """Nothing more will become of it."""
+        """Whether it is completed, failed or cancelled."""
         return self.state in FINISHED
 
     def described(self) -> dict[str, Any]:
-        """Return it as clients see it, in answers and in webhooks."""
+        """Return its public description, for answers and webhooks."""
         delivery = self.delivery
         return {
             "id": self.id,
@@ -99,14 +99,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a request for the same would have been answered.
+    """The result of a job: the answer that a request without a job would have got.
 
     Attributes:
         status: HTTP status.
-        media_type: of the body.
+        media_type: media type of the body.
         body: the transcript, or the error.
-        error_code: of an error.
-        error_message: of an error.
+        error_code: code of an error.
+        error_message: message of an error.
         audio_seconds: length of the recording, if it was decoded.
     """
 

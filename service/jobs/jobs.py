@@ -1,4 +1,4 @@
-"""What becomes of jobs: begun when there is time, done, told of, forgotten. Lives on one event loop."""
+"""Runs jobs: starts them when there is room, delivers webhooks, deletes expired ones. Runs on one event loop."""
 
 import asyncio
 import logging
@@ -27,10 +27,10 @@ log = logging.getLogger("steno.jobs")
 
 T = TypeVar("T")
 
-_LATER_SECONDS = (5.0, 300.0)  # within which a job that found no room tries again
+_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait before a job that found no room tries again
 _FULL_SECONDS = 5.0
-_READY_SECONDS = 0.25  # between looks at whether the service is ready
-_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # under way at once; one slow receiver holds up no other
+_READY_SECONDS = 0.25  # between two checks whether the service is ready
+_MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # at the same time; a slow receiver delays no others
 _DELIVERY_SECONDS = 10.0
 _GONE = 410
 _LOST = Result(
@@ -44,10 +44,10 @@ _LOST = Result(
 
 
 class LaterError(Exception):
-    """There is no room for a job now; it is not to blame.
+    """There is no room for a job now.
 
     Attributes:
-        seconds: after which to try again.
+        seconds: seconds after which to try again.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -57,10 +57,10 @@ class LaterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What jobs may take.
+    """Limits of jobs.
 
     Attributes:
-        running: under way at once.
+        running: jobs that run at the same time.
         retention_seconds: how long a finished job and its result are kept.
     """
 
@@ -69,18 +69,18 @@ class JobLimits:
 
 
 Transcribe = Callable[[Job, Path], Awaitable[Result]]
-"""Does a job with its recording; raises LaterError where there is no room, and nothing else for what clients did."""
+"""Transcribes the recording of a job. Raises LaterError if there is no room; a client's error is a result."""
 
 
 class Jobs:
     """The jobs of a service.
 
     Args:
-        store: keeps them.
-        transcribe: does them.
-        is_ready: whether the service could do one now.
-        outbound: takes webhooks where they belong.
-        clock: Unix time.
+        store: stores the jobs.
+        transcribe: transcribes a job.
+        is_ready: returns whether the service can run a job now.
+        outbound: sends webhooks.
+        clock: returns Unix time.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Jobs:
         self._hosts: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Do what is to be done, until it is cancelled; then jobs that are under way are queued again."""
+        """Run jobs until cancelled; then running jobs are queued again."""
         try:
             for job in await self._in_thread(self._store.lost):
                 await self._finish(job, _LOST)
@@ -127,36 +127,36 @@ class Jobs:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self) -> float | None:
-        """Begin what is due; returns after how long to look again, if nothing changes before."""
+        """Start what is due; return the seconds until the next look, unless something changes before."""
         try:
             await self._begin_jobs()
             await self._forget()
             await self._deliver()
             await self._count()
             return await self._seconds_until_next()
-        except sqlite3.Error:  # a full disk; it may have room again
+        except sqlite3.Error:  # such as a full disk, which may have room again
             log.exception("the jobs cannot be written")
             return _FULL_SECONDS
 
     async def close(self) -> None:
-        """Let others use the folder."""
+        """Close the store, so that another service may use the folder."""
         await self._outbound.close()
         await self._in_thread(self._store.close)
         self._thread.shutdown()
 
     async def check_room(self, caller: str | None) -> None:
-        """Refuse a caller for whom there is no room.
+        """Check that there is room for a job of a caller.
 
         Raises:
-            StoreFullError: if so.
+            StoreFullError: if there is none.
         """
         await self._in_thread(lambda: self._store.check_room(caller))
 
     def check_webhook(self, url: str) -> None:
-        """Refuse a webhook that can be seen to be forbidden.
+        """Check the address of a webhook, as far as is possible without resolving its name.
 
         Raises:
-            ForbiddenUrlError: saying why.
+            ForbiddenUrlError: if it is forbidden; the message says why.
         """
         self._outbound.check(url)
 
@@ -190,24 +190,24 @@ class Jobs:
         return found if found is not None and found.caller == caller else None
 
     async def listed(self, caller: str | None, *, after: str | None, limit: int) -> list[Job]:
-        """Return jobs of a caller, the newest first, from behind one of them on."""
+        """Return jobs of a caller, the newest first; with ``after``, those older than this job."""
         return await self._in_thread(lambda: self._store.listed(caller, after=after, limit=limit))
 
     async def result(self, job: Job) -> Result | None:
-        """Return what a job that is completed or failed is answered with."""
+        """Return the result of a completed or failed job."""
         return await self._in_thread(lambda: self._store.result(job.id))
 
     async def cancel(self, job: Job) -> None:
-        """Do a job no more; one that is finished stays as it is."""
+        """Cancel a job, unless it is finished."""
         now = self._clock()
-        # Kept first: one that is under way is done, or put back, into nothing.
+        # Written first, so that a running job can then neither be finished nor put back.
         await self._in_thread(lambda: self._store.cancel(job.id, now, now + self._limits.retention_seconds))
         await self._stop(job.id)
         if not job.is_finished:
             self._metrics.jobs.labels("cancelled").inc()
 
     async def delete(self, job: Job) -> None:
-        """Do a job no more, and forget it."""
+        """Cancel and delete a job."""
         await self.cancel(job)
         await self._in_thread(lambda: self._store.delete(job.id))
 
@@ -233,7 +233,7 @@ class Jobs:
         except asyncio.CancelledError:
             await self._put_back(job, 0.0)
             raise
-        except Exception:  # what is wrong with a request is a result; this is a bug of ours
+        except Exception:  # a bug of ours: a client's error is a result
             log.exception("job failed", extra={"job": job.id})
             message = "The server failed on this recording."
             body = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"internal_error"}}'
@@ -261,7 +261,7 @@ class Jobs:
         most = _MOST_DELIVERIES - len(self._delivering)
         if most <= 0:
             return
-        # More than that, for some may go to a host that has all that it may.
+        # More than needed, because some may be for hosts with their most deliveries under way.
         due = await self._in_thread(lambda: self._store.due_deliveries(self._clock(), 10 * _MOST_DELIVERIES))
         for job in due:
             assert job.delivery is not None
@@ -285,7 +285,7 @@ class Jobs:
             told, outcome = replace(delivery, state="failed", attempts=attempts, error=error), "failed"
         else:
             told, outcome = replace(delivery, attempts=attempts, error=error), "retried"
-            # Not all at once after a receiver was down.
+            # Spread, because many are due at once after a receiver was down.
             due = now + webhook.RETRY_SECONDS[attempts - 1] * random.uniform(0.8, 1.2)  # noqa: S311
         self._metrics.webhook_deliveries.labels(outcome).inc()
         log.info(
@@ -295,7 +295,7 @@ class Jobs:
         await self._in_thread(lambda: self._store.delivered(job.id, told, due))
 
     async def _post(self, job: Job, delivery: Delivery) -> tuple[str | None, bool]:
-        """Make an attempt; returns why it failed, and whether there is no hope."""
+        """Try to deliver; return why it failed (None if it did not), and whether more attempts are useless."""
         content = webhook.body(job)
         headers = webhook.headers(job, delivery.secret, content, self._clock())
         try:
@@ -331,11 +331,11 @@ class Jobs:
         if not self._is_ready():
             return _READY_SECONDS
         moment = await self._in_thread(self._store.next_moment)
-        # What is due and could not begin waits for what is under way, which says when it ends.
+        # Due work that could not start waits for running work, whose end wakes this loop.
         return None if moment is None else max(1.0, moment - self._clock())
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Ask the store; what was begun is ended, even if nobody waits for it any more."""
+        """Run a call of the store to its end, even if the caller is cancelled."""
         return await in_thread(self._thread, work)
 
 

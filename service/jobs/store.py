@@ -1,6 +1,6 @@
-"""Jobs on disk: a table of SQLite, and the recordings beside it. What `add` has returned for outlives any crash.
+"""Jobs on disk: an SQLite table, and the recordings beside it. Once `add` returns, a job survives any crash.
 
-All methods block, and are for one thread at a time.
+All methods block; one thread at a time may call them.
 """
 
 import fcntl
@@ -60,30 +60,30 @@ _COLUMNS = (
     "webhook_error"
 )
 _UNFINISHED = "state IN ('queued', 'in_progress')"
-# So often a job may have been under way when the service was lost; it may be what the service is lost to.
+# A job that was running at this number of crashes of the service fails: it may be the cause.
 _MOST_ATTEMPTS = 3
 
 
 class JobsFolderError(OSError):
-    """The folder of the jobs cannot be used; the message says why."""
+    """The folder of jobs cannot be used; the message says why."""
 
 
 class StoreFullError(Exception):
-    """There is no room for a job; the message says of what."""
+    """There is no room for a job; the message names the limit."""
 
 
 class CallerFullError(StoreFullError):
-    """The caller has all the jobs that it may have."""
+    """The caller has as many jobs as it may have."""
 
 
 class JobStore:
-    """The jobs of a folder, which nobody else may use meanwhile. What was under way when it was lost is queued again.
+    """The jobs in a folder, which it locks. Jobs that were running at a crash are queued again.
 
     Args:
-        folder: where they are; made if it is not there.
-        max_jobs: jobs that are not finished.
-        max_jobs_of_caller: of those, of each caller; None: as many as of all.
-        max_bytes: size of their recordings together.
+        folder: the folder; created if it does not exist.
+        max_jobs: most unfinished jobs.
+        max_jobs_of_caller: most unfinished jobs of a caller; None is ``max_jobs``.
+        max_bytes: most bytes of recordings of unfinished jobs.
 
     Raises:
         JobsFolderError: if the folder cannot be used.
@@ -107,7 +107,7 @@ class JobStore:
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.row_factory = sqlite3.Row
-            os.chmod(path, 0o600)  # noqa: PTH101  # it has the secrets of webhooks
+            os.chmod(path, 0o600)  # noqa: PTH101  # it holds secrets of webhooks
             self._prepare()
             self._recover()
         except sqlite3.Error as error:
@@ -115,15 +115,15 @@ class JobStore:
             raise JobsFolderError(f"the jobs in {path} cannot be read: {error}") from None
 
     def close(self) -> None:
-        """Let others use the folder."""
+        """Close the database and unlock the folder."""
         self._database.close()
         self._lock.close()
 
     def check_room(self, caller: str | None) -> None:
-        """Refuse a caller for whom there is no room now.
+        """Check that there is room for a job of a caller.
 
         Raises:
-            StoreFullError: if so.
+            StoreFullError: if there is none.
         """
         jobs, size = self._one(f"SELECT count(*), total(file_bytes) FROM jobs WHERE {_UNFINISHED}")  # noqa: S608
         if jobs >= self._max_jobs:
@@ -136,7 +136,7 @@ class JobStore:
                 raise CallerFullError(f"This key has {own} jobs that are not finished, which is all it may have")
 
     def add(self, job: Job, recording: BinaryIO) -> None:
-        """Keep a new job and its recording; when this returns, both are on the disk.
+        """Store a new job and its recording; when this returns, both are on the disk.
 
         Raises:
             StoreFullError: if there is no room.
@@ -163,7 +163,7 @@ class JobStore:
             raise StoreFullError(f"the job cannot be written ({error})") from error
 
     def recording(self, job: str) -> Path:
-        """Return where the recording of a job is, as long as it is not finished."""
+        """Return the path of a job's recording, which exists until the job is finished."""
         return self._recordings / job
 
     def find(self, job: str) -> Job | None:
@@ -172,7 +172,7 @@ class JobStore:
         return None if row is None else _job(row)
 
     def result(self, job: str) -> Result | None:
-        """Return what a finished job is answered with."""
+        """Return the result of a finished job."""
         row = self._one("SELECT status, media_type, body FROM results WHERE id = ?", job)
         return None if row is None else Result(*row)
 
@@ -180,9 +180,9 @@ class JobStore:
         """Return jobs of a caller, the newest first.
 
         Args:
-            caller: whose.
-            after: those that are older than this one.
-            limit: so many at most.
+            caller: the caller.
+            after: a job; only older ones are returned.
+            limit: most jobs to return.
         """
         rows = self._database.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE caller IS ? "  # noqa: S608
@@ -193,12 +193,12 @@ class JobStore:
         return [_job(row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """Return how many unfinished jobs there are, by state."""
+        """Return the number of unfinished jobs, by state."""
         rows = self._database.execute(f"SELECT state, count(*) FROM jobs WHERE {_UNFINISHED} GROUP BY state")  # noqa: S608
         return {"queued": 0, "in_progress": 0} | dict(rows)
 
     def take(self, now: float) -> Job | None:
-        """Begin the next job: the oldest of the caller with the fewest under way, of those the one served longest ago.
+        """Start the oldest job of the caller with the fewest running jobs; of equals, of the one served longest ago.
 
         Args:
             now: Unix time.
@@ -219,7 +219,7 @@ class JobStore:
         return self.find(row["id"])
 
     def put_back(self, job: str, not_before: float) -> None:
-        """Queue a job again that was not to blame for not being done."""
+        """Queue a running job again, without counting the attempt."""
         with self._transaction():
             self._database.execute(
                 "UPDATE jobs SET state = 'queued', attempts = attempts - 1, not_before = ? "
@@ -228,7 +228,7 @@ class JobStore:
             )
 
     def finish(self, job: str, result: Result, now: float, expires: float) -> bool:
-        """Keep what a job that is under way came to, and let its recording go; False if it no longer is."""
+        """Store the result of a running job, and delete its recording; False if it is not running any more."""
         with self._transaction():
             changed = self._database.execute(
                 "UPDATE jobs SET state = ?, finished = ?, expires = ?, audio_seconds = ?, error_code = ?, "
@@ -248,7 +248,7 @@ class JobStore:
         return bool(changed)
 
     def cancel(self, job: str, now: float, expires: float) -> None:
-        """Do a job no more, if it is not finished; its webhook is not told, for its caller knows."""
+        """Cancel a job, unless it is finished. No webhook is sent, because its caller knows."""
         with self._transaction():
             self._database.execute(
                 f"UPDATE jobs SET state = 'cancelled', finished = ?, expires = ? WHERE id = ? AND {_UNFINISHED}",  # noqa: S608
@@ -257,17 +257,17 @@ class JobStore:
         self.recording(job).unlink(missing_ok=True)
 
     def delete(self, job: str) -> None:
-        """Forget a job, and all that there is of it."""
+        """Delete a job with its result and its recording."""
         with self._transaction():
             self._database.execute("DELETE FROM jobs WHERE id = ?", (job,))
         self.recording(job).unlink(missing_ok=True)
 
     def expired(self, now: float) -> list[str]:
-        """Return jobs whose time is over."""
+        """Return expired jobs."""
         return [job for (job,) in self._database.execute("SELECT id FROM jobs WHERE expires <= ?", (now,))]
 
     def due_deliveries(self, now: float, limit: int) -> list[Job]:
-        """Return finished jobs of which webhooks are to be told now, the longest due first."""
+        """Return finished jobs whose webhooks are due, the longest due first."""
         rows = self._database.execute(
             f"SELECT {_COLUMNS} FROM jobs WHERE webhook_due <= ? ORDER BY webhook_due LIMIT ?",  # noqa: S608
             (now, limit),
@@ -275,11 +275,11 @@ class JobStore:
         return [_job(row) for row in rows]
 
     def delivered(self, job: str, delivery: Delivery, due: float | None) -> None:
-        """Keep how an attempt ended.
+        """Store the outcome of an attempt.
 
         Args:
-            job: of which job.
-            delivery: what there is to say of it now.
+            job: id of the job.
+            delivery: the new state of the delivery.
             due: Unix time of the next attempt; None if there will be none.
         """
         with self._transaction():
@@ -290,7 +290,7 @@ class JobStore:
             )
 
     def next_moment(self) -> float | None:
-        """Return the Unix time at which something is to be done next, as far as that is a matter of time."""
+        """Return the Unix time of the next expiry, webhook or retry; None if there is none."""
         (moment,) = self._one(
             "SELECT min(moment) FROM (SELECT min(expires) AS moment FROM jobs "
             "UNION ALL SELECT min(webhook_due) FROM jobs "
@@ -309,7 +309,7 @@ class JobStore:
             raise sqlite3.DatabaseError(f"they were written by another version of Steno ({version}, not {_VERSION})")
 
     def _recover(self) -> None:
-        """Queue what was under way again, unless it was so too often; delete recordings that nobody was told of."""
+        """Queue jobs again that were running at the crash, unless too often; delete recordings without a job."""
         with self._transaction():
             self._database.execute(
                 "UPDATE jobs SET state = 'queued' WHERE state = 'in_progress' AND attempts < ?", (_MOST_ATTEMPTS,)
@@ -320,7 +320,7 @@ class JobStore:
                 path.unlink()
 
     def lost(self) -> list[str]:
-        """Return jobs with which the service was lost too often; `_recover` has left them under way."""
+        """Return jobs that were running at too many crashes; `_recover` left them in progress."""
         return [
             job
             for (job,) in self._database.execute(
@@ -338,7 +338,7 @@ class JobStore:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            if self._database.in_transaction:  # SQLite has ended it by itself where the disk is full
+            if self._database.in_transaction:  # SQLite itself ends it if the disk is full
                 self._database.execute("ROLLBACK")
             raise
 
@@ -350,7 +350,7 @@ def _job(row: sqlite3.Row) -> Job:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new file's name is on the disk when its folder is."""
+    """Sync a folder, which writes the names of new files to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""How a webhook is written and signed: Standard Webhooks, as OpenAI's own are, so that OpenAI's clients verify it.
+"""Writing and signing webhooks by Standard Webhooks, as OpenAI does, so that OpenAI's clients can verify them.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md: the signature is HMAC-SHA256
-over `id.timestamp.body`. The id is the same in every attempt, so that a receiver can tell what it had already.
+over `id.timestamp.body`. The id is the same in each attempt, so that a receiver can recognise repetitions.
 """
 
 import base64
@@ -14,15 +14,15 @@ from service.jobs.job import Job
 
 _PREFIX = "whsec_"
 _LEAST_SECRET, _MOST_SECRET = 16, 512
-# After which a failed attempt is followed by another, in seconds: eight more, over some eight hours.
+# Seconds from a failed attempt to the next: eight more attempts, over some eight hours.
 RETRY_SECONDS = (5, 30, 120, 600, 1800, 3600, 7200, 14400)
 
 
 def check_secret(secret: str) -> str:
-    """Return a secret that signatures can be made with: `whsec_` and base64, or any text.
+    """Return a valid secret unchanged: `whsec_` and base64, or any text.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not valid.
     """
     if not _LEAST_SECRET <= len(secret) <= _MOST_SECRET:
         raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters")
@@ -34,7 +34,7 @@ def check_secret(secret: str) -> str:
 
 
 def body(job: Job) -> bytes:
-    """Return what is told of a finished job. The text is not in it: that is for who has the key."""
+    """Return the body for a finished job. It does not hold the transcript, which takes the API key to read."""
     event = {
         "id": event_id(job),
         "object": "event",
@@ -54,8 +54,8 @@ def headers(job: Job, secret: str, content: bytes, now: float) -> dict[str, str]
     """Return the headers of one attempt.
 
     Args:
-        job: what it tells of.
-        secret: the key of the signature, as `check_secret` takes it.
+        job: the job.
+        secret: the key of the signature; see `check_secret`.
         content: the body.
         now: Unix time.
     """
