@@ -1,1 +1,1 @@
-"""The microservice: HTTP in front, one engine process per device behind, a dispatcher between them."""
+"""The microservice: HTTP and a dispatcher in the front process, and an engine process for each device."""

@@ -1,4 +1,4 @@
-"""Models on demand: the first request for one brings it in, all others wait for it, and it goes when it is idle."""
+"""Models on demand: the first request for a model loads it, others wait for it, and it is unloaded when idle."""
 
 import asyncio
 import logging
@@ -16,18 +16,18 @@ from service.residency import Residency
 log = logging.getLogger("steno")
 
 _SWEEP_SECONDS = 1.0
-_ENGINE_SECONDS = 10  # after which there may be an engine again
-# For so long a model that could not be loaded is not tried again, and for twice as long after each further time: it may
-# take its engine with it, and those who ask for others would pay for that.
+_ENGINE_SECONDS = 10  # Retry-After while no engine is running
+# A model that could not be loaded is not tried again for this time, which doubles with each failure: a load may kill
+# the engine, and requests for other models would suffer.
 _FIRST_REST_SECONDS = 30.0
 _LONGEST_REST_SECONDS = 3600.0
 
 
 class DemandError(Exception):
-    """A model cannot be had now; the message says why in one line.
+    """A model cannot be loaded now; the message says why in one line.
 
     Attributes:
-        retry_after: whole seconds after which it is tried again.
+        retry_after: whole seconds after which it will be tried again.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -43,9 +43,9 @@ class _Failure:
 
 
 class _Load:
-    """A model on its way, and who waits for it.
+    """A model that is being loaded, and the requests that wait for it.
 
-    Once it is there it is held until all of them have it: another one that needs its memory must not be faster.
+    Once loaded it is held until all of them have it, so that no other model evicts it before.
     """
 
     def __init__(self) -> None:
@@ -69,14 +69,14 @@ class _Load:
 
 
 class Demand:
-    """Brings in what is asked for.
+    """Loads models that requests ask for, and unloads idle ones.
 
     Args:
-        residency: loads models and lets them go.
-        catalog: the models that are there.
-        loadable: those that may be brought in.
-        idle_seconds: after so long without a request a model goes that came on demand.
-        clock: monotonic seconds, as the catalog has them.
+        residency: loads and unloads models.
+        catalog: the loaded models.
+        loadable: the models that may be loaded.
+        idle_seconds: seconds without a request after which a model on demand is unloaded.
+        clock: monotonic seconds, of the same clock as the catalog's.
     """
 
     def __init__(
@@ -97,26 +97,26 @@ class Demand:
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing may be brought in."""
+        """Whether no model may be loaded on demand."""
         return self._loadable.is_empty
 
     async def ids(self) -> list[str]:
-        """Return what may be brought in, as far as it can be listed."""
+        """Return the ids of models that may be loaded, as far as they can be listed."""
         return [] if self.is_off else await asyncio.to_thread(self._loadable.ids)
 
     async def may_bring(self, model: str) -> bool:
-        """Tell whether a model may be brought in."""
+        """Return whether a model may be loaded."""
         return not self.is_off and await asyncio.to_thread(self._loadable.checkpoint, model) is not None
 
     async def bring(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
-        """Return the model that a client calls so, loaded now if need be; None where there is none.
+        """Return the model of this name, after loading it if needed; None if there is no such model.
 
-        A model that the operator is loading is returned as it is, ready or not. Cancelling the call lets the load go
-        on, for others who wait and those who come.
+        A model that an operator is loading is returned at once, ready or not. If the call is cancelled, the load goes
+        on, for other requests.
 
         Args:
-            name: as the client says.
-            resources: of the request; the model is held for it until they are closed.
+            name: id or alias, from the client.
+            resources: resources of the request; the model is held until they are closed.
 
         Raises:
             DemandError: if it cannot be loaded.
@@ -125,7 +125,7 @@ class Demand:
         if self._found(name) is None and name not in self._loads:
             self._check_rest(name)
             checkpoint = await asyncio.to_thread(self._loadable.checkpoint, name)
-        # It may have come meanwhile, or be on its way.
+        # It may have been loaded meanwhile, or is being loaded.
         if (model := self._found(name)) is not None:
             resources.enter_context(model.use())
             return model
@@ -140,7 +140,7 @@ class Demand:
         return model
 
     def _found(self, name: str) -> ServedModel | None:
-        """Return a model that need not be waited for here."""
+        """Return a model that needs no waiting here."""
         model = self._catalog.find(name)
         return model if model and (model.ready or not model.is_on_demand) else None
 
@@ -154,13 +154,13 @@ class Demand:
             raise DemandError(str(error), 1) from None
 
     async def sweep(self) -> None:
-        """Let idle models go, for ever."""
+        """Unload idle models from time to time, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.let_idle_go()
 
     def let_idle_go(self) -> None:
-        """Let those go that nobody has asked for in a while."""
+        """Unload models on demand that had no request for ``idle_seconds``."""
         now = self._clock()
         kept = {model: one for model, one in self._failures.items() if now < one.until + _LONGEST_REST_SECONDS}
         self._failures = kept
@@ -177,7 +177,7 @@ class Demand:
 
     def _end(self, model: str, load: "asyncio.Task[ServedModel]") -> None:
         del self._loads[model]
-        error = None if load.cancelled() else load.exception()  # whoever waited may have left
+        error = None if load.cancelled() else load.exception()  # the requests may have left
         if error is None:
             self._failures.pop(model, None)
         elif isinstance(error, ModelLoadError) and not isinstance(error, EngineGoneError):
@@ -196,7 +196,7 @@ class Demand:
         log.info("model asked for", extra={"model": model})
         try:
             served = await self._residency.bring_in(model, checkpoint, is_on_demand=True)
-        except KeyError:  # an admin was faster
+        except KeyError:  # an operator was faster
             raise EngineGoneError("it is being loaded") from None
         load.hold(served)
         return served

@@ -1,7 +1,7 @@
-"""Python's full garbage collections happen when few requests would wait for them.
+"""Run Python's full garbage collections when few requests are under way.
 
-A full collection looks at every object there is while nothing else runs: with a thousand requests under way it took a
-fifth of a second (docs/performance.md). What is freed by counting references, almost all, does not wait for it.
+A full collection visits all objects and stops everything else: with a thousand requests under way it took a fifth of a
+second (docs/performance.md). Reference counting frees almost all objects without it.
 """
 
 import asyncio
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 _EVERY_SECONDS = 10.0
 _FEW_REQUESTS = 64
-_MOST_ROUNDS = 60  # without a collection, however many requests there are
-_NEVER = 1 << 30  # gc counts to this in a C int
+_MOST_ROUNDS = 60  # rounds without a collection, even with many requests
+_NEVER = 1 << 30  # gc's counter is a C int
 
 
 def take_over() -> None:
-    """Have no full collection happen by itself, and none look at what is there by now: it stays until the end."""
+    """Turn off automatic full collections, and exempt the objects that exist now, which live until the end."""
     gc.collect()
     gc.freeze()
     youngest, middle, _ = gc.get_threshold()
@@ -23,11 +23,11 @@ def take_over() -> None:
 
 
 async def collect(requests: Callable[[], int], collect_all: Callable[[], object] = gc.collect) -> None:
-    """Collect now and then, until cancelled.
+    """Run a full collection now and then, until cancelled.
 
     Args:
-        requests: says how many are under way.
-        collect_all: does it.
+        requests: returns the number of requests under way.
+        collect_all: runs a full collection.
     """
     put_off = 0
     while True:

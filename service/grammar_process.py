@@ -1,7 +1,7 @@
-"""The process that writes numbers as people do, by NeMo's grammars: `python -m service.grammar_process CACHE`.
+"""The child process that writes numbers in digits by NeMo's grammars: `python -m service.grammar_process CACHE`.
 
-A process of its own, because grammars take memory, minutes to build, and the interpreter while they are applied. Each
-line of its input is a JSON object, `{"language", "phrases"}`; each line of its output the list of what is written. It
+It is a process of its own because grammars take memory, take minutes to build, and hold the interpreter lock. Each line
+of its input is a JSON object, `{"language", "phrases"}`; each line of its output is the list of rewritten phrases. It
 ends with its input.
 """
 
@@ -16,7 +16,7 @@ def main() -> None:
     """Answer until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the front, which closes the input
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # what libraries print is no answer
+        os.dup2(2, 1)  # output of libraries must not mix with answers
         writers: dict[str, _Writer] = {}
         for line in sys.stdin:
             asked = json.loads(line)
@@ -34,7 +34,7 @@ class _Writer(Protocol):
 def _writer(language: str, cache: str) -> _Writer:
     from nemo_text_processing.inverse_text_normalization.inverse_normalize import InverseNormalizer
 
-    os.makedirs(cache, exist_ok=True)  # noqa: PTH103  # it is a path already
+    os.makedirs(cache, exist_ok=True)  # noqa: PTH103  # a plain string path
     writer: _Writer = InverseNormalizer(lang=language, cache_dir=cache)
     return writer
 
@@ -42,7 +42,7 @@ def _writer(language: str, cache: str) -> _Writer:
 def _written(writer: _Writer, phrase: str) -> str:
     try:
         return str(writer.inverse_normalize(phrase, verbose=False))
-    except Exception:  # noqa: BLE001  # a grammar that has no way for a phrase leaves it as it is
+    except Exception:  # noqa: BLE001  # a grammar that cannot parse a phrase leaves it unchanged
         return phrase
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people write them: the front's end of the process that has NeMo's grammars."""
+"""Writing numbers in digits: the front's side of the child process with NeMo's grammars."""
 
 import contextlib
 import json
@@ -15,15 +15,15 @@ from service.dispatch.errors import TranscriptionFailedError
 from service.threads import in_thread
 
 PACKAGE = "nemo_text_processing"
-# Of those that the package has grammars for, the ones that are written with spaces between words.
+# The package's languages that are written with spaces between words.
 LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "hy", "mr", "pt", "ru", "sv", "vi")
 MODULE = "service.grammar_process"
 
-_SECONDS = 600.0  # for an answer; the first of a language may have to build its grammars
+_SECONDS = 600.0  # for an answer; the first one of a language may have to build its grammars
 
 
 class Grammars:
-    """Writes phrases; the process begins with the first. Close it.
+    """Rewrites phrases in a child process, which starts with the first of them. Close it.
 
     Args:
         cache: folder for built grammars; None is `steno/grammars` in the user's folder for such files.
@@ -37,14 +37,14 @@ class Grammars:
 
     @property
     def are_installed(self) -> bool:
-        """Whether the package is there."""
+        """Whether the package is installed."""
         return find_spec(PACKAGE) is not None
 
     async def write(self, phrases: Sequence[str], language: str) -> list[str]:
-        """Return phrases, in small letters and without punctuation, with their numbers as people write them.
+        """Return phrases (lower case, no punctuation) with their numbers in digits.
 
         Raises:
-            TranscriptionFailedError: if the process dies of them, or takes too long.
+            TranscriptionFailedError: if the process dies or takes too long.
         """
         return await in_thread(self._threads, lambda: self._ask(phrases, language))
 
@@ -89,5 +89,5 @@ class Grammars:
 
 def _end(process: "subprocess.Popen[str]") -> None:
     process.kill()
-    with contextlib.suppress(OSError), process:  # closes its pipes, of which one may hold what nobody reads any more
+    with contextlib.suppress(OSError), process:  # closes its pipes, one of which may hold unread output
         pass

@@ -2,7 +2,7 @@
 
 import re
 
-# ISO 639-1. The names are those that OpenAI's API gives, where it has the language.
+# ISO 639-1 codes. The names are those of OpenAI's API, where it has the language.
 _TABLE = """
 aa afar, ab abkhazian, ae avestan, af afrikaans, ak akan, am amharic, an aragonese, ar arabic, as assamese,
 av avaric, ay aymara, az azerbaijani, ba bashkir, be belarusian, bg bulgarian, bi bislama, bm bambara,
@@ -27,7 +27,7 @@ tn tswana, to tongan, tr turkish, ts tsonga, tt tatar, tw twi, ty tahitian, ug u
 ur urdu, uz uzbek, ve venda, vi vietnamese, vo volapük, wa walloon, wo wolof, xh xhosa, yi yiddish,
 yo yoruba, za zhuang, zh chinese, zu zulu
 """
-# Their codes in ISO 639-3, and where it has another one, in ISO 639-2/B.
+# Their codes in ISO 639-3, and in ISO 639-2/B where that differs.
 _LONGER_CODES = """
 aa aar, ab abk, ae ave, af afr, ak aka, am amh, an arg, ar ara, as asm, av ava, ay aym, az aze, ba bak, be bel, bg
 bul, bi bis, bm bam, bn ben, bo bod tib, br bre, bs bos, ca cat, ce che, ch cha, co cos, cr cre, cs ces cze, cu chu,
@@ -56,14 +56,14 @@ _SHORT_CODES = {code: code for code in NAMES}
 _SHORT_CODES |= {
     longer: code for code, *codes in (entry.split() for entry in _LONGER_CODES.split(",")) for longer in codes
 }
-_TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*")  # RFC 5646, and as POSIX writes it
+_TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*")  # RFC 5646, or POSIX with an underscore
 
 
 def language_code(text: str) -> str:
     """Return the ISO 639-1 code of a language: "en" for "en", "en-US", "en_GB", "eng" and "English".
 
     Raises:
-        ValueError: if no language is called that.
+        ValueError: if there is no such language.
     """
     name = text.strip().lower()
     tag = _TAG.fullmatch(name)

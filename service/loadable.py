@@ -1,4 +1,4 @@
-"""Which models a request may bring in: single ones, those of a folder, and names on the hub by a pattern."""
+"""The models that a request may load: single ones, those of a folder, and names on the hub that match a pattern."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,23 +10,23 @@ _PATTERN = re.compile(r"[\w.*?-]+/[\w.*?-]+", re.ASCII)
 
 
 def is_pattern(entry: str) -> bool:
-    """Tell whether an entry means names on the hub (`nvidia/parakeet-*`)."""
+    """Return whether an entry is a pattern of names on the hub (`nvidia/parakeet-*`)."""
     return "=" not in entry and ("*" in entry or "?" in entry) and bool(_PATTERN.fullmatch(entry))
 
 
 def is_folder_of_models(entry: str) -> bool:
-    """Tell whether an entry is a folder that holds checkpoints, and not a checkpoint itself."""
+    """Return whether an entry is a folder that holds checkpoints, and not a checkpoint itself."""
     path = Path(entry)
     return "=" not in entry and path.is_dir() and not (path / "config.json").exists()
 
 
 class Loadable:
-    """The models that may be had; folders are looked at each time, so that what is put there can be asked for.
+    """The models that may be loaded. Folders are read at each call, so that new files count.
 
     Args:
-        checkpoints: single ones, by id.
-        folders: of `.nemo` files, and of folders that hold one checkpoint each; an id is a file's or a folder's name.
-        patterns: of names on the hub.
+        checkpoints: single checkpoints, by id.
+        folders: folders with `.nemo` files, or with folders of one checkpoint each, whose names are the ids.
+        patterns: patterns of names on the hub.
     """
 
     def __init__(self, checkpoints: dict[str, str], folders: Iterable[Path], patterns: Iterable[str]) -> None:
@@ -36,22 +36,22 @@ class Loadable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Whether no model may be loaded."""
         return not (self._checkpoints or self._folders or self._patterns)
 
     def checkpoint(self, model: str) -> str | None:
-        """Return where the weights of a model come from, None where there is none of this id. Reads folders."""
+        """Return the checkpoint of a model, or None if there is no such id. Reads folders."""
         if (known := self._checkpoints.get(model)) is not None:
             return known
-        # Looked for in what is there, and never made into a path: a client may ask for `../other`.
+        # The id is looked up among the files, and never made into a path: a client may send `../other`.
         if (found := self._found().get(model)) is not None:
             return str(found)
         matches = _HUB_NAME.fullmatch(model) and any(fnmatchcase(model, pattern) for pattern in self._patterns)
-        # What is a path here would be taken for one, and not for a name on the hub.
+        # A name that is also a local path would be loaded from that path.
         return model if matches and not Path(model).exists() else None
 
     def ids(self) -> list[str]:
-        """Return what may be asked for, but for what only a pattern allows. Reads folders."""
+        """Return the ids of single checkpoints and of those in folders; patterns cannot be listed. Reads folders."""
         return list(dict.fromkeys((*self._checkpoints, *self._found())))
 
     def _found(self) -> dict[str, Path]:
@@ -61,7 +61,7 @@ class Loadable:
 def _models_of(folder: Path) -> Iterator[tuple[str, Path]]:
     try:
         entries = sorted(folder.iterdir())
-    except OSError:  # it may come back
+    except OSError:  # the folder may come back
         return
     for path in entries:
         if path.name.startswith(".") or not path.name.isprintable():

@@ -14,7 +14,7 @@ LogFormat = Literal["json", "text"]
 
 
 class _JsonLines(JsonFormatter):
-    """One object a line, with the moment in UTC."""
+    """One JSON object for each line, with the time in UTC."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class _JsonLines(JsonFormatter):
 
 
 class _TextLines(logging.Formatter):
-    """For eyes: time, level, event, then the fields as key=value."""
+    """Lines for people: time, level, event, then the fields as key=value."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {key: value for key, value in vars(record).items() if key not in RESERVED_ATTRS}
@@ -46,7 +46,7 @@ class _TextLines(logging.Formatter):
 
 
 def _add_trace(record: logging.LogRecord) -> bool:
-    """Say to which trace a line belongs."""
+    """Add the ids of the current trace to a line."""
     vars(record).update(trace_fields())
     return True
 
@@ -56,7 +56,7 @@ def _moment(record: logging.LogRecord) -> str:
 
 
 def resolve_format(wanted: Literal["auto", "json", "text"]) -> LogFormat:
-    """Return text for a person at a terminal, JSON for everything else."""
+    """Resolve "auto": text on a terminal, otherwise JSON."""
     if wanted == "auto":
         return "text" if sys.stderr.isatty() else "json"
     return wanted
@@ -68,11 +68,11 @@ def configure(log_format: LogFormat, level: str) -> None:
     handler.addFilter(_add_trace)
     handler.setFormatter(_JsonLines() if log_format == "json" else _TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # uvicorn says what our own lines say better: one line a request, one at start and stop.
+    # uvicorn's lines repeat ours: one for each request, one at start and stop.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).setLevel(logging.WARNING)
-    # It says every request of a download, with addresses that are signed.
+    # It logs each request of a download, with signed addresses.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    # What it says of every bad form is in the error that the client gets.
+    # What it logs about a bad form is in the error that the client gets.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
 """Every metric the service exports, with what it means; docs/operations.md lists the same names.
 
-Base units, bounded labels, nothing that cannot be summed over instances: a ratio is left to the reader as two
-counters. The front process owns the only registry; engines report their figures in their messages.
+Metrics have base units and bounded labels, and can be summed over instances; for a ratio there are two counters. The
+front process owns the only registry; engines report their figures in messages.
 """
 
 import platform
@@ -36,7 +36,7 @@ _AUDIO_EDGES = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 1
 
 
 def length_class(seconds: float) -> str:
-    """Return the class of an audio length, a label value."""
+    """Return the length class of audio, a label value."""
     return next(
         (name for name, bound in zip(LENGTH_CLASSES, _LENGTH_BOUNDS, strict=False) if seconds < bound),
         LENGTH_CLASSES[-1],
@@ -206,7 +206,7 @@ class Metrics:
         self._start_at_zero()
 
     def _start_at_zero(self) -> None:
-        """Touch every label value that is known: a series that appears with its first error has no rate."""
+        """Create the series of all known label values: a series that appears with its first error has no rate."""
         for stage in STAGES:
             self.stage_duration.labels(stage)
         for length in LENGTH_CLASSES:
@@ -237,14 +237,14 @@ class Metrics:
             self.errors.labels(kind)
 
     def expect_keys(self, names: Iterable[str]) -> None:
-        """Let the series of keys begin at zero."""
+        """Create the series of keys, at zero."""
         for name in names:
             self.key_audio_seconds.labels(name)
             for status_class in ("2xx", "4xx", "5xx"):
                 self.key_requests.labels(name, status_class)
 
     def expect_models(self, models: Iterable[str]) -> None:
-        """Let the series of models that are to come begin at zero, too."""
+        """Create the series of models that are not loaded yet, at zero."""
         for model in models:
             for outcome in ("ok", "error", "cancelled"):
                 self.audio_seconds.labels(outcome, model)
@@ -254,7 +254,7 @@ class Metrics:
                 metric.labels(model)
 
     def describe_model(self, ready: Ready) -> None:
-        """Export what an engine says of a model that it has loaded."""
+        """Set the metrics of a model that an engine has loaded."""
         self.model_load_seconds.labels(ready.model).set(ready.load_seconds)
         self.warmup_seconds.labels(ready.model).set(ready.warmup_seconds)
         self.model_weight_bytes.labels(ready.model).set(ready.weight_bytes)
@@ -265,7 +265,7 @@ class Metrics:
         self.model_info.labels(ready.model, *kind).set(1)
 
     def forget_model(self, model: str) -> None:
-        """Withdraw what was said of a model that is gone; its counters stay, as Prometheus wants them."""
+        """Remove the gauges of a model that was unloaded; its counters stay, as Prometheus expects."""
         for gauge in (
             *(self.queue_depth, self.queue_audio_seconds, self.model_info),
             *(self.model_load_seconds, self.warmup_seconds, self.model_weight_bytes, self.batch_budget, self.graphs),
@@ -273,7 +273,7 @@ class Metrics:
             gauge.remove_by_labels({"model": model})
 
     def describe_build(self, version: str) -> None:
-        """Export what runs."""
+        """Set the metric of the version."""
         self.build_info.labels(version, platform.python_version()).set(1)
 
     def exposition(self) -> bytes:

@@ -1,10 +1,10 @@
 """Requests that the service makes because a client asked for them: webhooks, recordings behind a URL.
 
-Such a URL is untrusted: it may name the machine itself, its neighbours, or the metadata of a cloud. So a host must be
-allowed, the scheme is https, and the address is checked where the connection is made: a name is looked up once, what is
-not a public address is left out, and the connection goes to an address that passed. To look a name up first and let a
-library connect to the name afterwards would ask the name server twice, and it may answer differently. Redirects are not
-followed, and proxies of the environment are not used, because a proxy connects to what nobody here has seen.
+Such a URL is untrusted: it may name the machine itself, its neighbours, or a cloud's metadata server. So the host must
+be allowed, the scheme must be https, and a name is looked up once: addresses that are not public are dropped, and the
+connection goes to one of the rest. A check followed by a connection to the name would ask the name server twice, and
+the second answer may differ. Redirects are not followed, and proxies of the environment are not used, because a proxy
+would connect without these checks.
 """
 
 import asyncio
@@ -25,30 +25,30 @@ from service.tracing import current
 _MAX_URL = 2048
 _MAX_PORT = 65535
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
-_RESOLVERS = 4  # threads; a name server that does not answer holds one for some seconds
+_RESOLVERS = 4  # threads; a name server that does not answer blocks one for some seconds
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052; the last 32 bits are an IPv4 address
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""Name and port to addresses; may block, and raises OSError."""
+"""Resolves a name and a port to addresses; may block, and raises OSError."""
 
 
 class OutboundError(Exception):
-    """A request that is not made, or fails; the message is for whoever gave the URL."""
+    """A request that is refused or fails; the message is for whoever gave the URL."""
 
 
 class ForbiddenUrlError(OutboundError):
-    """The URL is none, or leads to where requests may not go."""
+    """The URL is not valid, or its host is not allowed."""
 
 
 class UnreachableError(OutboundError):
-    """Nobody answers there, or not in time."""
+    """The host cannot be reached, or does not answer in time."""
 
 
 def check_allowed(entry: str) -> str:
     """Return an entry of a list of allowed hosts: `hooks.example`, `*.example`, `*` or `http://receiver:9000`.
 
     Raises:
-        ValueError: if it is none of these.
+        ValueError: if it is not one of these forms.
     """
     if entry == "*" or _HOST.fullmatch(entry) or _origin(entry):
         return entry
@@ -56,7 +56,7 @@ def check_allowed(entry: str) -> str:
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an IP address belongs to the public internet, and so does the IPv4 address that it stands for."""
+    """Return whether an IP address is public, and also the IPv4 address that it embeds, if any."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and (inner := _embedded(ip)) is not None:
         ip = inner
@@ -65,14 +65,14 @@ def is_public(address: str) -> bool:
 
 
 class Outbound:
-    """Makes such requests. Close it, or use a context.
+    """Makes requests to untrusted URLs. Close it, or use it as a context.
 
     Args:
-        allowed: hosts that requests may go to. `hooks.example` is one host, `*.example` all hosts under it, `*` any:
-            by https, and to public addresses. An origin, such as `http://receiver:9000`, may have any scheme and
-            address, because the operator has named it. Nothing: any host, as `*`.
-        resolve: looks names up; the system's by default.
-        trusted: certificates that servers may have; the usual ones by default.
+        allowed: hosts that requests may go to. `hooks.example` is one host, `*.example` all hosts under it, `*` any, by
+            https and at public addresses. An origin, such as `http://receiver:9000`, may have any scheme and address,
+            because the operator has named it. Empty means `*`.
+        resolve: resolves names; the system's by default.
+        trusted: trusted certificates; the usual ones by default.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class Outbound:
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
     def check(self, url: str) -> None:
-        """Refuse a URL that can be seen to be forbidden, without looking its name up.
+        """Check a URL as far as is possible without resolving its name.
 
         Raises:
-            ForbiddenUrlError: saying why.
+            ForbiddenUrlError: if it is forbidden; the message says why.
         """
         self._parse(url)
 
@@ -118,16 +118,16 @@ class Outbound:
         content: bytes | None = None,
         silence_seconds: float = 10.0,
     ) -> AsyncIterator[httpcore.Response]:
-        """Make a request, and read its answer within the block: `status`, `headers`, `aiter_stream()`.
+        """Make a request; within the block, read its answer: `status`, `headers`, `aiter_stream()`.
 
-        The whole takes as long as the caller lets it; it should set a limit (`asyncio.timeout`).
+        There is no limit on the whole time; callers should set one (`asyncio.timeout`).
 
         Args:
-            method: such as GET.
-            url: where to.
-            headers: to send; Host, Content-Length and the current trace are added.
+            method: HTTP method.
+            url: the URL.
+            headers: headers to send; Host, Content-Length and the current trace are added.
             content: the body.
-            silence_seconds: longest wait for a name, a connection, and each piece of the answer.
+            silence_seconds: longest wait for name resolution, the connection, and each block of the answer.
 
         Raises:
             ForbiddenUrlError: if the URL, or every address of its host, is forbidden.
@@ -176,7 +176,7 @@ class Outbound:
 
 
 class _CheckedBackend(httpcore.AnyIOBackend):
-    """Connects to addresses that were checked, never to names."""
+    """Connects to checked addresses, never to names."""
 
     def __init__(
         self, may_be_private: Callable[[str, int], bool], resolve: Resolve, threads: ThreadPoolExecutor
@@ -193,7 +193,7 @@ class _CheckedBackend(httpcore.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Look the host up, and connect to the first address that may be and answers."""
+        """Resolve the host, and connect to the first allowed address that answers."""
         try:
             async with asyncio.timeout(timeout):
                 found = await asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host, port)

@@ -1,4 +1,4 @@
-"""Which models are in memory: further ones come in while the service runs, and go when nobody uses them."""
+"""Loading and unloading models while the service runs."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ log = logging.getLogger("steno")
 
 
 class Residency:
-    """Brings models in and lets them go.
+    """Loads and unloads models.
 
     Args:
-        dispatcher: has the catalog.
-        fleet: has the engines.
-        template: what is said to engines of every model, but for its name and checkpoint.
-        max_weight_bytes: what the weights of all models may take together; None: what the device has.
+        dispatcher: the dispatcher, with the catalog.
+        fleet: the engines.
+        template: the message that loads a model, without its id and checkpoint.
+        max_weight_bytes: limit on the weights of all models together; None: the device's memory.
     """
 
     def __init__(self, dispatcher: Dispatcher, fleet: Fleet, template: Load, max_weight_bytes: int | None) -> None:
@@ -31,18 +31,18 @@ class Residency:
         self._fleet = fleet
         self._template = template
         self._max_weight_bytes = max_weight_bytes
-        self._loading = asyncio.Lock()  # one at a time: what the next takes must find what is left
+        self._loading = asyncio.Lock()  # one at a time, because the next must know what memory is left
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._known_bytes: dict[str, int] = {}
 
     async def bring_in(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
         """Load a model; it is in the catalog from now on, and ready when this returns.
 
-        Where its weights need room, models go for it that came on demand: those that have been idle for longest first.
+        If its weights need room, models on demand are unloaded, the longest idle first.
 
         Raises:
-            KeyError: if there is one of this id.
-            ModelLoadError: if it cannot be loaded, or takes more memory than can be had.
+            KeyError: if there is a model of this id.
+            ModelLoadError: if it cannot be loaded, or needs more memory than can be freed.
         """
         catalog, metrics = self._dispatcher.catalog, self._dispatcher.metrics
         served = catalog.add(model, checkpoint, is_on_demand=is_on_demand)
@@ -57,7 +57,7 @@ class Residency:
         except BaseException as error:
             metrics.model_loads.labels("error").inc()
             if model in catalog:
-                self._dispatcher.give_up_model(model, str(error))  # one engine may have had it, and begun
+                self._dispatcher.give_up_model(model, str(error))  # one engine may have loaded it, and begun to use it
             raise
         metrics.expect_models([model])
         metrics.model_loads.labels("ok").inc()
@@ -65,12 +65,12 @@ class Residency:
         return served
 
     async def let_go(self, model: str) -> None:
-        """Take no more requests for a model, wait for those under way, and give its memory back.
+        """Take no more requests for a model, wait for those under way, and unload it.
 
-        Cancelling the call lets it go all the same.
+        If the call is cancelled, the model is unloaded all the same.
 
         Raises:
-            KeyError: if there is none of this id, or it is on its way in or out.
+            KeyError: if there is no model of this id, or it is being loaded or unloaded.
         """
         served = self._dispatcher.catalog[model]
         if served.ready is None or served.is_leaving:
@@ -78,12 +78,12 @@ class Residency:
         await asyncio.shield(self._begin_leaving(served))
 
     async def until_gone(self, model: str) -> None:
-        """Wait until a model is there no more that is on its way out."""
+        """Wait until a model that is being unloaded is gone."""
         if leaving := self._leaving.get(model):
             await asyncio.shield(leaving)
 
     def evict(self, model: ServedModel, reason: Literal["idle", "memory"]) -> "asyncio.Task[None]":
-        """Let a model go that came on demand; it takes no more requests from now on."""
+        """Unload a model on demand; it takes no more requests from now on."""
         self._dispatcher.metrics.model_evictions.labels(reason).inc()
         log.info("model not needed", extra={"model": model.id, "reason": reason})
         return self._begin_leaving(model)
@@ -107,7 +107,7 @@ class Residency:
         raise ModelLoadError(f"its weights take {taken} bytes, and {left} of {self._max_weight_bytes} are left")
 
     async def _make_room(self, served: ServedModel, more: int) -> bool:
-        """Let others go until there is room for so many bytes more; return whether there is."""
+        """Unload other models until there is room for ``more`` bytes; return whether there is."""
         catalog, limit = self._dispatcher.catalog, self._max_weight_bytes
         while limit is not None and catalog.weight_bytes + more > limit:
             if self._leaving:
@@ -116,13 +116,13 @@ class Residency:
             others = [one for one in catalog if one.is_on_demand and one.ready and one is not served]
             if not others:
                 return False
-            # Idle ones first. Where none is, the one that waits for no more goes when its requests are answered.
+            # Idle ones first. A busy one is unloaded when its requests are answered.
             await self.evict(min(others, key=lambda one: (bool(one.users), one.last_used)), "memory")
         return True
 
 
 async def _size(checkpoint: str) -> int:
-    """Return the size of a checkpoint that is a file, near to what its weights take; 0 where nothing is known."""
+    """Return the size of a checkpoint's file, which is about that of its weights; 0 if it is not a file."""
     try:
         return (await asyncio.to_thread(Path(checkpoint).stat)).st_size if checkpoint.endswith(".nemo") else 0
     except OSError:

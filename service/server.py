@@ -57,8 +57,9 @@ log = logging.getLogger("steno")
 _CLOSE_SECONDS = 5  # after the drain, for answers that are still being written
 _LAG_SECONDS = 0.25
 _SPARE_DECODE_THREADS = 4
-# For how long a thread that wants the interpreter waits while another computes, in seconds. By Python's 0.005 one that
-# decodes, and wants it again after every block, waits for longer than it decodes (docs/performance.md).
+# Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. With
+# Python's 0.005, a decoding thread, which needs it after each block, waits longer than it decodes
+# (docs/performance.md).
 _SWITCH_INTERVAL = 0.0005
 
 
@@ -66,7 +67,7 @@ class Server:
     """One service: a listening socket, the application, a dispatcher and its engines.
 
     Args:
-        settings: how it runs.
+        settings: the settings.
         engine_module: the Python module of the engine process.
 
     Raises:
@@ -98,7 +99,7 @@ class Server:
         template = Load(
             model="",
             checkpoint="",
-            device="",  # device and threads are those of each engine's place
+            device="",  # each engine's place fills in device and threads
             dtype=settings.dtype,
             bucket_seconds=settings.edges,
             batch_seconds=settings.batch_seconds,
@@ -133,7 +134,7 @@ class Server:
         )
         self._residency = Residency(self.dispatcher, self.fleet, template, settings.max_weight_bytes)
         self._demand = Demand(self._residency, self.dispatcher.catalog, settings.loadable, settings.model_ttl)
-        # First, and before anybody is let in: it may be unusable.
+        # First, because it may be unusable.
         self._job_store = settings.jobs_folder and JobStore(
             settings.jobs_folder,
             max_jobs=settings.max_jobs,
@@ -155,7 +156,7 @@ class Server:
         """Serve until `stop`, then finish what was accepted.
 
         Raises:
-            EngineStartError: if no engine can be had.
+            EngineStartError: if no engine can be started.
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
@@ -211,7 +212,7 @@ class Server:
             working = asyncio.create_task(jobs.run()) if jobs else None
             try:
                 await asyncio.wait({serving, supervising, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if working:  # they are on disk, and go on after the restart
+                if working:  # jobs are on disk, and continue after the restart
                     working.cancel()
                     await asyncio.wait({working})
                 if supervising.done():
@@ -247,7 +248,7 @@ class Server:
         )
 
     def _connection_limits(self) -> ConnectionLimits:
-        """Those of the settings, within what the system allows: the other half of the files is for uploads."""
+        """The limits of the settings, but at most half of the system's open files; the other half is for uploads."""
         limits = self._settings.connection_limits
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limits.most > files // 2:
@@ -256,7 +257,7 @@ class Server:
         return limits
 
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
-        """Answer what was accepted, refuse the rest; give up after a while, when hurried, or without engines."""
+        """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines."""
         self.dispatcher.drain()
         log.info("draining", extra={"requests": self.dispatcher.admission.requests})
         idle = asyncio.create_task(self.dispatcher.admission.until_idle())
@@ -277,7 +278,7 @@ class Server:
             await self._key_file.watch(self._access, self.metrics)
 
     async def _measure_lag(self) -> None:
-        """Nothing that takes over a millisecond may run on the loop; this shows whether that holds."""
+        """Measure the lag of the event loop, on which nothing may take over a millisecond."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _LAG_SECONDS
@@ -286,7 +287,7 @@ class Server:
 
 
 class _Web(uvicorn.Server):
-    """uvicorn, but signals are ours: it would close the listener at once, and draining needs it open."""
+    """uvicorn without its signal handlers: they close the listener at once, and draining needs it open."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -294,7 +295,7 @@ class _Web(uvicorn.Server):
 
 
 def _decode_threads() -> int:
-    """More than cores: the system shares these out, and short uploads pass those that take a while."""
+    """Return the number of decoding threads: more than cores, so that short uploads pass long ones."""
     return (os.cpu_count() or 1) + _SPARE_DECODE_THREADS
 
 
@@ -303,9 +304,9 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def _raise_file_limit() -> None:
-    """Let as many files be open as the system allows: connections are files, and shells begin with 1,024."""
+    """Raise the limit on open files to the system's highest: each connection is one, and the usual limit is 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError):  # macOS says that there is no limit, and has one
+    with contextlib.suppress(ValueError):  # macOS reports no limit, but has one
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -318,7 +319,7 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
 
     Raises:
         SettingsError: if the file of keys cannot be read, or is wrong.
-        EngineStartError: if no engine can be had.
+        EngineStartError: if no engine can be started.
         OSError: if the address cannot be listened on.
     """
     _raise_file_limit()

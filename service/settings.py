@@ -1,7 +1,8 @@
-"""Every setting of the service, from flags, `STENO_` variables and files; the only reader of the environment.
+"""Every setting of the service, from flags, `STENO_` variables and files. Only this file reads the environment.
 
-A flag wins over a variable, a variable over a file. What begins with `STENO_` and is not a setting is refused, because
-a misspelt limit is a limit that does not hold; what Kubernetes injects for Services named steno or steno-* is not ours.
+A flag has priority over a variable, and a variable over a file. A variable that begins with `STENO_` and is not a
+setting is refused, because a misspelt limit would not hold. Variables that Kubernetes injects for Services named steno
+or steno-* are ignored.
 """
 
 import difflib
@@ -37,21 +38,21 @@ from service.loadable import Loadable, is_folder_of_models, is_pattern
 from service.outbound import check_allowed
 
 PREFIX = "STENO_"
-# Where container engines mount secrets; a file is called as the variable is, in small letters: steno_api_keys.
+# Where container engines mount secrets. A file has the variable's name in lower case: steno_api_keys.
 SECRETS = Path("/run/secrets")
 
 # https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 _SERVICE_LINK = re.compile(
     r"STENO_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-# As browsers send it (RFC 6454): neither a path nor a slash at the end, and in lower case.
+# As browsers send it (RFC 6454): in lower case, without a path or a slash at the end.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+")
 _MODEL_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[^@\s]+)?", re.ASCII)
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
-# Attention to a whole piece takes time in the square of its length, and local attention memory in proportion: of a
-# quarter of an hour, the first layer of parakeet-tdt-0.6b gives 3 GB in float32 (256 x 45,000 x 64 values).
+# Full attention takes time in the square of an utterance's length, so that needs a limit. Local attention takes memory
+# in proportion: for a quarter of an hour, parakeet-tdt-0.6b's first layer gives 3 GB in float32 (256 x 45,000 x 64).
 _LONGEST_GLOBAL = 120.0
 _LONGEST_UTTERANCE = 900.0
 
@@ -64,7 +65,7 @@ class SettingsError(ValueError):
 
 
 class _Environment(EnvSettingsSource):
-    """The environment without what Kubernetes put there under a setting's name (STENO_PORT=tcp://...)."""
+    """The environment without variables of Kubernetes that have a setting's name (STENO_PORT=tcp://...)."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         value, key, is_complex = super().get_field_value(field, field_name)
@@ -85,22 +86,23 @@ class Settings(BaseSettings):
         "ID=CHECKPOINT gives it another id.",
     )
     models: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Several such checkpoints instead, by commas; aliases mean the first."
+        default=(), description="Several such checkpoints instead, comma-separated; aliases mean the first."
     )
     models_on_demand: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Further models that a request may load, by commas: checkpoints as above, folders of them, and "
-        "patterns of names on the hub (nvidia/parakeet-*); unset: none.",
+        description="Further models that a request may load, comma-separated: checkpoints as above, folders of them, "
+        "and patterns of names on the hub (nvidia/parakeet-*); unset: none.",
     )
     model_ttl: Seconds = Field(
         default=600.0, description="Seconds without a request after which a model on demand is unloaded."
     )
     model_aliases: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=("whisper-1",), description="Further names under which clients may ask for the first model, by commas."
+        default=("whisper-1",),
+        description="Further names under which clients may ask for the first model, comma-separated.",
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Languages the only model speaks, ISO 639-1 by commas; requests for others are refused. "
+        description="Languages the only model speaks, ISO 639-1, comma-separated; requests for others are refused. "
         "Unset: what the checkpoint says, and any where it says nothing.",
     )
     max_weight_bytes: Count | None = Field(
@@ -140,15 +142,16 @@ class Settings(BaseSettings):
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Keys that open the API, name:sha256 by commas (`steno key`); unset: open to all."
+        default=(),
+        description="Keys that open the API, name:sha256, comma-separated (`steno key`); unset: open to all.",
     )
     api_keys_file: Path | None = Field(
         default=None,
-        description="File of further keys, one name:sha256 a line, read again when it changes; limits of a key "
-        "may stand behind it.",
+        description="File of further keys, one name:sha256 a line, read again when it changes; an entry may "
+        "be followed by limits of its key.",
     )
     max_requests_per_key: Count | None = Field(
-        default=None, description="Transcriptions under way at once for each key; unset: as many as for all."
+        default=None, description="Transcriptions under way at once for each key; unset: as many as max_requests."
     )
     requests_per_minute_per_key: Count | None = Field(
         default=None, description="Transcriptions begun in a minute for each key; unset: any number."
@@ -157,18 +160,21 @@ class Settings(BaseSettings):
         default=None, description="Audio transcribed in a minute for each key; unset: any length."
     )
     admin_keys: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Keys that load and unload models, name:sha256 by commas; unset: nobody may."
+        default=(), description="Keys that load and unload models, name:sha256, comma-separated; unset: nobody may."
     )
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Origins whose web pages may call the API, by commas, or *; unset: none but its own."
+        default=(),
+        description="Origins whose web pages may call the API, comma-separated, or *; unset: none but its own.",
     )
     url_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Hosts from which recordings are fetched that a request names by a URL, by commas: "
+        description="Hosts from which recordings are fetched that a request names by a URL, comma-separated: "
         "media.example, *.example, * for all, by https and at public addresses; or an origin that may be private "
         "(http://storage:9000); unset: none.",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is logged."
+    )
     log_format: Literal["auto", "json", "text"] = Field(
         default="auto", description="auto: text on a terminal, else one JSON object a line."
     )
@@ -188,7 +194,7 @@ class Settings(BaseSettings):
     max_audio_seconds: Seconds = Field(default=14_400.0, description="Longest recording.")
     max_utterance_seconds: Annotated[float, Field(ge=MIN_UTTERANCE_SECONDS, le=_LONGEST_UTTERANCE)] = Field(
         default=DEFAULT_UTTERANCE_SECONDS,
-        description="Longest piece that the model takes; a longer recording is cut where nobody speaks. "
+        description="Longest utterance that the model gets; longer recordings are cut in pauses. "
         f"Above {_LONGEST_GLOBAL:g} with local_attention only.",
     )
     min_audio_seconds: Seconds = Field(default=0.1, description="Shortest recording.")
@@ -255,7 +261,7 @@ class Settings(BaseSettings):
     )
     max_jobs: Count = Field(default=1000, description="Jobs that are not finished.")
     max_jobs_per_key: Count | None = Field(
-        default=None, description="Jobs of each key that are not finished; unset: as many as of all."
+        default=None, description="Jobs of each key that are not finished; unset: as many as max_jobs."
     )
     max_job_bytes: Count = Field(default=64 << 30, description="Recordings of jobs that are not finished, on disk.")
     running_jobs: Count = Field(default=2, description="Jobs under way at once; the others wait on disk.")
@@ -264,7 +270,7 @@ class Settings(BaseSettings):
     )
     webhook_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Where webhooks may go, by commas: hooks.example, *.example; an origin, such as "
+        description="Where webhooks may go, comma-separated: hooks.example, *.example; an origin, such as "
         "http://receiver:9000, may be plain http and have a private address. Unset: any public host, by https.",
     )
     webhook_secret: str | None = Field(
@@ -274,7 +280,7 @@ class Settings(BaseSettings):
     )
 
     bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(
-        default=DEFAULT_EDGES, description="Upper bounds of the length buckets, by commas."
+        default=DEFAULT_EDGES, description="Upper bounds of the length buckets, comma-separated."
     )
     batch_seconds: Seconds | None = Field(
         default=None,
@@ -301,19 +307,19 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags come as arguments, then the environment, then files that hold one value each."""
+        """Order the sources: flags (arguments), then the environment, then files with one value each."""
         return init_settings, _Environment(settings_cls), file_secret_settings
 
     @classmethod
     def read(cls, flags: Mapping[str, Any] | None = None, secrets: Path = SECRETS) -> Self:
-        """Read flags (field name to value), the environment, and the files of a folder.
+        """Read the settings from flags (field name to value), the environment, and the files of a folder.
 
         Raises:
             SettingsError: naming every setting that is missing, unknown or wrong.
         """
         _refuse_unknown(os.environ, cls.model_fields)
         has_secrets = secrets.is_dir()
-        if has_secrets:  # a misspelt name would leave the API open to all
+        if has_secrets:  # a file that is not readable would leave the API open to all
             _refuse_unknown((path.name for path in secrets.iterdir()), cls.model_fields)
         try:
             from_files = {"_secrets_dir": secrets} if has_secrets else {}
@@ -427,7 +433,7 @@ class Settings(BaseSettings):
 
     @property
     def loadable(self) -> Loadable:
-        """What a request may bring in."""
+        """The models that a request may load."""
         checkpoints, folders, patterns = {}, [], []
         for entry in self.models_on_demand:
             if is_pattern(entry):
@@ -441,7 +447,7 @@ class Settings(BaseSettings):
 
     @property
     def checkpoints(self) -> dict[str, str]:
-        """Where the weights of each model come from, by the id that clients call it by; the default first."""
+        """The checkpoint of each model, by id; the default first."""
         return dict(model_entry(entry) for entry in self._entries)
 
     @property
@@ -450,12 +456,12 @@ class Settings(BaseSettings):
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may use the API, without a key."""
+        """Whether the API may be used without a key."""
         return not self.api_keys and self.api_keys_file is None
 
     @property
     def key_limits(self) -> KeyLimits:
-        """What a key may use that has no limits of its own."""
+        """The limits of a key that has none of its own."""
         return KeyLimits(
             max_requests=self.max_requests_per_key,
             requests_per_minute=self.requests_per_minute_per_key,
@@ -464,7 +470,7 @@ class Settings(BaseSettings):
 
     @property
     def audio_limits(self) -> AudioLimits:
-        """What a recording may be."""
+        """The limits of a recording."""
         return AudioLimits(
             max_seconds=self.max_audio_seconds,
             min_seconds=self.min_audio_seconds,
@@ -475,7 +481,7 @@ class Settings(BaseSettings):
 
     @property
     def admission_limits(self) -> AdmissionLimits:
-        """What may be under way at once."""
+        """The limits of admission control."""
         return AdmissionLimits(
             max_requests=self.max_requests,
             max_stored_bytes=self.max_stored_bytes,
@@ -485,7 +491,7 @@ class Settings(BaseSettings):
 
     @property
     def connection_limits(self) -> ConnectionLimits:
-        """What clients may do with connections."""
+        """The limits of connections."""
         return ConnectionLimits(
             most=self.max_connections,
             most_of_address=self.max_connections_per_address,
@@ -496,18 +502,18 @@ class Settings(BaseSettings):
 
     @property
     def edges(self) -> list[float]:
-        """Upper bounds of the buckets in use; the last one is the longest utterance."""
+        """The upper bounds of the buckets in use; the last one is the longest utterance."""
         return bucket_edges(min(self.max_utterance_seconds, self.max_audio_seconds), self.bucket_seconds)
 
 
 def model_entry(entry: str) -> tuple[str, str]:
     """Return the id and the checkpoint of `CHECKPOINT` or `ID=CHECKPOINT`.
 
-    Without one, the id is a checkpoint's name on the hub, else that of its file or folder, without `.nemo`;
-    `models.model_id` says the same, but brings torch with it.
+    Without an ID, it is the checkpoint's name on the hub, or that of its file or folder, without `.nemo`.
+    `models.model_id` does the same, but imports torch.
 
     Raises:
-        ValueError: if there is nothing, or nothing to call it by.
+        ValueError: if there is no checkpoint, or no id.
     """
     model, equals, checkpoint = entry.partition("=")
     if equals and _MODEL_ID.fullmatch(model) and checkpoint:

@@ -1,4 +1,4 @@
-"""What language a text is written in, told from the text alone by py3langid (a fork of Lui and Baldwin's langid.py)."""
+"""Detecting the language of a text by py3langid (a fork of Lui and Baldwin's langid.py)."""
 
 import copy
 import threading
@@ -11,30 +11,30 @@ from service.languages import NAMES
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-# A text that is less likely in its best language says nothing, such as "ok".
+# A text whose best language is less likely tells nothing, such as "ok".
 _TELLING = 0.5
 
 _lock = threading.Lock()
 
 
 class Told(NamedTuple):
-    """A language in ISO 639-1, and how likely it is among those that it could be, 0 to 1."""
+    """A language in ISO 639-1, and its probability among the candidates, 0 to 1."""
 
     language: str
     probability: float
 
 
 def tell(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Told | None, list[Told | None]]:
-    """Tell the language of texts that belong together, of all of them and of each. Any thread may.
+    """Detect the language of texts that belong together: of all together and of each. Any thread may call this.
 
-    A text that is too short to tell has the language of all, with the probability that it gives to that.
+    A text that is too short has the language of all, with its own probability of that.
 
     Args:
-        texts: such as the segments of a recording.
-        among: what it can be, in ISO 639-1; nothing means any language that is known here.
+        texts: texts, such as the segments of a recording.
+        among: the candidates, in ISO 639-1; empty means any known language.
 
     Returns:
-        The language of all texts, and that of each; None where there is nothing to tell by.
+        The language of all texts, and that of each; None where it cannot be detected.
     """
     identifier = _identifier(tuple(sorted(among)))
     if identifier is None:
@@ -62,7 +62,7 @@ def _of_part(rank: dict[str, float], whole: Told) -> Told | None:
 
 @lru_cache(maxsize=16)
 def _identifier(among: tuple[str, ...]) -> "LanguageIdentifier | None":
-    """Return what tells these languages from each other; None where it knows none of them."""
+    """Return an identifier for these languages; None if it knows none of them."""
     whole = _loaded()
     known = [label for label in whole.labels if label in (among or NAMES)]
     if not known:
@@ -73,7 +73,7 @@ def _identifier(among: tuple[str, ...]) -> "LanguageIdentifier | None":
 
 
 def _loaded() -> "LanguageIdentifier":
-    with _lock:  # it takes seconds of work, and tens of megabytes: not twice at a time
+    with _lock:  # loading takes seconds and tens of megabytes, so once only
         return _load()
 
 

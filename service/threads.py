@@ -1,4 +1,4 @@
-"""Work that happens in threads."""
+"""Running work in threads."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,12 +9,14 @@ T = TypeVar("T")
 
 
 async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
-    """Do work in a thread. If nobody wants it any more, it is not begun, or else waited for: a thread has no end.
+    """Run work in a thread.
+
+    If the call is cancelled, work that has begun is waited for, so that the caller may then close what it uses.
 
     Args:
-        threads: where there is one.
-        work: what to do; what it reads is not closed under it.
-        on_cancel: called when it is no longer wanted.
+        threads: the executor.
+        work: the work.
+        on_cancel: called when the call is cancelled.
     """
     future = threads.submit(work)
     waiting = asyncio.wrap_future(future)

@@ -1,8 +1,8 @@
-"""Traces: the id of a request's trace, its `traceparent` in and out, and, where a collector is named, its spans.
+"""Traces: reading and passing on `traceparent` and, with a collector, writing spans.
 
-What is current travels with the context of a task, so that log lines, batches and requests to others know to which
-trace they belong. Without a collector, and without a `traceparent` from the caller, there is nothing current, and
-nothing is done. Spans are written when a request is over, out of the stages that are measured anyway.
+The current trace is in a context variable, so that log lines, batches and outgoing requests know their trace. Without a
+collector and without a `traceparent` from the caller there is none. Spans are written when a request is over, from the
+stages that are measured anyway.
 
 https://www.w3.org/TR/trace-context/
 """
@@ -26,16 +26,16 @@ Attribute = str | int | float | bool
 
 
 class TracingError(ValueError):
-    """Traces are wanted, and cannot be made; the message says what to do."""
+    """Traces are turned on, but OpenTelemetry is missing; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traceparent:
-    """A span of a trace, as it is passed on.
+    """The id of a span, as it is passed on.
 
     Attributes:
         trace_id: 32 hexadecimal digits.
-        span_id: 16 of them.
+        span_id: 16 hexadecimal digits.
         is_sampled: whether its spans are kept.
     """
 
@@ -45,7 +45,7 @@ class Traceparent:
 
     @classmethod
     def parse(cls, header: str) -> "Traceparent | None":
-        """Read the header; None for anything that is not one, which is as if there were none."""
+        """Parse the header; None if it is not valid, which counts as absent."""
         found = _TRACEPARENT.fullmatch(header)
         if not found or found[1] == "ff" or (found[1] == "00" and found[5]):
             return None
@@ -60,12 +60,12 @@ class Traceparent:
 
 @dataclass(slots=True, eq=False)
 class Trace:
-    """What is under way for a trace: a request, a job.
+    """A traced request or job.
 
     Attributes:
-        traceparent: for whom it asks something of.
-        began_ns: Unix time.
-        span: its own; None where no collector is named, and the caller's id is only passed on.
+        traceparent: the id to send with outgoing requests.
+        began_ns: Unix time of its beginning.
+        span: its span; None without a collector, when the caller's id is only passed on.
     """
 
     traceparent: Traceparent
@@ -77,19 +77,19 @@ _current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 
 def current() -> Trace | None:
-    """Return the trace of the task that asks."""
+    """Return the trace of the current task."""
     return _current.get()
 
 
 def trace_fields() -> Mapping[str, str]:
-    """Return what a log line says of the current trace."""
+    """Return the fields of the current trace for a log line."""
     trace = _current.get()
     return {} if trace is None else {"trace_id": trace.traceparent.trace_id, "span_id": trace.traceparent.span_id}
 
 
 @contextmanager
 def under(trace: Trace | None) -> Iterator[None]:
-    """Let a trace be current."""
+    """Make a trace the current one."""
     token = _current.set(trace)
     try:
         yield
@@ -98,30 +98,30 @@ def under(trace: Trace | None) -> Iterator[None]:
 
 
 class Tracer(Protocol):
-    """Begins and ends traces."""
+    """Begins and ends traced requests and jobs."""
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:
-        """Begin what belongs to a caller's trace, or to one of its own."""
+        """Begin a request or job, in the caller's trace or a new one."""
 
     def end(
         self, trace: Trace, stages: Mapping[str, float], attributes: Mapping[str, Attribute], error: str | None
     ) -> None:
-        """End it, with a span for each stage, in seconds, one after the other."""
+        """End a request or job, with a span for each stage; stages are in seconds, one after the other."""
 
     def batch(
         self, traces: Collection[Trace], seconds: tuple[float, float], attributes: Mapping[str, Attribute]
     ) -> None:
-        """Write down a batch that ran for several of them; `seconds` ago it began and ended."""
+        """Write the span of a batch for several of them; `seconds` are how long ago it began and ended."""
 
     def close(self) -> None:
-        """Send what has not been sent; may take some seconds."""
+        """Send the remaining spans, which may take some seconds."""
 
 
 class PassingOn:
-    """Makes no spans; a caller's trace still goes into logs, webhooks and requests for URLs."""
+    """Writes no spans; a caller's trace still goes into logs, webhooks and outgoing requests."""
 
     def begin(self, name: str, parent: Traceparent | None, *, is_server: bool = True) -> Trace | None:  # noqa: ARG002
-        """Keep the caller's."""
+        """Return the caller's trace."""
         return None if parent is None else Trace(parent, 0)
 
     def end(
@@ -139,14 +139,14 @@ class PassingOn:
 
 
 class Exporting:
-    """Sends spans to a collector, by OTLP over HTTP, from a thread of its own.
+    """Sends spans to a collector by OTLP over HTTP, in a thread of its own.
 
-    What it cannot send is dropped: a collector that is down costs no request anything.
+    Spans that cannot be sent are dropped, so that a collector that is down delays no request.
 
     Args:
-        endpoint: the collector's, such as http://collector:4318; spans go to /v1/traces under it.
-        share: of the traces that begin here; a caller decides for its own.
-        version: of the service.
+        endpoint: the collector, such as http://collector:4318; spans go to /v1/traces under it.
+        share: share of the traces that begin here; a caller decides for its own.
+        version: version of the service.
 
     Raises:
         TracingError: if OpenTelemetry's SDK or its exporter is not installed.
@@ -163,7 +163,7 @@ class Exporting:
         except ImportError:
             raise TracingError("traces need OpenTelemetry: pip install 'steno[tracing]'") from None
         self._api: Any = trace
-        # Not the process's own provider: nothing that others instrument is to end up here.
+        # Not the process's global provider, so that spans of other libraries do not end up here.
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "steno", "service.version": version}),
             sampler=ParentBased(TraceIdRatioBased(share)),
@@ -188,7 +188,7 @@ class Exporting:
     def end(
         self, trace: Trace, stages: Mapping[str, float], attributes: Mapping[str, Attribute], error: str | None
     ) -> None:
-        """End its span, and write down those of its stages."""
+        """End its span, and write the spans of its stages."""
         span = trace.span
         if span is None or not span.is_recording():
             return
@@ -205,7 +205,7 @@ class Exporting:
     def batch(
         self, traces: Collection[Trace], seconds: tuple[float, float], attributes: Mapping[str, Attribute]
     ) -> None:
-        """Write down a span of its own trace, with links to the requests whose utterances were in it."""
+        """Write a span in a trace of its own, with links to the requests in the batch."""
         spans = {trace.traceparent.span_id: trace.span for trace in traces if trace.span is not None}
         kept = [span for span in spans.values() if span.get_span_context().trace_flags.sampled]
         if not kept:
@@ -220,7 +220,7 @@ class Exporting:
         span.end(ended)
 
     def close(self) -> None:
-        """Send what has not been sent."""
+        """Send the remaining spans."""
         self._provider.force_flush(_CLOSE_MILLISECONDS)
         self._provider.shutdown()
 
@@ -233,9 +233,9 @@ class Exporting:
 
 
 def tracer(endpoint: str | None, share: float, version: str) -> Tracer:
-    """Return what makes traces; without a collector, what passes those of callers on.
+    """Return a tracer; without a collector, one that only passes on those of callers.
 
     Raises:
-        TracingError: if traces are wanted, and OpenTelemetry is not installed.
+        TracingError: if there is a collector, but OpenTelemetry is not installed.
     """
     return PassingOn() if endpoint is None else Exporting(endpoint, share, version)
