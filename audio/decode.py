@@ -16,7 +16,8 @@ from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
 from audio.reader import Reader, reader_of
-from audio.resample import Samples, resampled
+from audio.resample import resampled
+from audio.samples import Samples
 from audio.sniff import STREAM_BYTES, sniff
 from audio.sound_file import SoundFileSource
 from audio.source import Source, every_channel, mean_of_channels

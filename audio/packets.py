@@ -16,7 +16,8 @@ from av.container import InputContainer
 
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
-from audio.resample import Samples, resampled
+from audio.resample import resampled
+from audio.samples import Samples
 from audio.sniff import SUPPORTED
 from audio.source import Mix, every_channel, falls_short
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from audio.resample import Samples
+from audio.samples import Samples
 
 _SAMPLE_BYTES = 4
 

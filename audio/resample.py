@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import soxr
-from numpy.typing import NDArray
 
-Samples = NDArray[np.float32]
+from audio.samples import Samples
 
 
 def resampled(blocks: Iterable[Samples], source_rate: int, rate: int) -> Iterator[Samples]:

@@ -11,7 +11,7 @@ from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.raw import RawForm
-from audio.resample import Samples
+from audio.samples import Samples
 from audio.source import Mix, falls_short
 
 # libsndfile's frame count of a stream whose header does not give the length.

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from audio.errors import InvalidAudioError
-from audio.resample import Samples
+from audio.samples import Samples
 
 # Full scale of 32-bit integers that were stored as floats. Larger values are no sound.
 _LOUDEST = 2.0**31

@@ -24,7 +24,8 @@ from tqdm import tqdm
 
 from audio.decode import decode
 from audio.limits import AudioLimits
-from audio.resample import Samples, resampled
+from audio.resample import resampled
+from audio.samples import Samples
 from benchmarks.environment import describe
 from benchmarks.rows import Rows, add_rows_option
 from bulk.file_transcripts import Failed, Options, transcribe_files

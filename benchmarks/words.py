@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from audio.decode import decode
 from audio.limits import AudioLimits
-from audio.resample import Samples
+from audio.samples import Samples
 from benchmarks.environment import describe
 from cli.manifest import read_manifest
 from models import Hypothesis, load_model

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from audio.pool import DecodePool
     from audio.recording import Recording
-    from audio.resample import Samples
+    from audio.samples import Samples
     from models import Hypothesis, Model
 
 # The model sorts its input by length, so giving it a few batches at a time leaves little padding.

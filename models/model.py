@@ -39,7 +39,7 @@ from models.spelling import Speller
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.writer import Writer
 
-Samples = npt.NDArray[np.float32]
+Waveform = npt.NDArray[np.float32]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.int8)
 # Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
@@ -191,7 +191,7 @@ class Model:
 
     def transcribe(
         self,
-        pcm: Sequence[Samples],
+        pcm: Sequence[Waveform],
         *,
         decoder: str | None = None,
         language: str | None = None,
@@ -238,7 +238,7 @@ class Model:
             hypotheses.update(zip(given[0], given[1].hypotheses(), strict=True))
         return [hypotheses[index] for index in range(len(pcm))]
 
-    def batch(self, pcm: Sequence[Samples], samples: int | None = None) -> tuple[Tensor, Tensor]:
+    def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
         """Stack utterances into a batch, for a GPU in pinned memory.
 
         Args:
@@ -302,7 +302,7 @@ class Model:
             return self._recognized(waveforms, lengths, decoder, prompts)
 
     @torch.no_grad()
-    def features(self, pcm: Sequence[Samples]) -> tuple[Tensor, Tensor]:
+    def features(self, pcm: Sequence[Waveform]) -> tuple[Tensor, Tensor]:
         """Compute the features of one batch.
 
         Args:
@@ -479,20 +479,20 @@ class Model:
         return not self._vocabulary.punctuation.isdisjoint(_SENTENCE_MARKS)
 
 
-def _check_samples(pcm: Sequence[Samples]) -> None:
+def _check_samples(pcm: Sequence[Waveform]) -> None:
     _check_arrays(pcm)
     for index, samples in enumerate(pcm):
         _check_finite(index, samples)
 
 
-def _check_arrays(pcm: Sequence[Samples]) -> None:
+def _check_arrays(pcm: Sequence[Waveform]) -> None:
     for index, samples in enumerate(pcm):
         if not isinstance(samples, np.ndarray) or samples.dtype != np.float32 or samples.ndim != 1:
             kind = f"{samples.dtype} {samples.shape}" if isinstance(samples, np.ndarray) else type(samples).__name__
             raise ValueError(f"utterance {index} must be a mono float32 array, not {kind}")
 
 
-def _check_finite(index: int, samples: Samples) -> None:
+def _check_finite(index: int, samples: Waveform) -> None:
     if not np.isfinite(samples).all():
         raise ValueError(f"utterance {index} has samples that are infinite or not numbers")
 

@@ -5,7 +5,7 @@ So the posteriors that a teacher gave the clean clip are right for the changed o
 
 import numpy as np
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.codec import coded
 from training.recipe import Augmentation, Level, Noise, Reverberation
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import soundfile
 
-from audio.resample import Samples, resampled
+from audio.resample import resampled
+from audio.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import soundfile
 from audio.decode import decode
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.resample import Samples
+from audio.samples import Samples
 from training.errors import ManifestError
 from training.student import FRONT_END
 

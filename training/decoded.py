@@ -5,7 +5,7 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.student import FRONT_END
 from training.takes import Take
 

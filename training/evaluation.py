@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from audio.resample import Samples
+from audio.samples import Samples
 from models import Hypothesis, Model
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from audio.resample import Samples
+from audio.samples import Samples
 from models.prompts import Prompt, PromptError
 from training.augment import augmented
 from training.decoded import DecodedTakes

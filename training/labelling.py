@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.ahead import ahead
 from training.distillation import greedy_labels
 from training.errors import ManifestError, RecipeError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audio.resample import Samples
+from audio.samples import Samples
 from models.tokenizers import WORD_START
 from training.decoded import DecodedTakes
 from training.distillation import greedy_spans

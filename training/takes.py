@@ -8,7 +8,8 @@ import numpy as np
 from audio.decode import decode
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.resample import Samples, resampled
+from audio.resample import resampled
+from audio.samples import Samples
 from training.errors import ManifestError, RecipeError
 from training.manifest import Clip, read_manifest
 from training.recipe import TrainingData

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from audio.resample import Samples
+from audio.samples import Samples
 from models.checkpoint import CheckpointError, read_checkpoint
 from models.features import LogMelFeatures
 from models.network import Network

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.recording import Recording
-from audio.resample import Samples, resampled
+from audio.resample import resampled
+from audio.samples import Samples
 from audio.segment.level import Level
 from audio.segment.segmenter import Segment, Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from audio.resample import Samples
+from audio.samples import Samples
 
 # Usual mean power of speech, and the highest gain: what is 60 dB below speech is no speech.
 _POWER = 10 ** (-23 / 10)

@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from audio.resample import Samples
+from audio.samples import Samples
 
 RATE = 16_000
 FRAME_SAMPLES = 512

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from audio.recording import Recording
-from audio.resample import Samples
+from audio.samples import Samples
 from audio.segment.cuts import Probabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector

@@ -7,9 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from audio.samples import Samples
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy
@@ -30,8 +28,6 @@ from service.metrics import Metrics, length_class
 from service.tracing import PassingOn, Tracer
 
 log = logging.getLogger("steno.dispatch")
-
-Samples = npt.NDArray[np.float32]
 
 _RTFX_MEMORY = 0.8  # weight of the past in the moving average of RTFx
 

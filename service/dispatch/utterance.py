@@ -5,9 +5,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from audio.samples import Samples
 from service.engine.protocol import NOTHING_ASKED, Prompt, Transcript
 from service.tracing import Trace, current
 
@@ -48,7 +46,7 @@ class Utterance:
     """
 
     number: int
-    samples: npt.NDArray[np.float32]
+    samples: Samples
     seconds: float
     arrived: float
     answer: asyncio.Future[Transcript] = field(repr=False)

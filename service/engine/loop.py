@@ -28,6 +28,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from audio.samples import Samples
 from service import logs
 from service.engine.channel import EngineChannel
 from service.engine.download import DownloadReport, OnDownload
@@ -45,7 +46,7 @@ from service.engine.protocol import (
     Transcript,
     Unload,
 )
-from service.engine.staging import Samples, StagingView
+from service.engine.staging import StagingView
 from service.priorities import give_way
 
 HEARTBEAT_SECONDS = 1.0

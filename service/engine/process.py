@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import models
+from audio.samples import Samples
 from models import Model, Recognition, TimedText, bundled, checkpoint_path, default_dtype, load_model
 from service.engine import loop
 from service.engine.download import OnDownload
@@ -19,7 +20,6 @@ from service.engine.identity import identity
 from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
 from service.engine.shapes import most_rows, padded_samples
-from service.engine.staging import Samples
 
 # The default batch budget in audio-seconds, padding included. On a CPU, larger batches are hardly faster and only make
 # others wait (`benchmarks budget`): a batch's fixed cost is the work of one core, so more cores need more audio to make

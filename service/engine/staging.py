@@ -9,11 +9,9 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from audio.samples import Samples
 from service.engine.protocol import Item
-
-Samples = npt.NDArray[np.float32]
 
 _SAMPLE_BYTES = 4
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from audio.samples import Samples
 from service.engine import loop
 from service.engine.download import OnDownload
 from service.engine.loop import LaidOut
 from service.engine.protocol import FailureKind, Load, Prompt, Transcript, Word
-from service.engine.staging import Samples
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from audio.descriptor import unnamed_file
+from audio.samples import Samples
 from service.engine.channel import FrontChannel
 from service.engine.protocol import (
     Batch,
@@ -29,7 +30,7 @@ from service.engine.protocol import (
     Stop,
     Unload,
 )
-from service.engine.staging import Samples, Staging
+from service.engine.staging import Staging
 
 log = logging.getLogger("steno.supervisor")
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import soundfile
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.synthesis.errors import SynthesisError
 from training.synthesis.readings import Reading
 from training.synthesis.voice import SAMPLE_RATE

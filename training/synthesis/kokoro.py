@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import soxr
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.synthesis.child import answer
 from training.synthesis.convolutions import with_faster_convolutions
 from training.synthesis.errors import SynthesisError, UnusableSpeechError

@@ -8,7 +8,7 @@ from typing import ClassVar
 from audio.decode import decode
 from audio.errors import AudioError
 from audio.limits import AudioLimits
-from audio.resample import Samples
+from audio.samples import Samples
 from training.synthesis.child import succeeds
 from training.synthesis.errors import UnusableSpeechError
 from training.synthesis.voice import SAMPLE_RATE, Manner

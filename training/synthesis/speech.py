@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.synthesis.errors import UnusableSpeechError
 from training.synthesis.voice import SAMPLE_RATE, Manner, Voice
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import count
 
-from audio.resample import Samples
+from audio.samples import Samples
 from training.ahead import ahead
 from training.synthesis.collection import Collection
 from training.synthesis.errors import SynthesisError, UnusableSpeechError

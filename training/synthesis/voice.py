@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from audio.resample import Samples
+from audio.samples import Samples
 
 # Of all speech that is made, in Hz.
 SAMPLE_RATE = 16_000

@@ -1,0 +1,7 @@
+"""What decoded audio is, from the decoder to the model."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Between -1 and 1: mono [frames], or several channels [frames, channels].
+Samples = NDArray[np.float32]
