@@ -13,7 +13,7 @@ HOURS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Machine:
     """A machine: its price per hour, and its audio-hours per hour."""
 
     name: str
@@ -35,7 +35,7 @@ def main() -> None:
         parser.error("a row is a name, a price per hour, and an RTFx or a file")
 
     triples = zip(args.rows[::3], args.rows[1::3], args.rows[2::3], strict=True)
-    rows = [Row(name, float(price), rtfx_of(measured)) for name, price, measured in triples]
+    rows = [Machine(name, float(price), rtfx_of(measured)) for name, price, measured in triples]
     print(f"{'':24} {'an hour':>10} {'RTFx':>10} {'1e6 hours':>12} {'of the first':>13}")
     for row in rows:
         print(f"{row.name:24} {row.price:10.3f} {row.rtfx:10.1f} {row.cost:12.0f} {row.cost / rows[0].cost:13.3f}")

@@ -108,7 +108,7 @@ def main() -> None:
     for cell in tqdm(cells, unit="cell", disable=None):
         name, minutes, seed, variant = cell
         model = models.setdefault(name, models.get(name) or load_model(name, dtype=dtype))
-        recording = joined(clips, VARIANTS[variant], minutes * 60, seed)
+        recording = long_recording(clips, VARIANTS[variant], minutes * 60, seed)
         long, cut = _scores(model, recording, scorer, args.utterance_seconds)
         row = {"model": Path(name).stem, "minutes": minutes, "seed": seed, "variant": variant}
         errors = {"joined_errors": long.errors, "cut_errors": cut.errors, "words": cut.words}
@@ -180,7 +180,7 @@ class Variant:
     disturbed: Callable[[Joined, np.random.Generator], Joined] = lambda recording, _: recording
 
 
-def joined(clips: Sequence[Clip], variant: Variant, seconds: float, seed: int) -> Joined:
+def long_recording(clips: Sequence[Clip], variant: Variant, seconds: float, seed: int) -> Joined:
     """Join clips to a recording of so many seconds or a little more.
 
     Args:

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from training.errors import TrainingError
     from training.lock import locked
     from training.loop import train
-    from training.ranks import joined, local_device
+    from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
     try:
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         word_errors = _word_errors() if recipe.dev else None
         folder, device = Path(args.out), local_device(_device(args.device))
         folder.mkdir(parents=True, exist_ok=True)
-        with joined(device) as ranks, locked(folder) if ranks.is_first else nullcontext():
+        with process_group(device) as ranks, locked(folder) if ranks.is_first else nullcontext():
             report = _report if ranks.is_first else _report_of_others
             training = _run(args, recipe, device, ranks)
             report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from models.search.result import Row
+from models.search.result import UtteranceTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class TimedText(NamedTuple):
     token_spans: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, text: str, row: Row, words: Sequence[Word]) -> "TimedText":
+    def of(cls, text: str, row: UtteranceTokens, words: Sequence[Word]) -> "TimedText":
         """Return the text and the words of a row in columns."""
         return cls(
             text,

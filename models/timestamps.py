@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from models.hypothesis import Word
-from models.search.result import Row
+from models.search.result import UtteranceTokens
 from models.tokenizers import Vocabulary
 
 _SPACE = " "
@@ -28,7 +28,7 @@ def lasts(letters: int) -> float:
 
 
 def words(
-    row: Row,
+    row: UtteranceTokens,
     vocabulary: Vocabulary,
     seconds: Callable[[int], float],
     *,
@@ -62,7 +62,7 @@ def words(
 
 def _lasting(
     found: Sequence[Word],
-    row: Row,
+    row: UtteranceTokens,
     texts: Sequence[str],
     punctuation: frozenset[str],
     seconds: Callable[[int], float],

@@ -14,7 +14,7 @@ from models.prompts import Prompt, PromptWriter
 from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
-from models.search.result import Row
+from models.search.result import UtteranceTokens
 from models.short_utterances import lengths_with_silence, silence_before, with_silence_around
 from models.tokenizers import PromptedVocabulary
 from models.written_words import written_words
@@ -77,7 +77,7 @@ class Writer:
         silence = silence_before(lengths, self._least).tolist()
         return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])
 
-    def _text(self, row: Row, silence: int) -> TimedText:
+    def _text(self, row: UtteranceTokens, silence: int) -> TimedText:
         """Return the transcript of an utterance with ``silence`` samples of silence before it."""
 
         def seconds(frame: int) -> float:

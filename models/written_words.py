@@ -7,11 +7,11 @@ that name encoder frames, such as ``<|12|>``; otherwise the times of words are n
 from collections.abc import Callable, Iterator, Sequence
 
 from models.hypothesis import Word
-from models.search.result import Row
+from models.search.result import UtteranceTokens
 from models.tokenizers import PromptedVocabulary
 
 
-def written_words(row: Row, vocabulary: PromptedVocabulary, seconds: Callable[[int], float]) -> list[Word]:
+def written_words(row: UtteranceTokens, vocabulary: PromptedVocabulary, seconds: Callable[[int], float]) -> list[Word]:
     """Return the words of an utterance: the text between two frames, and elsewhere the text between spaces.
 
     Args:

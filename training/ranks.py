@@ -92,7 +92,7 @@ class Ranks:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[Ranks]:
+def process_group(device: torch.device) -> Iterator[Ranks]:
     """Join the other processes that `torchrun` started, if it did: over NCCL on GPUs, over Gloo on CPUs.
 
     Raises:

@@ -12,7 +12,7 @@ _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class UtteranceTokens:
     """The tokens of one utterance; the lists have one entry for each token."""
 
     tokens: list[int]
@@ -44,14 +44,14 @@ class FlatRows:
     durations: npt.NDArray[np.int32] | None
     confidence: npt.NDArray[np.float32]
 
-    def row(self, index: int) -> Row:
+    def row(self, index: int) -> UtteranceTokens:
         """Return one utterance."""
         its = slice(self.bounds[index], self.bounds[index + 1])
 
         def listed(field: npt.NDArray[np.int32] | None) -> list[int] | None:
             return None if field is None else field[its].tolist()
 
-        return Row(
+        return UtteranceTokens(
             tokens=self.tokens[its].tolist(),
             frames=listed(self.frames),
             ends=listed(self.ends),
@@ -123,7 +123,7 @@ class SearchResult:
         """Begin to copy the result to the host."""
         return FetchedResult(self.packed(), self.fields)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[UtteranceTokens]:
         """Return the utterances as rows."""
         return self.fetched().rows()
 
@@ -177,7 +177,7 @@ class FetchedResult:
             confidence=confidence.view(np.float32),
         )
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[UtteranceTokens]:
         """Wait, and return the utterances as rows."""
         flat = self.flat_rows()
         return [flat.row(index) for index in range(len(flat.counts))]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.search.result import Row
+from models.search.result import UtteranceTokens
 from models.timestamps import words
 from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Vocabulary, WordPieceTokenizer
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
@@ -17,7 +17,7 @@ WORD_PIECES = Vocabulary(WordPieceTokenizer(b"th\n##ere\nis\n.\n"))
 def row(tokens, frames, ends, *, tdt=False):
     durations = [end - frame for frame, end in zip(frames, ends, strict=True)] if tdt else None
     confidence = [1 - index / 100 for index in range(len(tokens))]
-    return Row(tokens=tokens, frames=frames, ends=ends, durations=durations, confidence=confidence)
+    return UtteranceTokens(tokens=tokens, frames=frames, ends=ends, durations=durations, confidence=confidence)
 
 
 def spelled(vocabulary, *pieces, frames=None, ends=None, tdt=False):

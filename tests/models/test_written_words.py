@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.search.result import Row
+from models.search.result import UtteranceTokens
 from models.tokenizers import PromptedVocabulary
 from models.written_words import written_words
 
@@ -28,7 +28,7 @@ VOCABULARY = PromptedVocabulary(Pieces())
 def heard(*pieces):
     tokens = [PIECES.index(piece) for piece in pieces]
     confidence = [1 - index / 100 for index in range(len(tokens))]
-    return Row(tokens, None, None, None, confidence)
+    return UtteranceTokens(tokens, None, None, None, confidence)
 
 
 def words(*pieces):

@@ -18,7 +18,7 @@ from torch.nn.functional import linear, pad
 from models.heads.transducer import Joint
 from training.losses.kernels import Operations, operations_on
 from training.losses.lattice import align, arcs_of
-from training.losses.row import Nodes, Row, fold, rows_of
+from training.losses.packed_clips import Nodes, PackedClips, fold, rows_of
 from training.losses.scores import Outputs, pull, weigh
 
 _PLAIN = Operations(weigh, pull, align, fold)
@@ -206,10 +206,10 @@ class _Batch:
         total = torch.zeros((), dtype=self._wide, device=self._heard.device)
         sizes = list(zip(self._transcripts.frames.tolist(), self._transcripts.labels.tolist(), strict=True))
         for clips in rows_of(sizes, max(self._most_nodes, self._scorer.room.nodes)):
-            total += self._loss_of(clips, Row(sizes[clips], self._tokens[clips], self._heard.size(1)))
+            total += self._loss_of(clips, PackedClips(sizes[clips], self._tokens[clips], self._heard.size(1)))
         return total
 
-    def _loss_of(self, clips: slice, row: Row) -> Tensor:
+    def _loss_of(self, clips: slice, row: PackedClips) -> Tensor:
         """Return the loss of some clips, and compute their gradients."""
         device = self._heard.device
         frames, labels = (
@@ -242,7 +242,7 @@ class _Batch:
         self,
         gradients: _Gradients,
         clips: slice,
-        row: Row,
+        row: PackedClips,
         masses: Sequence[Tensor],
         shares: Tensor,
         scored: _Scored | None,

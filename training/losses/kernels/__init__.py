@@ -9,12 +9,12 @@ from torch import Tensor
 
 from models.kernels import if_it_runs
 from training.losses.lattice import Alignments, arcs_of
-from training.losses.row import Row
+from training.losses.packed_clips import PackedClips
 from training.losses.scores import Outputs, Weighed
 
 
 class Operations(NamedTuple):
-    """What a transducer's loss is computed with, but for products: as scores.py, lattice.py and row.py have them."""
+    """What a transducer's loss is computed with, but for products: as scores.py, lattice.py and packed_clips.py have them."""
 
     weigh: Callable[..., Weighed]
     pull: Callable[..., Tensor]
@@ -41,7 +41,7 @@ def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None
         weighed = weigh(logits, labels, outputs)
         aligned = align(weighed.weights.reshape(-1, 1, 1, 1).repeat(1, 1, 2, 1), arcs_of((0, 1)), labels + 1, labels)
         pull(logits, weighed.mass, labels, aligned.shares[:, 0, 0], outputs)
-        row, sums = Row([(1, 0)], labels[:, None], 1), torch.zeros(2, 1, 4, device=device)
+        row, sums = PackedClips([(1, 0)], labels[:, None], 1), torch.zeros(2, 1, 4, device=device)
         fold(logits[:, :4], row, slice(0, 1), *sums)
         return Operations(weigh, pull, align, fold)
 

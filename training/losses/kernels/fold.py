@@ -1,4 +1,4 @@
-"""Gradients of nodes added up for the frames and predictions that they are made of (training/losses/row.py).
+"""Gradients of nodes added up for the frames and predictions that they are made of (training/losses/packed_clips.py).
 
 A frame or a prediction has a program of its own for some of its units. So nothing is added by two at once, the order of
 sums does not change from run to run, and neither do the gradients; and values in half precision are not written again
@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from training.losses.row import Row, Sums
+from training.losses.packed_clips import PackedClips, Sums
 
 # Triton's types mean nothing to a type checker.
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
@@ -37,7 +37,7 @@ def _fold(met, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NODES:
     tl.store(own, found, mask=known)
 
 
-def fold(met: Tensor, row: Row, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
+def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
     """Add up what nodes say of their frames and predictions.
 
     Args:

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from training.losses import row as plain
-from training.losses.row import Row
+from training.losses.packed_clips import PackedClips
 
 if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
 )
 def test_frames_and_predictions_get_what_their_nodes_say(device, dtype, sizes, width, most, padding):
     frames, labels = (max(each) + padding for each in zip(*sizes, strict=True))
-    row = Row(sizes, torch.zeros(len(sizes), labels + 1, dtype=torch.int64, device=device), frames)
+    row = PackedClips(sizes, torch.zeros(len(sizes), labels + 1, dtype=torch.int64, device=device), frames)
     met = torch.randn(row.size, width, generator=torch.Generator().manual_seed(most)).to(device, dtype)
     shapes = (len(sizes) * frames, width), (len(sizes) * (labels + 1), width)
     expected, found = ([torch.ones(shape, device=device) for shape in shapes] for _ in range(2))

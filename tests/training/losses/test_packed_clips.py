@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.losses.row import Row, rows_of
+from training.losses.packed_clips import PackedClips, rows_of
 
 SIZES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, max_size=6)
 
@@ -13,7 +13,7 @@ SIZES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4)), min_size=1, ma
 def test_a_row_is_all_nodes_of_its_clips_clip_by_clip_and_frame_by_frame(sizes, most, padding):
     longest, labels = (max(each) for each in zip(*sizes, strict=True))
     tokens = torch.arange(len(sizes) * (labels + 1)).view(len(sizes), -1)
-    row = Row(sizes, tokens, longest + padding)
+    row = PackedClips(sizes, tokens, longest + padding)
 
     found = [
         torch.stack((nodes.heard, nodes.said, nodes.next_label, nodes.place), dim=1).tolist()
@@ -39,7 +39,7 @@ def test_a_row_is_all_nodes_of_its_clips_clip_by_clip_and_frame_by_frame(sizes, 
 @given(SIZES, st.integers(1, 40), st.integers(0, 2))
 def test_a_part_knows_which_nodes_belong_to_which_frame_and_prediction(sizes, most, padding):
     longest, labels = (max(each) for each in zip(*sizes, strict=True))
-    row = Row(sizes, torch.zeros(len(sizes), labels + 1, dtype=torch.int64), longest + padding)
+    row = PackedClips(sizes, torch.zeros(len(sizes), labels + 1, dtype=torch.int64), longest + padding)
 
     for part in row.parts(most):
         nodes = row.nodes(part)

@@ -50,8 +50,8 @@ class Sums:
     count: Tensor
 
 
-class Row:
-    """The row of some clips.
+class PackedClips:
+    """The nodes of some clips in one row, without padding.
 
     Args:
         sizes: frames and labels of each.
@@ -140,7 +140,7 @@ class Row:
         return clip, (node - self._last_of[clip] + frames * (labels + 1)) // (labels + 1)
 
 
-def fold(met: Tensor, row: Row, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
+def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
     """Add up what nodes say of their frames and predictions.
 
     Args:
