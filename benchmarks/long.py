@@ -29,7 +29,7 @@ from audio.samples import Samples
 from benchmarks.environment import describe
 from benchmarks.rows import Rows, add_rows_option
 from bulk.file_transcripts import Failed, Options, transcribe_files
-from cli.manifest import Clip, read_manifest
+from cli.references import Reference, read_references
 from cli.scoring import Score, Scorer
 from models import Model, default_dtype, load_model
 
@@ -89,7 +89,7 @@ def main() -> None:
 
     clips = [
         clip
-        for clip in read_manifest(args.clips)
+        for clip in read_references(args.clips)
         if args.split in (None, clip.split) and args.source in (None, clip.source)
     ]
     if not clips:
@@ -180,7 +180,7 @@ class Variant:
     disturbed: Callable[[Joined, np.random.Generator], Joined] = lambda recording, _: recording
 
 
-def long_recording(clips: Sequence[Clip], variant: Variant, seconds: float, seed: int) -> Joined:
+def long_recording(clips: Sequence[Reference], variant: Variant, seconds: float, seed: int) -> Joined:
     """Join clips to a recording of so many seconds or a little more.
 
     Args:
@@ -193,7 +193,7 @@ def long_recording(clips: Sequence[Clip], variant: Variant, seconds: float, seed
     pieces: list[Samples] = []
     lengths: list[tuple[int, int]] = []  # of each clip and of the pause behind it
     texts: list[str] = []
-    order: list[Clip] = []
+    order: list[Reference] = []
     while sum(map(sum, lengths)) < seconds * RATE:
         if not order:
             order = list(clips)

@@ -22,7 +22,7 @@ from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.samples import Samples
 from benchmarks.environment import describe
-from cli.manifest import read_manifest
+from cli.references import read_references
 from models import Hypothesis, load_model
 
 Floats = NDArray[np.float64]
@@ -55,7 +55,7 @@ def main() -> None:
     model = load_model(args.model, language_model=args.language_model)
     chosen = [
         clip
-        for clip in read_manifest(args.clips)
+        for clip in read_references(args.clips)
         if args.split in (None, clip.split) and (args.sources is None or clip.source in args.sources)
     ]
     samples = [_read(clip.audio, model.sample_rate) for clip in chosen]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from bulk.file_transcripts import Failed, Transcribed, transcribe_files
 from cli.errors import CommandError
-from cli.manifest import Clip, read_manifest
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
+from cli.references import Reference, read_references
 from cli.scoring import Score, Scorer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ScoredClip:
     """A clip, its transcript and its score."""
 
-    clip: Clip
+    clip: Reference
     text: str
     score: Score
 
@@ -86,10 +86,10 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _clips(args: argparse.Namespace) -> list[Clip]:
+def _clips(args: argparse.Namespace) -> list[Reference]:
     clips = [
         clip
-        for clip in read_manifest(Path(args.manifest))
+        for clip in read_references(Path(args.manifest))
         if args.split in (None, clip.split) and args.source in (None, clip.source)
     ]
     if not clips:
@@ -97,7 +97,7 @@ def _clips(args: argparse.Namespace) -> list[Clip]:
     return clips
 
 
-def _outcomes(model: "Model", clips: Sequence[Clip], args: argparse.Namespace) -> list[Transcribed | Failed]:
+def _outcomes(model: "Model", clips: Sequence[Reference], args: argparse.Namespace) -> list[Transcribed | Failed]:
     """Transcribe the clips, naming those that fail on stderr."""
     from tqdm import tqdm
 

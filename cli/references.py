@@ -9,7 +9,7 @@ from cli.errors import CommandError
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class Reference:
     """A recording and what is said in it.
 
     Attributes:
@@ -25,8 +25,8 @@ class Clip:
     split: str | None = None
 
 
-def read_manifest(path: Path) -> list[Clip]:
-    """Return the clips of a manifest, in its order.
+def read_references(path: Path) -> list[Reference]:
+    """Return the references of a manifest, in its order.
 
     Args:
         path: a file with one JSON object a line (``audio``, relative to the manifest, and ``text``; ``source`` and
@@ -43,18 +43,18 @@ def read_manifest(path: Path) -> list[Clip]:
         raise CommandError(f"{path}: not a text file") from error
 
 
-def _json_lines(path: Path) -> Iterator[Clip]:
+def _json_lines(path: Path) -> Iterator[Reference]:
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                yield _clip(path, json.loads(line))
+                yield _reference(path, json.loads(line))
             except (ValueError, RecursionError) as error:
                 raise CommandError(f"{path}, line {number}: {error}") from error
 
 
-def _clip(manifest: Path, fields: object) -> Clip:
+def _reference(manifest: Path, fields: object) -> Reference:
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
     for name in ("audio", "text", "source", "split"):
@@ -62,7 +62,7 @@ def _clip(manifest: Path, fields: object) -> Clip:
         value = fields.get(name)
         if not isinstance(value, str) and (required or value is not None):
             raise ValueError(f"{name!r} must be a string")
-    return Clip(
+    return Reference(
         audio=manifest.parent / fields["audio"],
         text=fields["text"],
         source=fields.get("source") or manifest.stem,
@@ -70,11 +70,11 @@ def _clip(manifest: Path, fields: object) -> Clip:
     )
 
 
-def _librispeech(folder: Path) -> Iterator[Clip]:
+def _librispeech(folder: Path) -> Iterator[Reference]:
     for transcripts in sorted(folder.rglob("*.trans.txt")):
         for line in transcripts.read_text(encoding="utf-8").splitlines():
             name, _, text = line.partition(" ")
             if name:
                 # SET/SPEAKER/CHAPTER/, such as dev-clean: each set has a line of its own.
                 source = transcripts.resolve().parents[2].name
-                yield Clip(transcripts.with_name(f"{name}.flac"), text, source=source)
+                yield Reference(transcripts.with_name(f"{name}.flac"), text, source=source)

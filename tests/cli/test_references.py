@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.errors import CommandError
-from cli.manifest import Clip, read_manifest
+from cli.references import Reference, read_references
 
 
 def write(path, *records):
@@ -20,9 +20,9 @@ def test_audio_is_found_beside_the_manifest(tmp_path):
         {"audio": "/data/2.flac", "text": ""},
     )
 
-    assert read_manifest(manifest) == [
-        Clip(tmp_path / "a" / "1.flac", "one", "digits", "dev"),
-        Clip(tmp_path.joinpath("/data/2.flac"), "", "clips", None),
+    assert read_references(manifest) == [
+        Reference(tmp_path / "a" / "1.flac", "one", "digits", "dev"),
+        Reference(tmp_path.joinpath("/data/2.flac"), "", "clips", None),
     ]
 
 
@@ -30,7 +30,7 @@ def test_empty_lines_are_skipped(tmp_path):
     manifest = tmp_path / "clips.jsonl"
     manifest.write_text('\n{"audio": "1.flac", "text": "one"}\n\n')
 
-    assert len(read_manifest(manifest)) == 1
+    assert len(read_references(manifest)) == 1
 
 
 def test_a_librispeech_folder_has_its_transcripts_beside_the_audio(tmp_path):
@@ -38,9 +38,9 @@ def test_a_librispeech_folder_has_its_transcripts_beside_the_audio(tmp_path):
     chapter.mkdir(parents=True)
     (chapter / "84-121123.trans.txt").write_text("84-121123-0000 GO DO YOU HEAR\n84-121123-0001 BUT IN LESS\n")
 
-    assert read_manifest(tmp_path / "dev-clean") == [
-        Clip(chapter / "84-121123-0000.flac", "GO DO YOU HEAR", "dev-clean"),
-        Clip(chapter / "84-121123-0001.flac", "BUT IN LESS", "dev-clean"),
+    assert read_references(tmp_path / "dev-clean") == [
+        Reference(chapter / "84-121123-0000.flac", "GO DO YOU HEAR", "dev-clean"),
+        Reference(chapter / "84-121123-0001.flac", "BUT IN LESS", "dev-clean"),
     ]
 
 
@@ -50,7 +50,7 @@ def test_several_sets_of_librispeech_are_told_apart(tmp_path):
         chapter.mkdir(parents=True)
         (chapter / "84-121123.trans.txt").write_text("84-121123-0000 GO\n")
 
-    assert [clip.source for clip in read_manifest(tmp_path)] == ["dev-clean", "dev-other"]
+    assert [clip.source for clip in read_references(tmp_path)] == ["dev-clean", "dev-other"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_bad_line_is_named(tmp_path, line, complaint):
     manifest.write_text('{"audio": "a.wav", "text": "one"}\n' + line + "\n")
 
     with pytest.raises(CommandError, match=f"line 2: .*{complaint}"):
-        read_manifest(manifest)
+        read_references(manifest)
 
 
 def test_what_is_no_text_is_refused(tmp_path):
@@ -77,9 +77,9 @@ def test_what_is_no_text_is_refused(tmp_path):
     manifest.write_bytes(b"\xff\xfe\x00\x80")
 
     with pytest.raises(CommandError, match="not a text file"):
-        read_manifest(manifest)
+        read_references(manifest)
 
 
 def test_a_missing_manifest_is_named(tmp_path):
     with pytest.raises(CommandError, match=r"none\.jsonl: No such file"):
-        read_manifest(tmp_path / "none.jsonl")
+        read_references(tmp_path / "none.jsonl")
