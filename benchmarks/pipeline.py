@@ -1,8 +1,8 @@
 """For how much of the time a device waits for its next batch, by how many batches its engine holds; calculated.
 
-A place goes round: the front forms a batch for it and copies its samples to the engine (stage), one thread of the
+A slot goes round: the front forms a batch for it and copies its samples to the engine (stage), one thread of the
 engine lays them out for the device, another launches the work, the device does it, a third thread writes out the texts
-and sends them, and the place is free again; or it is free when the device is done. Each thread, and the device, has one
+and sends them, and the slot is free again; or it is free when the device is done. Each thread, and the device, has one
 batch at a time, and enough work waits. The times are arguments: milliseconds of batches that fill a large GPU.
 """
 
@@ -50,32 +50,32 @@ def main() -> None:
     args = parser.parse_args()
 
     rows = []
-    print(f"{'write':>6} {'places':>6} {'free':>10} {'idle':>8}")
+    print(f"{'write':>6} {'slots':>6} {'free':>10} {'idle':>8}")
     for write in args.write:
         times = Times(args.form, args.stage, args.lay_out, args.launch, args.device, write)
-        for places, when_done in ((2, False), (2, True), (3, False)):
-            idle = idle_share(times, places, when_done=when_done, spread=args.spread)
+        for slots, when_done in ((2, False), (2, True), (3, False)):
+            idle = idle_share(times, slots, when_done=when_done, spread=args.spread)
             free = "when done" if when_done else "when sent"
-            rows.append({**asdict(times), "places": places, "free": free, "idle": idle})
-            print(f"{write:6.1f} {places:6d} {free:>10} {100 * idle:6.1f} %")
+            rows.append({**asdict(times), "slots": slots, "free": free, "idle": idle})
+            print(f"{write:6.1f} {slots:6d} {free:>10} {100 * idle:6.1f} %")
     print(json.dumps({"benchmark": "pipeline", "spread": args.spread, "rows": rows}))
 
 
-def idle_share(times: Times, places: int, *, when_done: bool, spread: float = 0.0, batches: int = _BATCHES) -> float:
+def idle_share(times: Times, slots: int, *, when_done: bool, spread: float = 0.0, batches: int = _BATCHES) -> float:
     """Return for how much of the time the device has nothing to do.
 
     Args:
         times: of a batch.
-        places: batches that the engine holds.
-        when_done: whether a place is free when the device is done, and not when the texts were sent.
+        slots: batches that the engine holds.
+        when_done: whether a slot is free when the device is done, and not when the texts were sent.
         spread: the device's times lie so much of themselves below or above what is said.
         batches: to look at.
     """
     device = times.device * np.random.default_rng(_SEED).uniform(1 - spread, 1 + spread, batches)
-    free = [0.0] * places
+    free = [0.0] * slots
     formed = staged = laid_out = launched = done = written = began = 0.0
     for index in range(batches):
-        formed = max(formed, free[index % places]) + times.form
+        formed = max(formed, free[index % slots]) + times.form
         staged = max(staged, formed) + times.stage
         laid_out = max(laid_out, staged) + times.lay_out
         launches_from = max(launched, laid_out)
@@ -85,7 +85,7 @@ def idle_share(times: Times, places: int, *, when_done: bool, spread: float = 0.
         began = began or begins
         done = max(begins + device[index], launched)
         written = max(written, done) + times.write
-        free[index % places] = done if when_done else written
+        free[index % slots] = done if when_done else written
     return max(0.0, float(1 - device.sum() / (done - began)))
 
 

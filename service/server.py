@@ -28,7 +28,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
-from service.engine.devices import count_gpus, places
+from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
@@ -99,7 +99,7 @@ class Server:
         template = Load(
             model="",
             checkpoint="",
-            device="",  # each engine's place fills in device and threads
+            device="",  # x fills in device and threads
             dtype=settings.dtype,
             bucket_seconds=settings.edges,
             batch_seconds=settings.batch_seconds,
@@ -109,7 +109,7 @@ class Server:
             language_model=settings.language_model,
         )
         self.fleet = Fleet(
-            places(
+            engine_devices(
                 settings.device,
                 settings.threads,
                 os.cpu_count() or 1,

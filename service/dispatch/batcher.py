@@ -53,7 +53,7 @@ class BatchPolicy:
         return most_rows(self.batch_seconds, computed_seconds(longest, self.padded_seconds))
 
 
-class _Place(NamedTuple):
+class _BucketKey(NamedTuple):
     """A bucket of a lane: the index of its range of lengths, and whether its texts have times."""
 
     length: int
@@ -72,7 +72,7 @@ class Batcher:
         # Separate, or a caller that comes while background utterances wait would begin with a turn long past.
         self._turns, self._background_turns = Turns(self._edges[-1]), Turns(self._edges[-1])
         # By number, for cheap removal; insertion is in the order of turns and arrival.
-        self._lanes: dict[Lane, dict[_Place, dict[int, Utterance]]] = {}
+        self._lanes: dict[Lane, dict[_BucketKey, dict[int, Utterance]]] = {}
 
     def __len__(self) -> int:
         return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets.values())
@@ -87,7 +87,7 @@ class Batcher:
         if utterance.turn < 0:
             turns = self._background_turns if utterance.is_background else self._turns
             utterance.turn = turns.take(utterance.caller, utterance.seconds)
-        bucket = self._lanes.setdefault(utterance.lane, {}).setdefault(self._place(utterance), {})
+        bucket = self._lanes.setdefault(utterance.lane, {}).setdefault(self._key(utterance), {})
         comes_between = bool(bucket) and _order(utterance) < _order(next(reversed(bucket.values())))
         bucket[utterance.number] = utterance
         if comes_between:
@@ -100,10 +100,10 @@ class Batcher:
         buckets = self._lanes.get(utterance.lane)
         if buckets is None:
             return False
-        place = self._place(utterance)
-        found = buckets.get(place, {}).pop(utterance.number, None)
-        if place in buckets and not buckets[place]:
-            del buckets[place]
+        key = self._key(utterance)
+        found = buckets.get(key, {}).pop(utterance.number, None)
+        if key in buckets and not buckets[key]:
+            del buckets[key]
         if not buckets:
             del self._lanes[utterance.lane]
         return found is not None
@@ -151,22 +151,22 @@ class Batcher:
         first = min(map(_turn, heads), default=None)
         return max((head for head in heads if _turn(head) == first), key=response_ratio, default=None)
 
-    def _place(self, utterance: Utterance) -> "_Place":
-        return _Place(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
+    def _key(self, utterance: Utterance) -> "_BucketKey":
+        return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
 
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
-        own = self._place(leader)
+        own = self._key(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         for is_background in (False, True):
-            for place, utterance in _nearest_first(buckets, own):
+            for key, utterance in _nearest_first(buckets, own):
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
                 together = max(longest, utterance.seconds)
                 if len(batch) + 1 > policy.most_rows(together):
                     continue
                 padded = together * (len(batch) + 1)
-                if place.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
+                if key.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
                     continue
                 batch.append(utterance)
                 longest, audio = together, audio + utterance.seconds
@@ -178,16 +178,16 @@ class Batcher:
             self.remove(unwanted)
 
 
-def _distance(place: _Place, own: _Place) -> tuple[int, int, bool]:
-    return abs(place.length - own.length), place.length, place.writes_times != own.writes_times
+def _distance(key: _BucketKey, own: _BucketKey) -> tuple[int, int, bool]:
+    return abs(key.length - own.length), key.length, key.writes_times != own.writes_times
 
 
 def _nearest_first(
-    buckets: Mapping[_Place, Mapping[int, Utterance]], own: _Place
-) -> Iterator[tuple[_Place, Utterance]]:
-    for place in sorted(buckets, key=lambda place: _distance(place, own)):
-        for utterance in buckets[place].values():
-            yield place, utterance
+    buckets: Mapping[_BucketKey, Mapping[int, Utterance]], own: _BucketKey
+) -> Iterator[tuple[_BucketKey, Utterance]]:
+    for key in sorted(buckets, key=lambda key: _distance(key, own)):
+        for utterance in buckets[key].values():
+            yield key, utterance
 
 
 def _turn(utterance: Utterance) -> tuple[bool, int]:

@@ -42,13 +42,13 @@ class EngineLink(Protocol):
         """Its description of each model that it has, by id."""
 
     @property
-    def free_places(self) -> int:
+    def free_slots(self) -> int:
         """Batches it would take now."""
 
-    def take_place(self, number: int) -> None:
-        """Reserve a place for a batch."""
+    def take_slot(self, number: int) -> None:
+        """Reserve a slot for a batch."""
 
-    async def transcribe(
+    async def send(
         self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
     ) -> None:
         """Send the batch, with what is asked for in each utterance.
@@ -256,7 +256,7 @@ class Dispatcher:
         self.metrics.engine_heartbeat.labels(engine.name).set_to_current_time()
 
     def engine_answered(self, engine: EngineLink, answer: Result | Failure) -> None:
-        """A batch is done; its place is free."""
+        """A batch is done; its slot is free."""
         assert answer.number is not None
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
@@ -291,7 +291,7 @@ class Dispatcher:
         self._feed_engines()
 
     def _feed_engines(self) -> None:
-        """Form a batch for every free place while anything waits: nobody waits for company."""
+        """Form a batch for every free slot while anything waits: nobody waits for company."""
         has_fed = True
         while has_fed:  # again, because a suspect may have found its engine, and others no longer wait behind it
             has_fed = False
@@ -301,8 +301,8 @@ class Dispatcher:
                     has_fed = True
 
     def _takes_more(self, engine: EngineLink) -> bool:
-        """Tell whether it has a place, and holds nothing that an engine died with: that has the next one to itself."""
-        return engine.free_places > 0 and not any(one.engines_lost for one in self._ledger.held(engine))
+        """Tell whether it has a free slot, and holds nothing that an engine died with: that is to run with no other."""
+        return engine.free_slots > 0 and not any(one.engines_lost for one in self._ledger.held(engine))
 
     def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:
         policies = {model: self._policy_of(engine, model, rtfx) for model, rtfx in speeds.items()}
@@ -315,7 +315,7 @@ class Dispatcher:
 
     def _send(self, engine: EngineLink, batch: list[Utterance]) -> None:
         number = self._ledger.hand_over(engine, batch)
-        engine.take_place(number)
+        engine.take_slot(number)
         now = self._clock()
         for utterance in batch:
             utterance.sent = now
@@ -327,7 +327,7 @@ class Dispatcher:
     async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance]) -> None:
         try:
             samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
-            await engine.transcribe(number, *batch[0].lane, samples, prompts)
+            await engine.send(number, *batch[0].lane, samples, prompts)
         except ValueError as error:  # a bug of ours, but callers must be answered
             log.exception("batch could not be sent", extra={"utterances": len(batch)})
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
@@ -415,9 +415,9 @@ class Dispatcher:
             utterance.answer.set_exception(EngineLostError(message))
 
     def _size_window(self) -> None:
-        """Places for the batches that every engine may hold, and one more, of the model whose batches are largest."""
+        """Room for the batches that every engine may hold, and one more, of the model whose batches are largest."""
         self.window.samples = self.background_window.samples = sum(
-            max(int(ready.batch_seconds * ready.sample_rate) * (ready.places + 1) for ready in engine.models.values())
+            max(int(ready.batch_seconds * ready.sample_rate) * (ready.slots + 1) for ready in engine.models.values())
             for engine in self._engines
             if engine.models
         )

@@ -17,7 +17,7 @@ print(count.value if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EngineDevice:
     """Where one engine runs.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place:
 
 
 def check_devices(devices: str) -> None:
-    """Check a setting for `places`.
+    """Check a setting for `engine_devices`.
 
     Raises:
         ValueError: if it is not valid; the message says why.
@@ -51,8 +51,8 @@ def check_devices(devices: str) -> None:
         raise ValueError("cuda is every GPU already; name some by cuda:N")
 
 
-def places(devices: str, threads: int | None, cores: int, gpus: int) -> list[Place]:
-    """Return the places of engines.
+def engine_devices(devices: str, threads: int | None, cores: int, gpus: int) -> list[EngineDevice]:
+    """Return the devices on which engines run.
 
     Args:
         devices: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N separated by commas.
@@ -64,10 +64,10 @@ def places(devices: str, threads: int | None, cores: int, gpus: int) -> list[Pla
     kind, _, number = names[0].partition(":")
     if kind == "cpu" and int(number or 1) > 1:
         each = threads or max(1, cores // int(number))
-        return [Place(f"cpu:{index}", "cpu", each) for index in range(int(number))]
+        return [EngineDevice(f"cpu:{index}", "cpu", each) for index in range(int(number))]
     if names == ["cuda"] and gpus > 1:
-        return [Place(f"cuda:{index}", f"cuda:{index}", threads) for index in range(gpus)]
-    return [Place(name, "cpu" if kind == "cpu" else name, threads) for name in names]
+        return [EngineDevice(f"cuda:{index}", f"cuda:{index}", threads) for index in range(gpus)]
+    return [EngineDevice(name, "cpu" if kind == "cpu" else name, threads) for name in names]
 
 
 def count_gpus() -> int:

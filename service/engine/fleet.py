@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from service.engine.devices import Place
+from service.engine.devices import EngineDevice
 from service.engine.protocol import Load
 from service.engine.supervisor import Engine, EngineStartError, ModelLoadError, Supervisor
 
@@ -14,24 +14,27 @@ log = logging.getLogger("steno.fleet")
 
 
 class Fleet:
-    """Keeps an engine running at each place.
+    """Keeps an engine running on each device.
 
     Args:
-        places: where engines run.
+        devices: where engines run.
         loads: the models of each engine; device and threads are filled in.
-        supervisor: makes the supervisor of a place from its name and its loads.
+        supervisor: makes the supervisor of a device from its name and its loads.
     """
 
     def __init__(
-        self, places: Sequence[Place], loads: Iterable[Load], supervisor: Callable[[str, list[Load]], Supervisor]
+        self,
+        devices: Sequence[EngineDevice],
+        loads: Iterable[Load],
+        supervisor: Callable[[str, list[Load]], Supervisor],
     ) -> None:
         loads = list(loads)
-        self._places = {place: supervisor(place.name, [_at(place, load) for load in loads]) for place in places}
+        self._devices = {device: supervisor(device.name, [_at(device, load) for load in loads]) for device in devices}
 
     @property
     def engines(self) -> list[Engine]:
         """The engines that are running now."""
-        return [supervisor.engine for supervisor in self._places.values() if supervisor.engine]
+        return [supervisor.engine for supervisor in self._devices.values() if supervisor.engine]
 
     async def run(self) -> None:
         """Start and replace engines until `stop`.
@@ -41,19 +44,19 @@ class Fleet:
         Raises:
             EngineStartError: if the first start on any device fails, or the last device is given up.
         """
-        running = {asyncio.create_task(one.run()): place for place, one in self._places.items()}
+        running = {asyncio.create_task(one.run()): device for device, one in self._devices.items()}
         try:
             while running:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    place = running.pop(task)
+                    device = running.pop(task)
                     error = task.exception()
                     if error is None:
                         continue
                     if not isinstance(error, EngineStartError) or error.is_first or not running:
                         raise error
-                    log.error("device given up", extra={"device": place.name, "reason": str(error)})
-                    del self._places[place]
+                    log.error("device given up", extra={"device": device.name, "reason": str(error)})
+                    del self._devices[device]
         finally:
             if running:
                 await self.stop()
@@ -61,7 +64,7 @@ class Fleet:
 
     async def stop(self) -> None:
         """Ask the engines to end, and kill those that do not."""
-        await asyncio.gather(*(one.stop() for one in self._places.values()))
+        await asyncio.gather(*(one.stop() for one in self._devices.values()))
 
     async def load(self, load: Load) -> None:
         """Load another model in every engine, now and after each restart, until `unload`.
@@ -69,7 +72,7 @@ class Fleet:
         Raises:
             ModelLoadError: if any engine cannot; then none has it.
         """
-        each = (one.load(_at(place, load)) for place, one in self._places.items())
+        each = (one.load(_at(device, load)) for device, one in self._devices.items())
         outcomes = await asyncio.gather(*each, return_exceptions=True)
         if failures := [outcome for outcome in outcomes if outcome is not None]:
             self.unload(load.model)
@@ -77,9 +80,9 @@ class Fleet:
 
     def unload(self, model: str) -> None:
         """Unload a model; no batch for it may be under way."""
-        for one in self._places.values():
+        for one in self._devices.values():
             one.unload(model)
 
 
-def _at(place: Place, load: Load) -> Load:
-    return msgspec.structs.replace(load, device=place.device, threads=place.threads)
+def _at(device: EngineDevice, load: Load) -> Load:
+    return msgspec.structs.replace(load, device=device.device, threads=device.threads)

@@ -85,7 +85,7 @@ class Recognizer(Protocol):
     sample_rate: int
     batch_seconds: float
     padded_seconds: Sequence[float]
-    places: int
+    slots: int
     weight_bytes: int
     checkpoint: str
     identity: str | None
@@ -339,7 +339,7 @@ class Loop:
                 spellings=list(recognizer.spellings),
                 sample_rate=recognizer.sample_rate,
                 batch_seconds=recognizer.batch_seconds,
-                places=recognizer.places,
+                slots=recognizer.slots,
                 rtfx=arrival.audio_seconds / arrival.busy_seconds,
                 weight_bytes=recognizer.weight_bytes,
                 load_seconds=arrival.loaded - arrival.began,

@@ -28,7 +28,7 @@ _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
-_PLACES = {"cpu": 1, "cuda": 2}
+_SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
 _CPU_WARMUP_STEP = 3
 _MOST_INSANE_BATCHES = 3
@@ -65,7 +65,7 @@ class SpeechRecognizer:
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
         self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
-        self.places = _PLACES[device.type]
+        self.slots = _SLOTS[device.type]
         self.weight_bytes: int = self._model.weight_bytes
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
@@ -218,7 +218,7 @@ def _device(name: str) -> torch.device:
         raise ValueError(f"device {name!r}: this machine, or this build of torch, has no CUDA")
     if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
         raise ValueError(f"device {name!r}: the last of this machine is cuda:{count - 1}")
-    if device.type not in _PLACES:
+    if device.type not in _SLOTS:
         raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     return device
 

@@ -121,7 +121,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
         spellings: the text of each token, in UTF-8, by id.
         sample_rate: rate of the audio that the engine takes, in Hz.
         batch_seconds: the batch budget on this device in audio-seconds, padding included.
-        places: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
+        slots: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
         rtfx: audio-seconds per second, measured while warming up.
         weight_bytes: memory of its weights on the device.
         load_seconds: time that loading took.
@@ -137,7 +137,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     spellings: list[bytes]
     sample_rate: int
     batch_seconds: float
-    places: int
+    slots: int
     rtfx: float
     weight_bytes: int
     load_seconds: float

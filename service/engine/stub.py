@@ -108,7 +108,7 @@ class StubRecognizer:
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
         self.padded_seconds: Sequence[float] = ()
-        self.places = 1
+        self.slots = 1
         self.weight_bytes = WEIGHT_BYTES
         self.checkpoint = load.checkpoint
         self.identity: str | None = None

@@ -103,9 +103,9 @@ class Engine:
         self._outstanding: dict[int, float] = {}
 
     @property
-    def free_places(self) -> int:
+    def free_slots(self) -> int:
         """Batches it would take now."""
-        return min((ready.places for ready in self.models.values()), default=0) - len(self._outstanding)
+        return min((ready.slots for ready in self.models.values()), default=0) - len(self._outstanding)
 
     @property
     def is_loading(self) -> bool:
@@ -129,7 +129,7 @@ class Engine:
         self._slot_seconds = max(self._slot_seconds, ready.batch_seconds, longest_seconds)
         slot_samples = int((self._slot_seconds + _SLACK_SECONDS) * ready.sample_rate)
         if self._staging is None:
-            self._staging = Staging(self._memory, ready.places, slot_samples)
+            self._staging = Staging(self._memory, ready.slots, slot_samples)
         self._staging.grow(slot_samples)
         self.models[ready.model] = ready
 
@@ -138,13 +138,13 @@ class Engine:
         self._loading.discard(model)
         self.load_began = time.monotonic()
 
-    async def transcribe(
+    async def send(
         self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
     ) -> None:
-        """Send a batch for which a place was taken; its `Result` or `Failure` comes to the listener.
+        """Send a batch for which a slot was taken; its `Result` or `Failure` comes to the listener.
 
         Raises:
-            ValueError: if the batch has no room; its place is free again.
+            ValueError: if the batch has no room; its slot is free again.
         """
         assert self._staging is not None
         try:
@@ -155,12 +155,12 @@ class Engine:
             raise
         self.channel.send(Batch(number, model, decoder, items, list(prompts)))
 
-    def take_place(self, number: int) -> None:
-        """Reserve a place, at once, for a batch that `transcribe` will send."""
+    def take_slot(self, number: int) -> None:
+        """Reserve a slot, at once, for a batch that `send` will send."""
         self._outstanding[number] = time.monotonic()
 
     def answered(self, number: int) -> bool:
-        """Free the place of a batch; False if it was not outstanding here."""
+        """Free the slot of a batch; False if it was not outstanding here."""
         if self._outstanding.pop(number, None) is None:
             return False
         assert self._staging is not None
@@ -204,7 +204,7 @@ class EngineListener(Protocol):
         """An engine gave a sign of life."""
 
     def engine_answered(self, engine: Engine, answer: Result | Failure) -> None:
-        """A batch is done; its place is free."""
+        """A batch is done; its slot is free."""
 
     def engine_lost(self, engine: Engine, loss: Loss) -> None:
         """An engine is gone, with its unanswered batches."""

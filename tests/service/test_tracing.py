@@ -96,7 +96,7 @@ def test_a_batch_links_to_the_requests_in_it(collector):
             (engine,) = service.server.dispatcher._engines
             clients = [threading.Thread(target=service.post, kwargs=form(wav(SECOND))) for _ in range(4)]
             clients[0].start()
-            wait_for(lambda: engine.free_places == 0)
+            wait_for(lambda: engine.free_slots == 0)
             for client in clients[1:]:
                 client.start()
             wait_for(lambda: len(service.server.dispatcher._batcher) == 3)

@@ -33,13 +33,13 @@ class FakeEngine:
     asked: list = field(default_factory=list)
 
     @property
-    def free_places(self) -> int:
+    def free_slots(self) -> int:
         return 1 - len(self.batches)
 
-    def take_place(self, number: int) -> None:
+    def take_slot(self, number: int) -> None:
         self.batches[number] = []
 
-    async def transcribe(self, number: int, model: str, decoder: str | None, utterances: list, prompts: list) -> None:
+    async def send(self, number: int, model: str, decoder: str | None, utterances: list, prompts: list) -> None:
         self.asked.append((model, decoder))
         self.batches[number] = utterances
 

@@ -85,7 +85,7 @@ def test_what_lost_an_engine_has_the_next_one_to_itself_though_that_has_places()
     @dataclass(eq=False)
     class Roomy(FakeEngine):
         @property
-        def free_places(self) -> int:
+        def free_slots(self) -> int:
             return 2 - len(self.batches)
 
     async def scenario() -> None:
@@ -223,11 +223,11 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
 def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever():
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
-        async def transcribe(self, number, model, decoder, utterances, prompts) -> None:
+        async def send(self, number, model, decoder, utterances, prompts) -> None:
             if len(utterances) > 1:
                 del self.batches[number]
                 raise ValueError("no room")
-            await super().transcribe(number, model, decoder, utterances, prompts)
+            await super().send(number, model, decoder, utterances, prompts)
 
     async def scenario() -> None:
         front, engine = dispatcher(), SmallEngine()

@@ -48,22 +48,22 @@ class SimulatedEngine:
 
     world: "World"
     name: str
-    places: int
+    slots: int
     is_alive: bool = True
     models: dict[str, Ready] = field(default_factory=dict)
     batches: dict[int, list] = field(default_factory=dict)
     works_until: float = 0.0
 
     @property
-    def free_places(self) -> int:
-        return self.places - len(self.batches)
+    def free_slots(self) -> int:
+        return self.slots - len(self.batches)
 
-    def take_place(self, number: int) -> None:
+    def take_slot(self, number: int) -> None:
         assert self.is_alive, "a batch is for an engine that is gone"
-        assert self.free_places > 0, "a batch has no place"
+        assert self.free_slots > 0, "a batch has no free slot"
         self.batches[number] = []
 
-    async def transcribe(self, number, model, decoder, utterances, prompts) -> None:
+    async def send(self, number, model, decoder, utterances, prompts) -> None:
         assert model in self.models, "a batch is for a model that is not there"
         assert len(utterances) == len(prompts) > 0
         longest = max(map(len, utterances)) / RATE
@@ -115,7 +115,7 @@ class World:
         self.room = chance.choice((1e9, 1e9, 60.0, 10.0))
         self.share_bad = chance.choice((0.0, 0.05, 0.2))
         self.engines: list[SimulatedEngine] = []
-        self.places = chance.choice((1, 2))
+        self.slots = chance.choice((1, 2))
         self.answered: Counter[int] = Counter()
 
     @property
@@ -123,11 +123,11 @@ class World:
         return asyncio.get_running_loop().time()
 
     def start(self, name: str) -> None:
-        engine = SimulatedEngine(self, name, self.places)
+        engine = SimulatedEngine(self, name, self.slots)
         self.engines.append(engine)
         self.front.engine_started(engine)
         for ready in self.ready:
-            engine.models[ready.model] = ready = replace_struct(ready, places=self.places)
+            engine.models[ready.model] = ready = replace_struct(ready, slots=self.slots)
             self.front.engine_ready(engine, ready)
         self.check()
 
@@ -200,7 +200,7 @@ class World:
         held = [one for batch in self.front._ledger._held.get(engine, {}).values() for one in batch]
         if any(one.engines_lost for one in held) or len(engine.models) < len(MODELS):
             return False
-        return not held or (engine.free_places > 0 and not has_suspect)
+        return not held or (engine.free_slots > 0 and not has_suspect)
 
 
 async def simulate(seed: int) -> None:

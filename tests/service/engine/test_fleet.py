@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.engine.devices import Place
+from service.engine.devices import EngineDevice
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.stub import transcript
 from service.engine.supervisor import EngineStartError, ModelLoadError
 from tests.service.serving import form, serving, tone, wait_for, wav
 
-PLACES = [Place("cuda:0", "cuda:0"), Place("cuda:1", "cuda:1")]
+PLACES = [EngineDevice("cuda:0", "cuda:0"), EngineDevice("cuda:1", "cuda:1")]
 
 
 def load(model: str) -> Load:

@@ -72,8 +72,8 @@ def supervised(scenario, *, models: tuple[str, ...] = ("stub.nemo",), timeout: f
 
 
 async def send(engine, number: int, *utterances: np.ndarray, model: str = "stub.nemo", decoder=None) -> None:
-    engine.take_place(number)
-    await engine.transcribe(number, model, decoder, utterances, [NOTHING_ASKED] * len(utterances))
+    engine.take_slot(number)
+    await engine.send(number, model, decoder, utterances, [NOTHING_ASKED] * len(utterances))
 
 
 def silence(samples: int) -> np.ndarray:
@@ -86,12 +86,12 @@ def test_an_engine_starts_answers_and_stops():
         samples = np.full(1000, 0.5, np.float32)
 
         await send(engine, 1, samples, silence(3))
-        assert engine.free_places == 0
+        assert engine.free_slots == 0
         answer = await listener.hears("answered")
 
         assert isinstance(answer, Result)
         assert answer.transcripts == [transcript(samples), transcript(silence(3))]
-        assert engine.free_places == 1
+        assert engine.free_slots == 1
         await supervisor.stop()
         assert await listener.hears("lost") is Loss.STOPPED
         assert engine.process.returncode == 0

@@ -219,7 +219,7 @@ def test_interactive_requests_pass_jobs(service):
     batcher = service.server.dispatcher._batcher
     with held(service):
         created(service)
-        wait_for(lambda: engine.free_places == 0)
+        wait_for(lambda: engine.free_slots == 0)
         job = created(service, tone(SAMPLE_RATE * 3))
         wait_for(lambda: len(batcher) == 1)
         answers = []

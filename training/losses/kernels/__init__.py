@@ -14,7 +14,7 @@ from training.losses.scores import Outputs, Weighed
 
 
 class Operations(NamedTuple):
-    """What a transducer's loss is computed with, but for products: as scores.py, lattice.py and packed_clips.py have them."""
+    """What a transducer's loss is computed with, except products: as scores, lattice and packed_clips have them."""
 
     weigh: Callable[..., Weighed]
     pull: Callable[..., Tensor]
