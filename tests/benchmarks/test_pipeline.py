@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.pipeline import Times, idle_share
-from service.engine.process import _PLACES
+from service.engine.process import _SLOTS
 
 NOW = Times(form=2.0, stage=10.8, lay_out=9.7, launch=7.0, device=40.0, write=3.6)
 
@@ -25,8 +25,8 @@ def test_two_places_hide_a_way_round_that_is_no_longer_than_a_batch():
 
 
 def test_a_large_gpu_waits_for_less_than_three_hundredths_with_the_places_that_an_engine_has():
-    assert idle_share(NOW, _PLACES["cuda"], when_done=False, spread=0.25) < 0.03
-    assert idle_share(dataclasses.replace(NOW, write=31.3), _PLACES["cuda"], when_done=False, spread=0.25) > 0.03
+    assert idle_share(NOW, _SLOTS["cuda"], when_done=False, spread=0.25) < 0.03
+    assert idle_share(dataclasses.replace(NOW, write=31.3), _SLOTS["cuda"], when_done=False, spread=0.25) > 0.03
 
 
 @given(st.builds(Times, *(st.floats(0.5, 50.0) for _ in range(6))), st.integers(1, 4), st.booleans())

@@ -7,7 +7,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from training.losses import row as plain
+from training.losses import packed_clips as plain
 from training.losses.packed_clips import PackedClips
 
 if os.environ.get("CI") != "true":
