@@ -1,1 +1,1 @@
-"""The HTTP face of the service."""
+"""The HTTP API of the service."""

@@ -1,4 +1,4 @@
-"""API keys: who may ask, and how much. The service knows only their digests; `steno key` makes them."""
+"""API keys: who may use the API, and how much. The service has only digests of keys; `steno key` makes both."""
 
 import hashlib
 import hmac
@@ -18,18 +18,18 @@ _ENTRY = re.compile(r"([A-Za-z0-9_-]+):([0-9a-f]{64})")
 
 
 def digest(key: str) -> str:
-    """Return what the service keeps of a key: SHA-256 in hexadecimal. Keys are random, so no salt is needed."""
+    """Return the digest of a key: SHA-256 in hexadecimal. Keys are random, so no salt is needed."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as the operator wrote it down.
+    """An entry of the configuration for a key.
 
     Attributes:
-        name: whose it is.
-        digest: of the key, as `digest` makes it.
-        limits: of all keys of this name; None for those of the service.
+        name: name of its owner.
+        digest: digest of the key; see `digest`.
+        limits: limits of all keys of this name together; None for those of the service.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Key:
         """Read `name:sha256`.
 
         Raises:
-            ValueError: if it is not that. The entry stays unsaid: it may be a key in the wrong place.
+            ValueError: if it has another form. The message does not show the entry, which may be a key itself.
         """
         found = _ENTRY.fullmatch(entry)
         if not found:
@@ -53,9 +53,9 @@ class Access:
     """The keys that open the API.
 
     Args:
-        keys: of the start.
-        limits: of names that have none of their own; counted for each name.
-        is_open: whether everybody may ask, without a key.
+        keys: the keys at the start.
+        limits: limits of each name without limits of its own.
+        is_open: whether the API may be used without a key.
         clock: monotonic seconds.
     """
 
@@ -78,14 +78,14 @@ class Access:
 
     @property
     def names(self) -> list[str]:
-        """Whose keys open it."""
+        """Names of the owners of keys."""
         return list(self._allowances)
 
     def replace(self, keys: Iterable[Key]) -> None:
-        """Take these keys from now on, in place of those before; a name whose limits stay keeps what it has used.
+        """Replace all keys; a name whose limits do not change keeps its usage.
 
         Raises:
-            ValueError: if two keys of a name have different limits; those before stay.
+            ValueError: if two keys of a name have different limits; then nothing is replaced.
         """
         names: dict[bytes, str] = {}
         limits: dict[str, KeyLimits | None] = {}
@@ -97,10 +97,10 @@ class Access:
         self._allowances = {name: self._allowance(name, own or self._limits) for name, own in limits.items()}
 
     def authorize(self, headers: Headers) -> str | None:
-        """Return the name of the caller's key, None where the API is open.
+        """Return the name of the caller's key, or None if the API is open.
 
         Raises:
-            RequestError: if a key is needed, and none or a wrong one is given.
+            RequestError: if a key is needed, and it is missing or wrong.
         """
         if self._is_open:
             return None
@@ -112,14 +112,13 @@ class Access:
         return name
 
     def allowance(self, caller: str | None) -> Allowance:
-        """Return what is left to a caller by its name; without one, and without its key by now, there are no limits."""
+        """Return the allowance of a caller by name; without a name, or if its key was removed, there are no limits."""
         return self._allowances.get(caller or "", self._unlimited)
 
     def _tag(self, known: str) -> bytes:
-        """Return what a digest is looked up by.
+        """Return the tag that a digest is looked up by: a keyed hash with a secret of this process.
 
-        How long a lookup takes depends on the tags, and those on a secret of this process: it tells nothing about the
-        keys, and takes no longer with thousands of them.
+        The time of a lookup depends on the tags only, so it reveals nothing about keys, however many there are.
         """
         return hmac.digest(self._secret, known.encode(), "sha256")
 

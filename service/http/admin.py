@@ -1,4 +1,4 @@
-"""What operators do while the service runs: look at its models, load further ones, let some go. Needs an admin key."""
+"""Routes for operators: list, load and unload models while the service runs. They need an admin key."""
 
 from typing import Annotated, Any
 
@@ -16,10 +16,10 @@ from service.settings import model_entry
 
 
 async def authorize(request: Request) -> None:
-    """Let holders of an admin key through.
+    """Check the admin key.
 
     Raises:
-        RequestError: for all others.
+        RequestError: if it is missing or wrong.
     """
     front = _front(request)
     if not front.settings.admin_keys:
@@ -39,7 +39,7 @@ router = APIRouter(prefix="/admin/models", dependencies=[Depends(bearer), Depend
 
 
 class ModelState(BaseModel):
-    """A model and what it takes."""
+    """A model, its state and its memory."""
 
     id: str
     checkpoint: str
@@ -73,14 +73,14 @@ class NewModel(BaseModel):
 
 @router.get("")
 async def list_models(request: Request) -> ModelStates:
-    """List the models, with those on their way in or out."""
+    """List the models, with those that are being loaded or unloaded."""
     front = _front(request)
     return ModelStates(data=[_state(model) for model in front.dispatcher.catalog])
 
 
 @router.post("", status_code=201)
 async def load_model(request: Request, asked: NewModel) -> ModelState:
-    """Load a model beside the others, which go on meanwhile; answers when it is ready."""
+    """Load a model, while the others go on; answers when it is ready."""
     front = _front(request)
     try:
         model, checkpoint = model_entry(asked.checkpoint)
@@ -97,7 +97,7 @@ async def load_model(request: Request, asked: NewModel) -> ModelState:
 
 @router.delete("/{model:path}")
 async def unload_model(request: Request, model: str) -> JSONResponse:
-    """Let a model go when the requests for it that are under way are answered; answers when its memory is free."""
+    """Unload a model when its requests under way are answered; answers when its memory is free."""
     front = _front(request)
     catalog = front.dispatcher.catalog
     if model not in catalog:

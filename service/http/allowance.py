@@ -1,6 +1,6 @@
-"""What a key may use in a minute, and how answers tell of it: OpenAI's `x-ratelimit-` headers.
+"""Rate limits of a key, and OpenAI's `x-ratelimit-` headers about them.
 
-Each limit is a token bucket: a minute's worth is there at first, comes back evenly, and no more than that is kept.
+Each limit is a token bucket: it holds at most a minute's worth, starts full, and is refilled evenly.
 """
 
 import math
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from service.http.errors import RequestError
 
 _MINUTE = 60.0
-# OpenAI's clients wait as told for up to a minute; told of more, they would try again after a second of their own.
+# OpenAI's clients obey a Retry-After of up to a minute; with a longer one they retry after a second.
 _CLIENTS_WAIT = 60
 
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """Limits of a key; None leaves something without one.
+    """Limits of a key; None means no limit.
 
     Attributes:
-        max_requests: transcriptions under way at once.
+        max_requests: transcriptions under way at the same time.
         requests_per_minute: transcriptions begun in a minute.
         audio_seconds_per_minute: audio transcribed in a minute.
     """
@@ -32,7 +32,7 @@ class KeyLimits:
 
 
 class _Bucket:
-    """A minute's worth of something, which comes back evenly; it may be overdrawn, and is paid back the same way."""
+    """A token bucket of a minute's worth, refilled evenly; it may be overdrawn."""
 
     def __init__(self, limit: float, clock: Callable[[], float]) -> None:
         self.limit = limit
@@ -42,26 +42,26 @@ class _Bucket:
 
     @property
     def left(self) -> float:
-        """What is there now, under zero where it is overdrawn."""
+        """The current level; negative if it is overdrawn."""
         now = self._clock()
         self._left = min(self.limit, self._left + (now - self._at) * self.limit / _MINUTE)
         self._at = now
         return self._left
 
     def take(self, amount: float) -> None:
-        """Take out so much, or put back what is below zero."""
+        """Take ``amount`` out; a negative amount is put back."""
         self._left = self.left - amount
 
     def seconds_until(self, level: float) -> float:
-        """Return how long it takes until so much is there."""
+        """Return the seconds until the bucket is filled to ``level``."""
         return max(0.0, (level - self.left) * _MINUTE / self.limit)
 
 
 class Allowance:
-    """What is left to the keys of one name.
+    """The usage of the keys of one name, and what is left of their limits.
 
     Args:
-        limits: of the name.
+        limits: the limits.
         clock: monotonic seconds.
 
     Attributes:
@@ -77,13 +77,13 @@ class Allowance:
 
     @contextmanager
     def enter(self, retry_after: int) -> Iterator[None]:
-        """Hold one of the places for a request that begins now.
+        """Count a request that begins now, until it is finished.
 
         Args:
-            retry_after: seconds after which a place may be free again.
+            retry_after: Retry-After for too many requests under way.
 
         Raises:
-            RequestError: if all places are taken, or what may be used in a minute is used up.
+            RequestError: if too many are under way, or a minute's limit is used up.
         """
         self._begin(retry_after)
         self.under_way += 1
@@ -104,17 +104,18 @@ class Allowance:
             self._requests.take(1)
 
     def _check_audio(self) -> None:
-        # It comes back bit by bit: what is next to nothing is nothing, or one would wait, and be refused again.
+        # The bucket refills bit by bit, so next to nothing counts as nothing: a client that waited would be refused
+        # again.
         if self._audio is not None and self._audio.left < self._audio.limit * 1e-6:
             message = f"This key may have {self._audio.limit:g} seconds of audio transcribed a minute."
             raise _refusal(message, self._audio.seconds_until(self._audio.limit * 1e-6))
 
     @contextmanager
     def audio(self, seconds: float) -> Iterator[None]:
-        """Count a recording, unless the block fails: what gets no transcript costs nothing.
+        """Count the audio of a recording, unless the block fails.
 
-        It may be longer than what is left; the next ones wait until that is made up for. So a recording that is longer
-        than a minute's worth is transcribed too, and the average holds.
+        It may be longer than what is left, and later recordings then wait until the bucket is refilled. So recordings
+        longer than a minute's limit are possible, and the average holds.
 
         Raises:
             RequestError: if nothing is left.
@@ -131,7 +132,7 @@ class Allowance:
             raise
 
     def headers(self) -> Iterator[tuple[str, str]]:
-        """Yield what an answer tells of the limits: what they are, what is left, and when all of it is back."""
+        """Yield the headers about the limits: the limit, what is left, and when the bucket is full again."""
         for name, bucket in (("requests", self._requests), ("audio-seconds", self._audio)):
             if bucket is not None:
                 yield f"x-ratelimit-limit-{name}", f"{bucket.limit:g}"

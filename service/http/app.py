@@ -19,7 +19,7 @@ from service.http.pages import page_router
 from service.http.routes import administration, api, operations
 from service.http.telemetry import Telemetry, note_error
 
-# What a page of another origin may read of an answer; OpenAI's client needs it to retry as it is told.
+# Headers that pages of other origins may read; OpenAI's client needs them for its retries.
 _READABLE_HEADERS = (
     *(
         "openai-processing-ms",
@@ -56,7 +56,7 @@ def create_app(front: Front) -> FastAPI:
         max_upload_bytes=front.settings.max_upload_bytes,
     )
     app.add_middleware(Telemetry, metrics=front.metrics, tracer=front.tracer)
-    if front.settings.cors_origins:  # around everything, so that such a page can read every error
+    if front.settings.cors_origins:  # outermost, so that pages of other origins can read every error
         app.add_middleware(
             CORSMiddleware,
             allow_origins=front.settings.cors_origins,
@@ -79,7 +79,7 @@ async def _answer_error(request: Request, error: Exception) -> ErrorResponse:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return the methods of all routes at a path; the framework names those of the first."""
+    """Return the methods of all routes at a path; the framework returns only those of the first route."""
     methods = set()
     for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
         scope = {**request.scope, "method": method}
@@ -89,7 +89,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 async def _answer_invalid(request: Request, error: Exception) -> ErrorResponse:
-    """The framework's own validation, which would answer 422 in a shape of its own."""
+    """Answer a validation error of the framework, which itself would answer 422 in another shape."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     param = str(fault["loc"][-1])

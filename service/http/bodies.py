@@ -12,7 +12,7 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 from service.http.errors import RequestError
 from service.http.upload import Upload, no_room
 
-# As the parser of forms: what is larger goes to the disk.
+# As in the parser of forms; larger files go to the disk.
 _IN_MEMORY_BYTES = 1 << 20
 _MAX_JSON_BYTES = 1 << 18
 _RECORDING_TYPES = ("audio/", "video/", "application/octet-stream", "application/ogg")
@@ -21,11 +21,11 @@ _URL = "url"
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a request asks for.
+    """A parsed body.
 
     Attributes:
         form: its fields, with the recording as `file`; close it.
-        url: where the recording is, if it is still to be fetched into `file`.
+        url: URL of the recording, if it must be fetched into `file`.
     """
 
     form: FormData
@@ -33,7 +33,7 @@ class Body:
 
 
 async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
-    """Receive a body; its type says which of the ways it is.
+    """Receive a body of any of the three types.
 
     Raises:
         RequestError: for a body that is too large, too slow, incomplete or of another type.
@@ -67,7 +67,7 @@ def new_file(content_type: str) -> UploadFile:
 
 
 async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:
-    """Write what arrives, and go back to the beginning.
+    """Write blocks to a file as they arrive, and seek back to its start.
 
     Raises:
         OverloadedError: if the disk is full.
@@ -95,7 +95,7 @@ def _of_json(body: bytes) -> Body:
         raise RequestError("url: it must be a string.", code="invalid_value", param=_URL)
     fields.pop("file", None)
     items = [
-        (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # as forms have it: all is text
+        (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # form fields are text
         for name, given in fields.items()
         for value in (given if isinstance(given, list) else [given])
         if value is not None
@@ -104,5 +104,5 @@ def _of_json(body: bytes) -> Body:
 
 
 def _form(items: list[tuple[str, Any]], file: UploadFile) -> FormData:
-    # The last one counts: nothing in the options takes the place of the recording.
+    # Last, because the last field of a name counts: no option can replace the recording.
     return FormData([*items, ("file", file)])

@@ -1,4 +1,4 @@
-"""What `GET /v1/models` says of a model: OpenAI's fields, and in one of ours what it can do."""
+"""The description of a model in `GET /v1/models`: OpenAI's fields, and one of ours with its abilities."""
 
 from typing import Annotated, Literal
 
@@ -13,21 +13,21 @@ State = Literal["loading", "ready", "leaving", "absent"]
 
 
 class Languages(BaseModel):
-    """Languages of a model, in ISO 639-1; empty where nothing is known."""
+    """Languages of a model, in ISO 639-1; empty if they are not known."""
 
     spoken: Annotated[list[str], Field(description="What may be said.")]
     written: Annotated[list[str], Field(description="What it can write: more than what is said if it translates.")]
 
 
 class ModelVocabulary(BaseModel):
-    """What a model writes with."""
+    """The vocabulary of a model."""
 
     kind: Annotated[str, Field(description="sentencepiece, characters, wordpiece, bpe or aggregate.")]
     size: int
 
 
 class Abilities(BaseModel):
-    """What a model that was loaded can do."""
+    """The abilities of a loaded model."""
 
     family: str
     parameters: int | None
@@ -56,7 +56,7 @@ class Details(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """A model that can be asked for."""
+    """A model that requests can name."""
 
     id: str
     object: Literal["model"] = "model"
@@ -81,7 +81,7 @@ def card(front: Front, model: ServedModel) -> ModelCard:
 
 
 def absent_card(front: Front, model: str) -> ModelCard:
-    """Describe a model that a request may bring in."""
+    """Describe a model on demand that is not loaded."""
     return ModelCard(id=model, created=front.started, owned_by="steno", steno=Details(state="absent", abilities=None))
 
 

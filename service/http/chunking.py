@@ -1,4 +1,4 @@
-"""`chunking_strategy`: how a recording is cut, in the words of OpenAI's API."""
+"""`chunking_strategy` of OpenAI's API: how a recording is cut."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,7 @@ from audio.segment.segmenter import SegmentRule
 
 
 class ServerVad(BaseModel):
-    """Cut at every pause, however short the recording is; the fields and what they are by default are OpenAI's."""
+    """Cut at every pause, even in short recordings; the fields and their defaults are OpenAI's."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -19,7 +19,7 @@ class ServerVad(BaseModel):
     silence_duration_ms: Annotated[int, Field(ge=0, le=10_000, description="Silence that ends a segment.")] = 200
 
     def rule(self, longest_seconds: float) -> SegmentRule:
-        """Return what it asks for, with segments of at most so many seconds."""
+        """Return the rule for segments of at most ``longest_seconds``."""
         return SegmentRule(
             longest=longest_seconds,
             pause=self.silence_duration_ms / 1000,
@@ -30,7 +30,7 @@ class ServerVad(BaseModel):
 
 
 def _parsed(value: object) -> object:
-    """Read what a form has: a name, bare or as JSON, or an object as JSON or from parts of its own."""
+    """Parse a form's value: a name, bare or as JSON, or an object, as JSON or from its parts."""
     if isinstance(value, str) and value not in _NAMED:
         try:
             value = orjson.loads(value)
@@ -41,7 +41,7 @@ def _parsed(value: object) -> object:
     return _NAMED.get(value, value) if isinstance(value, str) else value
 
 
-# `auto` is what happens anyway. `none`, an extension, takes everything for speech: nothing is left out.
+# `auto` is the default. `none`, an extension, takes everything for speech, so that nothing is left out.
 _NAMED: dict[str, object] = {"auto": None, "none": {"type": "server_vad", "threshold": 0}}
 
 ChunkingStrategy = Annotated[

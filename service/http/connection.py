@@ -1,8 +1,8 @@
-"""A client's connection, within bounds: uvicorn's protocol by httptools, and what that has no setting for.
+"""A client's connection: uvicorn's httptools protocol, with bounds that it has no settings for.
 
-httptools takes heads of any length and for any time, and what follows an offered upgrade for another protocol; uvicorn
-waits for ever for a client that takes no answer. h11 bounds heads and reads on past an upgrade, but every request costs
-it 0.1 ms more, half as much again as a small answer takes in all.
+httptools accepts heads of any length and duration, and takes what follows an offered upgrade for another protocol;
+uvicorn waits for ever for a client that does not read its answer. h11 has bounds on heads and ignores upgrades, but
+costs 0.1 ms more for each request, half of the time of a small answer.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from service.metrics import ConnectionRefusal
 
 MAX_HEAD_BYTES = 1 << 16
 MAX_HEADERS = 256
-# After a refusal: so long, and so much, of what the client is still sending is taken, for it reads only then.
+# After a refusal, the rest of the request is read within these bounds, because many clients read only after sending.
 _LINGER_SECONDS = 1.0
 _LINGER_BYTES = 1 << 20
 _RETRY_AFTER = 1
@@ -41,11 +41,12 @@ _REFUSALS: dict[ConnectionRefusal, tuple[HTTPStatus, str]] = {
 class Connection(HttpToolsProtocol):
     """One connection.
 
-    A head has at most `MAX_HEAD_BYTES`, however it is split; of one that comes in one read with the end of the request
-    before it, what was read is taken too. Refusals are answers in the shape of all errors, and close the connection.
+    A head may have at most `MAX_HEAD_BYTES`, however it is split; a head that arrives in one read with the end of the
+    request before it may be longer by that read. Refusals are answers in the shape of all errors, and close the
+    connection.
 
     Args:
-        connections: those open, and their limits.
+        connections: the open connections, and their limits.
     """
 
     def __init__(
@@ -60,25 +61,25 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._all = connections
         self._limits = connections.limits
-        self._address: str | None = None  # while it is counted under it
+        self._address: str | None = None  # set while the connection is counted under it
         self._is_in_head = True
-        self._head_bytes = 0  # fed of a head that has not ended
-        self._line_bytes = 0  # of its parts, as far as they are known
-        self._empty_bytes = 0  # fed since the last byte of a body that had any
+        self._head_bytes = 0  # bytes so far of an unfinished head
+        self._line_bytes = 0  # bytes of the parsed parts of the head
+        self._empty_bytes = 0  # bytes since the last byte of a body, without any of a body
         self._is_resuming = False
-        self._lingering: int | None = None  # bytes taken since a refusal
+        self._lingering: int | None = None  # bytes read since a refusal
         self._running: RequestResponseCycle | None = None
-        # Of the head, or of what is still coming of a body or after a refusal; never of two of them.
+        # The timeout of a head, of the rest of a body, or of what comes after a refusal; never of two of them.
         self._arriving: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
         self._left_to_take = 0
         self._body_ends = 0.0
         self._heard = 0.0
 
-    # The transport's calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count it, or refuse it."""
+        """Count the connection, or refuse it."""
         super().connection_made(transport)
         address = self.client[0] if self.client else ""
         if refusal := self._all.enter(address):
@@ -89,7 +90,7 @@ class Connection(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it, and tell every request of it."""
+        """Stop counting the connection, and tell all its requests."""
         if self._address is not None:
             self._all.leave(self._address)
         elif self._lingering is not None:
@@ -98,7 +99,7 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._taking is not None:
             self._taking.cancel()
-        # uvicorn tells the newest; of requests sent one behind the other, that is not the one under way.
+        # uvicorn tells the newest request, which with pipelining is not the one under way.
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -107,7 +108,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, in pieces that end where a head has to."""
+        """Parse data in pieces that end where a head must have ended."""
         self._unset_keepalive_if_required()
         self._heard = self.loop.time()
         if self._lingering is not None:
@@ -123,39 +124,39 @@ class Connection(HttpToolsProtocol):
                 piece = self._feed(piece)
         if self._is_idle and self._head_bytes:
             self._arriving = self._arriving or self.loop.call_later(self._limits.head_seconds, self._end_head)
-        elif self._is_idle and self.timeout_keep_alive_task is None:  # the end of a body that was answered before it
+        elif self._is_idle and self.timeout_keep_alive_task is None:  # the end of a body whose answer was sent before
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
     def pause_writing(self) -> None:
-        """Give a client that takes nothing of its answer only so long."""
+        """Start the timeout of a client that does not read its answer."""
         super().pause_writing()
         self._watch_taking()
 
     def resume_writing(self) -> None:
-        """Wait for the next stop."""
+        """Stop the timeout: the client reads."""
         super().resume_writing()
         if self._taking is not None:
             self._taking.cancel()
             self._taking = None
 
-    # The parser's calls.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
-        """Begin a request, unless it is one that goes on."""
+        """Begin a request, unless one continues."""
         if not self._is_resuming:
             self._line_bytes = 0
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Keep the target."""
+        """Store the target."""
         if not self._is_resuming:
             self._line_bytes += len(url)
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; trailers come too late for who might read them."""
+        """Store a header; trailers are ignored."""
         if self._is_in_head and not self._is_resuming:
             self._line_bytes += len(name) + len(value) + 4
             super().on_header(name, value)
@@ -164,7 +165,7 @@ class Connection(HttpToolsProtocol):
         """Start the request, if its head is within bounds.
 
         Raises:
-            HttpParserError: if it is not: the parser takes nothing more.
+            HttpParserError: if it is not, which stops the parser.
         """
         if self._is_resuming:
             self._is_resuming = False
@@ -181,12 +182,12 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Pass a piece of the body on."""
+        """Pass on a piece of the body."""
         self._empty_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the request, unless the parser only believes that it ends here."""
+        """End the request, unless the parser wrongly takes an upgrade for its end."""
         if self.parser.should_upgrade():
             return
         self._is_in_head = True
@@ -194,10 +195,10 @@ class Connection(HttpToolsProtocol):
         self._stop_waiting()
         super().on_message_complete()
 
-    # uvicorn's calls.
+    # Called by uvicorn.
 
     def on_response_complete(self) -> None:
-        """Go on with what comes next on this connection, or see to it that it ends."""
+        """Continue with the next request on this connection, or close it."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_taking()
@@ -209,16 +210,16 @@ class Connection(HttpToolsProtocol):
             self._await_body()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP."""
+        """Answer data that is not HTTP."""
         self._refuse("malformed", msg)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that nobody used for long."""
+        """Close an idle connection."""
         super().timeout_keep_alive_handler()
         self._watch_taking()
 
     def shutdown(self) -> None:
-        """Close, once the request under way is answered."""
+        """Close when the request under way is answered."""
         super().shutdown()
         if self.transport.is_closing():
             self._watch_taking()
@@ -228,7 +229,7 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing: a client may offer, and a server need not take it (RFC 9110, 7.8)."""
+        """Log nothing: a client may offer an upgrade, and a server may ignore it (RFC 9110, 7.8)."""
 
     # Ours.
 
@@ -239,14 +240,14 @@ class Connection(HttpToolsProtocol):
         return self._is_in_head and is_answered and self._lingering is None and not self.transport.is_closing()
 
     def _feed(self, piece: memoryview) -> memoryview:
-        """Parse a piece, and return what is left of it: what stands behind the offer of an upgrade."""
+        """Parse a piece, and return the rest: what follows an offered upgrade."""
         if self._lingering is not None or self.transport.is_closing():
             return piece[:0]
         was_in_head = self._is_in_head
         if was_in_head:
             self._head_bytes += len(piece)
         else:
-            self._empty_bytes += len(piece)  # set back where the parser finds any of a body
+            self._empty_bytes += len(piece)  # reset when the parser finds bytes of a body
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as offered:
@@ -257,12 +258,12 @@ class Connection(HttpToolsProtocol):
             return piece[:0]
         if was_in_head and self._is_in_head and self._head_bytes >= MAX_HEAD_BYTES:
             self._refuse_head()
-        elif not self._is_in_head and self._empty_bytes > MAX_HEAD_BYTES:  # extensions of chunks, or trailers
+        elif not self._is_in_head and self._empty_bytes > MAX_HEAD_BYTES:  # chunk extensions or trailers
             self.transport.abort()
         return piece[:0]
 
     def _decline_upgrade(self) -> None:
-        """Have the parser take what follows as if no upgrade had been offered: it gets the head without the offer."""
+        """Make the parser ignore an offered upgrade, by giving it the head again without the offer."""
         framing = [(name, value) for name, value in self.headers if name in (b"content-length", b"transfer-encoding")]
         if not self.parser.should_keep_alive():
             framing.append((b"connection", b"close"))
@@ -284,7 +285,7 @@ class Connection(HttpToolsProtocol):
             self._refuse("head_timeout", message)
 
     def _await_body(self) -> None:
-        """Wait for the rest of a body that was answered already; who sends it may not read before it is sent."""
+        """Wait for the rest of a body whose answer was sent, because the client may read only after sending."""
         due = min(self._heard + self._limits.silence_seconds, self._body_ends)
         if due <= self.loop.time():
             self.transport.abort()
@@ -297,7 +298,7 @@ class Connection(HttpToolsProtocol):
             self._arriving = None
 
     def _watch_taking(self) -> None:
-        """End a connection if nothing was taken of what is written to it for the length of a silence."""
+        """Close a connection when the client has read nothing for `silence_seconds`."""
         if self._taking is None:
             self._left_to_take = self.transport.get_write_buffer_size()
             self._taking = self.loop.call_later(self._limits.silence_seconds, self._check_taking)
@@ -318,18 +319,18 @@ class Connection(HttpToolsProtocol):
             self._refuse("head_too_large", message)
 
     def _refuse(self, reason: ConnectionRefusal, message: str) -> None:
-        """Answer without a request, or end one that cannot be answered any more; then close."""
+        """Answer without running a request, or abort one that cannot be answered any more; then close."""
         if self._lingering is not None or self.transport.is_closing():
             return
         self._all.note_refusal(reason)
         self._stop_waiting()
         is_busy = self.cycle is not None and not self.cycle.response_complete
-        # One that is counted has its place until it is closed.
+        # A counted connection stays counted until it is closed.
         if is_busy or (self._address is None and not self._all.enter_leaving()):
             self.transport.abort()
             return
         self.transport.write(self._refusal(reason, message))
-        # Closed at once, what the client is still sending would be answered by a reset, and the answer lost.
+        # Not closed at once: data that the client still sends would cause a reset, and the answer would be lost.
         self._lingering = 0
         if self.transport.can_write_eof():
             self.transport.write_eof()

@@ -1,4 +1,4 @@
-"""How many connections are open, in all and of each address."""
+"""Counting open connections, in all and of each address."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from service.metrics import ConnectionRefusal, Metrics
 
-# What one customer of a provider is given of IPv6: who has one address of it has all.
+# A provider gives one customer a whole /64 of IPv6, so its addresses count as one.
 _IPV6_PREFIX = 64
-# Connections without a place that are closed with care, so that their answer is read; any more are just closed.
+# Refused connections that linger at the same time, so that clients can read the answer; any more are closed at once.
 _MOST_LEAVING = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What clients may do with connections.
+    """Limits of connections.
 
     Attributes:
-        most: connections open at once.
-        most_of_address: those of one address, or of one /64 of IPv6.
-        head_seconds: from the first byte of a request to the end of its headers; of a new connection, from its opening.
-        silence_seconds: longest pause in a body that is no longer wanted, or in the taking of an answer.
-        body_seconds: longest time for the rest of a body that is no longer wanted.
+        most: open connections in all.
+        most_of_address: open connections of one address, or of one /64 of IPv6.
+        head_seconds: time from the first byte of a request, or from opening a connection, to the end of the headers.
+        silence_seconds: longest pause in a body that is no longer needed, or while the client reads an answer.
+        body_seconds: longest time for the rest of a body that is no longer needed.
     """
 
     most: int
@@ -35,8 +35,8 @@ class Connections:
     """Counts the connections of a service.
 
     Args:
-        limits: when there are too many.
-        metrics: told how many there are, and what was refused.
+        limits: the limits.
+        metrics: metrics of open and refused connections.
     """
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
@@ -47,7 +47,7 @@ class Connections:
         self._leaving = 0
 
     def enter(self, address: str) -> ConnectionRefusal | None:
-        """Count a connection, or tell what it is one too many of."""
+        """Count a connection, or return which limit it exceeds."""
         place = _place(address)
         if self._total >= self.limits.most:
             return "connections"
@@ -58,7 +58,7 @@ class Connections:
         return None
 
     def leave(self, address: str) -> None:
-        """Count a connection that entered no longer."""
+        """Stop counting a connection that entered."""
         place = _place(address)
         self._by_address[place] -= 1
         if not self._by_address[place]:
@@ -66,17 +66,17 @@ class Connections:
         self._count(-1)
 
     def enter_leaving(self) -> bool:
-        """Count a connection without a place that lingers, if there is room for it."""
+        """Count a refused connection that lingers; False if there are too many."""
         has_room = self._leaving < _MOST_LEAVING
         self._leaving += has_room
         return has_room
 
     def left(self) -> None:
-        """Count it no longer."""
+        """Stop counting a refused connection."""
         self._leaving -= 1
 
     def note_refusal(self, reason: ConnectionRefusal) -> None:
-        """Count an answer without a request."""
+        """Count a refusal."""
         self._metrics.connections_refused.labels(reason).inc()
 
     def _count(self, change: int) -> None:
@@ -87,7 +87,7 @@ class Connections:
 def _place(address: str) -> str:
     try:
         known = ip_address(address)
-    except ValueError:  # of a socket without one
+    except ValueError:  # a socket without an address
         return address
     if not isinstance(known, IPv6Address):
         return address

@@ -1,4 +1,4 @@
-"""A recording whose channels are heard apart, such as the two sides of a call: one answer, in the order of time."""
+"""Transcribing the channels of a recording separately, such as the two sides of a call, in one answer."""
 
 import asyncio
 import functools
@@ -46,10 +46,10 @@ class Channel:
     """One side.
 
     Attributes:
-        number: counted from 1, as the answer has it.
-        cut_recording: what was recorded on it.
-        answers: what is heard on it, part by part; None where nothing can be heard.
-        heard: the parts that have come.
+        number: its number in the answer, from 1.
+        cut_recording: its recording.
+        answers: answers of its parts; None if it is silent.
+        heard: transcripts of the parts so far.
     """
 
     number: int
@@ -59,7 +59,7 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """What people read."""
+        """Its name for people."""
         return f"Channel {self.number}"
 
     @property
@@ -68,7 +68,7 @@ class Channel:
         return self.cut_recording.recording.seconds if self.answers is not None else 0.0
 
     async def turns(self) -> AsyncGenerator["Turn", None]:
-        """Yield what is said, in order, and keep the parts."""
+        """Yield its segments in order, and keep the parts."""
         if self.answers is None:
             return
         async with aclosing(self.answers) as answers:
@@ -80,20 +80,20 @@ class Channel:
                 self.heard.append(part)
                 for delta in deltas(part):
                     known = [word.start for word in delta.words if word.start is not None]
-                    start = max(start, min(known, default=start))  # in order, whatever times a model writes
+                    start = max(start, min(known, default=start))  # in order, even if a model's times are not
                     yield Turn(self, start, part, delta, is_first, answer.queue_seconds)
                     is_first = False
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A segment of what is said on a channel.
+    """A segment of a channel.
 
     Attributes:
         start: when it begins, in seconds of the recording.
-        part: in which it was heard.
-        delta: its stretch of that.
-        is_first: it is the channel's first.
+        part: the transcript of its part.
+        delta: its stretch of that transcript.
+        is_first: whether it is the channel's first.
         queue_seconds: how long the part waited for a batch.
     """
 
@@ -106,18 +106,18 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """What is said."""
+        """Its text."""
         return self.delta.text.strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was asked, and what is heard on each channel.
+    """A request with several channels, and their transcripts.
 
     Attributes:
-        origin: what the recording was before it was decoded.
-        began: monotonic time at which it came to the dispatcher.
-        turns: what is said after the first turn, in the order of time.
+        origin: the file that the recording was decoded from.
+        began: monotonic time at which the dispatcher got it.
+        turns: the segments after the first, in the order of time.
     """
 
     metrics: Metrics
@@ -139,7 +139,7 @@ class Conversation:
         channels: Sequence[Channel],
         patience: float | None = None,
     ) -> Self:
-        """Wait until it is known what is said first, or so many seconds of `patience`; see `Hearing.begin`.
+        """Wait for the first segment, or for `patience` seconds; see `Hearing.begin`.
 
         Raises:
             DispatchError: if a channel gets no transcript.
@@ -158,13 +158,13 @@ class Conversation:
         return conversation
 
     async def aclose(self) -> None:
-        """Listen no longer."""
+        """Drop the parts that are under way."""
         self._first.cancel()
         await asyncio.gather(self._first, return_exceptions=True)
         await self.turns.aclose()
 
     async def response(self) -> Response:
-        """Answer when all is heard.
+        """Return the answer when all parts are transcribed.
 
         Raises:
             DispatchError: if a part gets no transcript.
@@ -187,7 +187,7 @@ class Conversation:
         return json_response(body)
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
-        """Answer while it is heard; a comment goes out whenever nothing was heard for so long."""
+        """Return an answer that streams segments, and a comment after each `heartbeat_seconds` without any."""
         return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
 
     async def _turns(self) -> AsyncIterator[Turn]:
@@ -212,7 +212,7 @@ class Conversation:
                     language = told_fields(languages[0]) if languages else {}
                     yield frame(timed | {"speaker": turn.channel.name} | number | language)
                 said.append(turn)
-        except DispatchError as error:  # the status is sent: clients take an event with an error for one
+        except DispatchError as error:  # the status is sent already; clients understand an error event
             response = error_response(error)
             note_error(self.record, response)
             yield frame(bytes(response.body))
@@ -231,7 +231,7 @@ class Conversation:
         return _Told(whole, [await self.asked.told(of_channel) for of_channel in texts])
 
     def _whole(self, turns: Sequence[Turn], told: "_Told") -> dict[str, Any]:
-        """The text in the order of time, and channel by channel."""
+        """Return the text in the order of time, and channel by channel."""
         spellings = self.asked.spellings
         described = []
         tells = self.asked.fields.tells_language
@@ -240,13 +240,13 @@ class Conversation:
             language = written.told_fields if tells else {}
             logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
             described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
-        # What nobody had to listen to is not counted.
+        # Silent channels are not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         language = told.whole.language_fields if tells else {}
         return {"text": run_together([turn.text for turn in turns]), **language, "channels": described, "usage": usage}
 
     def _timed(self, speech: dict[int, Probabilities], told: "_Told") -> dict[str, Any]:
-        """The words and segments of all channels in the order of time, those that were asked for."""
+        """Return the requested words and segments of all channels, in the order of time."""
         seconds, granularities = self.origin.seconds, self.asked.fields.timestamp_granularities
         words, segments = [], []
         for channel, written in zip(self.channels, told.channels, strict=True):
@@ -269,7 +269,7 @@ class Conversation:
         return np.empty(0, np.float32)
 
     def _cues(self) -> list[Cue]:
-        """The cues of all channels; those of people who speak at the same time are shown at the same time."""
+        """Return the cues of all channels; people who speak at the same time have cues at the same time."""
         shown = [
             cue
             for channel in self.channels
@@ -290,7 +290,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is known of the text as a whole, and of each channel's."""
+    """Language and task of the whole text, and of each channel's."""
 
     whole: Written
     channels: Sequence[Written]
@@ -310,13 +310,13 @@ async def _first(turns: AsyncIterator[Turn], record: Record) -> Turn | None:
 
 
 async def in_order(channels: Sequence[AsyncGenerator[Turn, None]]) -> AsyncGenerator[Turn, None]:
-    """Yield the turns of channels, each of which is in order, in the order of their starts; equal ones by channel.
+    """Merge the segments of channels by their starts; of equal ones, the lower channel is first.
 
-    All channels are heard at the same time. One waits only for what might come before it. Closing the generator closes
-    the channels.
+    All channels are transcribed at the same time, and a segment waits only for those that may come before it. Closing
+    the generator closes the channels.
 
     Raises:
-        Exception: what a channel raises, when its turn would come.
+        Exception: the error of a channel, when its next segment would come.
     """
     queues: list[asyncio.Queue[Turn | Exception | None]] = [asyncio.Queue() for _ in channels]
     tasks = [asyncio.create_task(_pump(*pair)) for pair in zip(channels, queues, strict=True)]
@@ -345,5 +345,5 @@ async def _pump(turns: AsyncGenerator[Turn, None], queue: "asyncio.Queue[Turn | 
             async for turn in turns:
                 queue.put_nowait(turn)
         queue.put_nowait(None)
-    except Exception as error:  # noqa: BLE001  # it is raised where the turns are taken
+    except Exception as error:  # noqa: BLE001  # raised where the segments are merged
         queue.put_nowait(error)

@@ -1,4 +1,4 @@
-"""What an operator looks at when throughput is not what it should be. Needs an admin key."""
+"""Routes to look into the batcher, for low throughput. They need an admin key."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/debug", dependencies=[Depends(bearer), Depends(autho
 
 
 class BatchCard(BaseModel):
-    """A batch that is over."""
+    """A finished batch."""
 
     ended_at: Annotated[float, Field(description="Unix time.")]
     outcome: Annotated[str, Field(description="ok, oom, error or lost.")]
@@ -50,7 +50,7 @@ class BatchPage(BaseModel):
 
 @router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "An admin key is needed."}})
 async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
-    """List the last batches: what was in them, how much of it was padding, and how long each stage took."""
+    """List the last batches: their utterances, their padding, and the time of each stage."""
     front: Front = request.app.state.front
     entries = [BatchCard(**entry.described()) for entry in front.dispatcher.recent]
     return Batches(data=entries[: page.limit])

@@ -1,4 +1,4 @@
-"""Stop working for a client that has left."""
+"""Cancelling work for a client that has left."""
 
 import asyncio
 from collections.abc import Coroutine

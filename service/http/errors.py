@@ -1,7 +1,7 @@
-"""Every error a client can get: kind, status, type, code, parameter and what a retry may hope for.
+"""Every error that a client can get: status, type, code, parameter, and whether to retry.
 
-The body is `{"error": {"message", "type", "param", "code"}}` on every error, those of the framework included: the
-OpenAI clients read nothing else, and `x-should-retry` overrules what they would conclude from the status.
+Every error, also of the framework, has the body `{"error": {"message", "type", "param", "code"}}`, the only one that
+OpenAI's clients read. The header `x-should-retry` overrules their decision by the status.
 """
 
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ SERVER_ERROR = "server_error"
 
 
 class RequestError(Exception):
-    """A request that is refused for what it is, or for who asks.
+    """A request that is refused because of its content or its key.
 
     Attributes:
         status: HTTP status.
         code: stable name of the fault.
         param: the form field at fault, if one is.
         retry_after: seconds after which it may succeed; None if it never will.
-        should_retry: what OpenAI's clients are told beside the status; None leaves it to the status.
+        should_retry: value of `x-should-retry`; None omits it.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ _DISPATCH_ERRORS: dict[type[Exception], _Row] = {
     ModelNotReadyError: _Row(503, "model_loading", should_retry=True),
     DeadlineExceededError: _Row(503, "deadline_exceeded", should_retry=True),
     NoDecodeProcessError: _Row(503, "decoding_unavailable", should_retry=True),
-    # The same content lost two engines: a third try is more likely to cost a third engine than to succeed.
+    # The same content lost two engines; a third try would likely lose a third one.
     EngineLostError: _Row(503, "engine_lost", retry_after=2, should_retry=False),
     DeviceMemoryError: _Row(500, "audio_too_long_for_device", should_retry=False),
     TranscriptionFailedError: _Row(500, "internal_error", should_retry=False),
@@ -83,7 +83,7 @@ _INTERNAL = _Row(500, "internal_error", should_retry=False)
 
 
 class ErrorResponse(Response):
-    """An error in the shape that clients read; keeps its code for logs and metrics."""
+    """An error in the shape of the API; keeps its code for logs and metrics."""
 
     def __init__(self, row: _Row, message: str, param: str | None) -> None:
         self.code = row.code
@@ -98,7 +98,7 @@ class ErrorResponse(Response):
 
 
 def error_response(error: Exception) -> ErrorResponse:
-    """Turn any exception into the answer its kind has in the table."""
+    """Return the answer for an exception, by the table."""
     match error:
         case RequestError():
             should_retry = False if error.status in (408, 413) else error.should_retry

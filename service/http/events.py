@@ -1,4 +1,4 @@
-"""`stream=true`: a transcript as server-sent events, deltas as its parts come in and then the whole."""
+"""`stream=true`: a transcript as server-sent events, deltas as parts arrive and then the whole."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -19,10 +19,10 @@ from service.text_language import Told
 
 
 class EventStream(StreamingResponse):
-    """An answer of events; what it needs is released when it was sent, or cannot be.
+    """An answer of events; releases its resources when it was sent, or cannot be.
 
     Attributes:
-        resources: what is released.
+        resources: the resources.
     """
 
     def __init__(self, frames: AsyncIterator[bytes]) -> None:
@@ -40,7 +40,7 @@ _HEARTBEAT = b": waiting\n\n"
 
 
 async def with_heartbeats(frames: AsyncGenerator[bytes, None], seconds: float) -> AsyncIterator[bytes]:
-    """Yield frames, and a comment, which clients skip, whenever none came for so long: proxies cut what is silent."""
+    """Yield frames, and a comment after ``seconds`` without any, because proxies close silent connections."""
     following = asyncio.ensure_future(anext(frames))
     try:
         while True:
@@ -64,9 +64,9 @@ def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, before: st
     """Yield an event for each segment of a part.
 
     Args:
-        part: what was heard in it.
-        spellings: what each token writes, for events with log-probabilities; None leaves them out.
-        before: the text that was sent before it, from which it is kept apart.
+        part: its transcript.
+        spellings: the text of each token, for log-probabilities; None leaves them out.
+        before: the text sent before, which decides the separator.
     """
     lead, is_first = separator(before, part.text), not before
     for delta in deltas(part):
@@ -77,7 +77,7 @@ def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, before: st
 def delta_event(
     delta: "Delta", part: Transcript, spellings: Sequence[bytes] | None, *, is_first: bool
 ) -> dict[str, Any]:
-    """Return the event of a stretch of a part's text; see `delta_frames`."""
+    """Return the event of a stretch of a part; see `delta_frames`."""
     event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta.text}
     if spellings is not None:
         event["logprobs"] = token_logprobs(part, spellings, delta.token_span, begins=is_first)
@@ -87,14 +87,14 @@ def delta_event(
 def segment_frames(
     part: Transcript, seconds: float, before: int, languages: Sequence[Told | None], *, with_words: bool
 ) -> Iterator[bytes]:
-    """Yield an event for each segment of a part, with its times, as OpenAI's API has it for speakers.
+    """Yield an event with times for each segment of a part, in the shape of OpenAI's events for speakers.
 
     Args:
-        part: what was heard in it, in times of the recording.
+        part: its transcript, with times of the recording.
         seconds: length of the recording.
-        before: segments that came before the part.
-        languages: of each segment, where the text told it.
-        with_words: add the words.
+        before: number of segments before the part.
+        languages: detected language of each segment.
+        with_words: whether to add the words.
     """
     for place, words in enumerate(split_segments(timed_words(part, seconds))):
         event = segment_event(before + place, words, with_words=with_words)
@@ -109,7 +109,7 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
         "start": words[0].start,
         "end": words[-1].end,
         "text": text_of(words),
-        "speaker": "",  # clients require one; within a channel nobody tells speakers apart here
+        "speaker": "",  # required by clients; speakers of a channel are not told apart
     }
     return event | ({"words": [described_word(word) for word in words]} if with_words else {})
 
@@ -117,14 +117,14 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
 def done_frame(
     transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None, language: dict[str, Any]
 ) -> bytes:
-    """Return the last event: the whole transcript of a recording of this length, and what is said of its language."""
+    """Return the last event: the whole transcript, the length of the recording, and fields of its language."""
     logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
     usage = {"type": "duration", "seconds": seconds}
     return frame({"type": "transcript.text.done", "text": transcript.text, **language, **logprobs, "usage": usage})
 
 
 def frame(event: dict[str, Any] | bytes) -> bytes:
-    """Return an event, given as an object or as its JSON, as it is sent."""
+    """Return the bytes of an event, given as an object or as JSON."""
     return b"data: %b\n\n" % (orjson.dumps(event) if isinstance(event, dict) else event)
 
 
@@ -137,7 +137,7 @@ class Delta(NamedTuple):
 
 
 def deltas(transcript: Transcript) -> Iterator[Delta]:
-    """Yield the text segment by segment; one after the other they are exactly all."""
+    """Yield the text segment by segment; joined, they are exactly the text."""
     begin = end = token = 0
     for words in split_segments(transcript.words):
         for word in words:

@@ -1,4 +1,4 @@
-"""Fetches a recording from a URL that a client gave, within the limits of an upload."""
+"""Fetching a recording from a client's URL, within the limits of an upload."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -24,16 +24,16 @@ _HEADERS = {
 
 
 async def fetch(outbound: Outbound | None, url: str, file: UploadFile, upload: Upload) -> None:
-    """Fetch a recording; each redirect is checked as the URL was.
+    """Fetch a recording; each redirect is checked like the URL.
 
     Args:
-        outbound: makes requests to allowed hosts; None where the operator allows none.
-        url: where it is.
-        file: takes its content, and the type that the server says.
-        upload: whose limits hold: the bytes are counted with those of uploads.
+        outbound: makes requests to allowed hosts; None if the operator allows none.
+        url: the URL.
+        file: gets the content, and the server's media type.
+        upload: counts the bytes, and has the limits.
 
     Raises:
-        RequestError: if the URL is forbidden, cannot be reached, or has no recording within the limits.
+        RequestError: if the URL is forbidden, cannot be reached, or its content exceeds the limits.
         OverloadedError: if there is no room for it.
     """
     if outbound is None:
@@ -62,7 +62,7 @@ def _joined(url: str, location: str) -> str:
 
 
 async def _fetch_once(outbound: Outbound, url: str, file: UploadFile, upload: Upload) -> str | None:
-    """Fetch a recording, or return where it is instead."""
+    """Fetch a recording, or return where it is redirected to."""
     async with outbound.request("GET", url, headers=_HEADERS, silence_seconds=upload.silence_seconds) as answer:
         headers = Headers(raw=[(name.lower(), value) for name, value in answer.headers])
         if answer.status in _REDIRECTS and (location := headers.get("location")):

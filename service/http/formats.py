@@ -1,6 +1,6 @@
-"""Renders a transcript; every format is a view of the same object, so `text` is the same in all of them.
+"""Rendering a transcript. All formats render the same object, so `text` is the same in all of them.
 
-What the object is may depend on the format: Canary is asked for times only where a format needs them (`prompts`).
+With Canary the object may depend on the format: it writes times only for formats that need them (`prompts`).
 """
 
 import math
@@ -26,22 +26,22 @@ from service.languages import NAMES
 from service.text_language import Told
 
 UNKNOWN_LANGUAGE = "unknown"
-_SPEECH = 0.5  # probability from which a frame is speech, as OpenAI's server_vad has it
+_SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server_vad
 
 Task = Literal["transcribe", "translate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a text is.
+    """Language and task of a text.
 
     Attributes:
-        task: whether it is in the language that was spoken.
-        language: ISO 639-1 code of what it is written in; None where nobody said and nothing is known.
-        has_times: whether the model can say when words are said.
-        source: how the language is known; where the text is to tell it, its language is None before it did.
-        probability: how likely the language is, where the text told it.
-        languages: of each segment, where the text told it.
+        task: transcribe, or translate if the text is not in the spoken language.
+        language: ISO 639-1 code of the text's language; None if it is not known, or not detected yet.
+        has_times: whether the model can tell the times of words.
+        source: how the language is known.
+        probability: probability of a detected language.
+        languages: detected language of each segment.
     """
 
     task: Task
@@ -53,12 +53,12 @@ class Written:
 
     @property
     def told_fields(self) -> dict[str, Any]:
-        """What the answer says of the language of a part of the text."""
+        """Fields of the language for a part of the text."""
         return _language_fields(self.language, self.probability)
 
     @property
     def language_fields(self) -> dict[str, Any]:
-        """What the answer says of the language."""
+        """Fields of the language for the answer."""
         source = {"language_source": self.source} if self.language else {}
         return _language_fields(self.language, self.probability) | source
 
@@ -79,20 +79,20 @@ def render(
     """Answer in the format asked for.
 
     Args:
-        transcript: what was heard.
+        transcript: the transcript.
         seconds: length of the recording.
         response_format: one of the formats.
         granularities: what verbose_json lists with times.
-        written: what the text is, for verbose_json.
-        spellings: what each token writes, for json with log-probabilities; None leaves them out.
-        speech: how likely each frame is speech, for the segments of verbose_json.
-        coverage: what of the recording was heard, for verbose_json.
-        asks_language: have json say what the text is written in, too.
-        size: what a cue of srt and vtt may be.
+        written: language and task, for verbose_json.
+        spellings: the text of each token, for json with log-probabilities; None leaves them out.
+        speech: probability of speech in each frame, for the segments of verbose_json.
+        coverage: how much of the recording was transcribed, for verbose_json.
+        asks_language: whether json has the language too.
+        size: size of a cue of srt and vtt.
     """
     if response_format == "text":
         return PlainTextResponse(transcript.text + "\n")
-    if response_format == "srt":  # text/plain, as OpenAI's is: its older clients read nothing else
+    if response_format == "srt":  # text/plain, as from OpenAI, whose older clients read nothing else
         return PlainTextResponse(srt(cues(timed_words(transcript, seconds), size)))
     if response_format == "vtt":
         return PlainTextResponse(vtt(cues(timed_words(transcript, seconds), size)))
@@ -110,7 +110,7 @@ def render(
 
 
 def verbose_head(written: Written, seconds: float, text: str, coverage: Coverage) -> dict[str, Any]:
-    """Return what verbose_json says of a text as a whole, and of what was heard."""
+    """Return the fields of verbose_json for the whole text."""
     return {
         "task": written.task,
         **written.language_fields,
@@ -123,12 +123,12 @@ def verbose_head(written: Written, seconds: float, text: str, coverage: Coverage
 
 
 def has_segments(granularities: Sequence[Granularity], written: Written) -> bool:
-    """Tell whether verbose_json lists segments."""
+    """Return whether verbose_json lists segments."""
     return written.has_times and "segment" in granularities
 
 
 def json_response(body: dict[str, Any]) -> Response:
-    """Answer with an object."""
+    """Return an answer with an object as JSON."""
     return Response(orjson.dumps(body), media_type="application/json")
 
 
@@ -145,7 +145,7 @@ def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
 def described_segments(
     transcript: Transcript, seconds: float, speech: Probabilities, languages: Sequence[Told | None] = ()
 ) -> list[dict[str, Any]]:
-    """Return the segments of a transcript as verbose_json lists them, with the languages that were told of each."""
+    """Return the segments of a transcript as verbose_json lists them, with their detected languages."""
     groups = split_segments(timed_words(transcript, seconds))
     segments = [_segment(number, words, transcript, speech) for number, words in enumerate(groups)]
     if languages:
@@ -154,12 +154,12 @@ def described_segments(
 
 
 def told_fields(told: Told | None) -> dict[str, Any]:
-    """Return what an answer says of a language that was told from a text."""
+    """Return the fields of a detected language."""
     return _language_fields(*(told or (None, None)))
 
 
 def _language_fields(code: str | None, probability: float | None) -> dict[str, Any]:
-    """Name a language as OpenAI's API does; what is not known is left out, for clients take null for a fault."""
+    """Return the fields of a language, by OpenAI's names; unknown ones are left out, because clients fail on null."""
     language = {"language": NAMES[code] if code else UNKNOWN_LANGUAGE}
     return language if probability is None else language | {"language_probability": probability}
 
@@ -182,11 +182,11 @@ def _segment(number: int, words: Sequence[Word], transcript: Transcript, speech:
 
 
 def _mean_logprob(confidence: Sequence[float]) -> float:
-    """Mean log-probability; 0, which is certainty, of words without a token of their own."""
+    """Return the mean log-probability; 0, which is certainty, for words without tokens."""
     return math.fsum(map(logprob, confidence)) / max(1, len(confidence))
 
 
 def _share_without_speech(speech: Probabilities, start: float, end: float) -> float:
     first = int(start / FRAME_SECONDS)
     frames = speech[first : max(first + 1, math.ceil(end / FRAME_SECONDS))]
-    return float(np.mean(frames < _SPEECH)) if len(frames) else 0.0  # rounded, a word may end after the last frame
+    return float(np.mean(frames < _SPEECH)) if len(frames) else 0.0  # a word's rounded end may be after the last frame

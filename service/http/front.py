@@ -1,4 +1,4 @@
-"""What the routes work with."""
+"""The parts of the service that the routes use."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -29,21 +29,21 @@ class Front:
     """The parts of a service that answer a request; one per service, found as `request.app.state.front`.
 
     Attributes:
-        recordings: takes recordings of any length to the dispatcher.
-        decode_threads: threads that decode uploads: nothing that takes a millisecond runs on the event loop.
-        cut_threads: threads that cut long recordings; apart, because decoding hours of audio takes a while.
-        detector: what they find speech with.
-        intake: lets uploads through to them, no faster than they decode.
-        decode_pool: what they call; it keeps hostile files away from this process.
-        started: Unix time, the `created` of the models.
+        recordings: transcribes recordings of any length.
+        decode_threads: threads that decode uploads, because nothing that takes a millisecond may run on the event loop.
+        cut_threads: threads that cut long recordings; separate, because decoding may take long.
+        detector: finds speech for cutting.
+        intake: receives uploads no faster than they are decoded.
+        decode_pool: decodes untrusted files in child processes.
+        started: Unix time of the start, the `created` of models.
         access: the API keys.
-        admin_access: the keys that open the admin routes.
-        grammars: write numbers as people do.
-        residency: loads models and lets them go.
-        demand: brings in models that a request asks for.
+        admin_access: the admin keys.
+        grammars: write numbers in digits.
+        residency: loads and unloads models.
+        demand: loads models on demand.
         tracer: traces requests.
-        jobs: transcriptions that nobody waits for; None where no folder is set for them.
-        outbound: fetches recordings that a request names by a URL; None where it may not.
+        jobs: the jobs; None if no folder is set for them.
+        outbound: fetches recordings from URLs; None if no hosts are allowed.
     """
 
     settings: Settings
@@ -66,25 +66,25 @@ class Front:
     tracer: Tracer = field(default_factory=PassingOn)
 
     def served(self, name: str | None) -> Served:
-        """Return the model that a client calls so, or that answers where it says nothing.
+        """Return the model of this id or alias, or without a name the default.
 
         Raises:
-            RequestError: if there is none.
-            ModelNotReadyError: if it has not been ready yet.
+            RequestError: if there is no such model.
+            ModelNotReadyError: if it is not loaded yet.
         """
         return self._ready(self.found(name))
 
     async def bring(self, name: str, seconds: float, resources: AsyncExitStack) -> Served:
-        """Return the model that a client calls so; one that may come on demand is loaded, and waited for.
+        """Return the model of this id or alias, after loading it on demand if needed.
 
         Args:
-            name: as the client says.
-            seconds: how long it may take.
-            resources: of the request; the model stays until they are closed.
+            name: id or alias, from the client.
+            seconds: how long loading may take.
+            resources: resources of the request; the model stays loaded until they are closed.
 
         Raises:
-            RequestError: if there is none, or it cannot be loaded.
-            ModelNotReadyError: if it is not ready by then.
+            RequestError: if there is no such model, or it cannot be loaded.
+            ModelNotReadyError: if it is not ready in time.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -109,15 +109,15 @@ class Front:
         return served
 
     def as_served(self, model: ServedModel) -> Served | None:
-        """Return a model as requests meet it; None before it has been loaded."""
+        """Return a model for requests; None before it was loaded."""
         told = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
         return None if model.ready is None else Served(model, model.ready, told)
 
     def found(self, name: str | None) -> ServedModel:
-        """Return the model that a client calls so, loaded or not; without a name the default, or the only one.
+        """Return the model of this id or alias, loaded or not; without a name the default, or the only one.
 
         Raises:
-            RequestError: if there is none.
+            RequestError: if there is no such model.
         """
         catalog = self.dispatcher.catalog
         if name is None:

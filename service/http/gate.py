@@ -1,8 +1,7 @@
-"""Gate 1 before the framework: a request that is refused costs no more than its head.
+"""Gate 1 as ASGI middleware, so that refusing a request costs as little as possible.
 
-Under ten times the load that a service can take, nine of ten requests are refused, and what they cost is missing where
-the others are answered. Routing and dependencies are the larger half of what a refusal takes (docs/performance.md), and
-a refusal needs neither.
+At ten times the load that a service can take, nine of ten requests are refused, and their cost takes capacity from the
+others. Routing and dependencies would be more than half of a refusal's cost (docs/performance.md), and are not needed.
 """
 
 from starlette.datastructures import Headers
@@ -19,15 +18,15 @@ _PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
 
 class FirstGate:
-    """ASGI middleware, inside of telemetry: answers uploads for which there is no room; all else goes on.
+    """ASGI middleware inside of telemetry: refuses uploads for which there is no room.
 
-    It holds no place: the route enters the gate, and may be refused there all the same.
+    It admits nothing: the route enters the gate, and may still be refused there.
 
     Args:
-        app: what takes requests that are not refused.
+        app: the application behind it.
         admission: decides.
-        access: the keys; who has none, or has all its places taken, is told that instead.
-        max_upload_bytes: what a body may have.
+        access: the keys; errors of a missing key or its limits come first.
+        max_upload_bytes: most bytes of a body.
     """
 
     def __init__(self, app: ASGIApp, admission: Admission, access: Access, max_upload_bytes: int) -> None:

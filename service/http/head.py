@@ -1,4 +1,4 @@
-"""HEAD wherever GET is: what checks the health of containers often asks so (`wget --spider`)."""
+"""Answering HEAD wherever GET is, because health checks often use it (`wget --spider`)."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 

@@ -1,4 +1,4 @@
-"""A recording that is being transcribed, and the two ways to answer: all at once, or part by part."""
+"""A recording that is being transcribed, and its answer: all at once, or streamed part by part."""
 
 import asyncio
 import time
@@ -32,14 +32,14 @@ from service.threads import in_thread
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A form, and what it comes to.
+    """A validated request.
 
     Attributes:
-        served: the model that it names.
-        lane: of the model, which decoder.
-        prompt: what is asked of the model.
-        threads: in which languages are told.
-        usual_size: of cues where the form says nothing.
+        served: its model.
+        lane: its model and decoder.
+        prompt: its prompt.
+        threads: threads for detecting languages.
+        usual_size: default size of cues.
     """
 
     fields: TranscriptionForm
@@ -51,7 +51,7 @@ class Asked:
 
     @property
     def written(self) -> Written:
-        """What the text will be; its language is not known yet where the text is to tell it."""
+        """Return language and task of the text; a language that must be detected is None."""
         fields, info = self.fields, self.served.info
         language, source = self._spoken
         target = fields.target_language or language
@@ -68,15 +68,15 @@ class Asked:
             return fields.language, "request"
         if len(spoken) == 1:
             return spoken[0], "model"
-        # One that takes prompts and was told nothing took it for granted.
+        # A model with prompts assumed its default language.
         return (assumed_language(fields), "assumed") if takes_prompts(self.served.info) else (None, "text")
 
     async def told(self, texts: Sequence[str]) -> Written:
-        """Return what a text is, of which the segments are given, as far as the answer says it."""
+        """Return language and task of a text, given by segments; the language is detected if the answer needs it."""
         return await self.surely_told(texts) if self.fields.tells_language else self.written
 
     async def surely_told(self, texts: Sequence[str]) -> Written:
-        """Return what a text is, whether or not the answer says it."""
+        """Return language and task of a text; the language is detected even if the answer does not need it."""
         written = self.written
         if written.language or written.source != "text":
             return written
@@ -88,7 +88,7 @@ class Asked:
 
     @property
     def cue_size(self) -> CueSize:
-        """What a cue may be."""
+        """The size of cues."""
         fields = self.fields
         return CueSize(
             fields.subtitle_characters or self.usual_size.characters,
@@ -98,7 +98,7 @@ class Asked:
 
     @property
     def spellings(self) -> Sequence[bytes] | None:
-        """What each token writes, where log-probabilities are wanted."""
+        """The text of each token, if log-probabilities are wanted."""
         return self.served.spellings if "logprobs" in self.fields.include else None
 
     @property
@@ -110,13 +110,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
-    """What was asked, and what is heard.
+    """A request, and the transcripts of its recording.
 
     Attributes:
-        origin: what the recording was before it was decoded.
-        began: monotonic time at which it came to the dispatcher.
-        parts: its transcripts in order.
-        cut_recording: what they are of.
+        origin: the file that the recording was decoded from.
+        began: monotonic time at which the dispatcher got it.
+        parts: transcripts of its parts, in order.
+        cut_recording: the recording.
     """
 
     metrics: Metrics
@@ -139,13 +139,13 @@ class Hearing:
         cut_recording: CutRecording,
         patience: float | None = None,
     ) -> Self:
-        """Wait for the first part: what fails before it is an answer with the status of an error.
+        """Wait for the first part, so that a failure up to then has the status of an error.
 
-        A stream begins without it after some seconds of `patience`, so that nobody on the way thinks that the
-        connection is dead; what fails later is an event of the stream.
+        A stream begins without it after `patience` seconds, so that no proxy takes the connection for dead; later
+        failures are events of the stream.
 
         Raises:
-            DispatchError: if it gets no transcript.
+            DispatchError: if the part gets no transcript.
         """
         began = time.monotonic()
         first = asyncio.ensure_future(_first(answers, record))
@@ -160,12 +160,12 @@ class Hearing:
         return hearing
 
     async def aclose(self) -> None:
-        """Wait for the first part no longer: a stream that nobody reads never does."""
+        """Stop waiting for the first part, for a stream that nobody reads."""
         self._first.cancel()
         await asyncio.gather(self._first, return_exceptions=True)
 
     async def response(self) -> Response:
-        """Answer when all is heard.
+        """Return the answer when all parts are transcribed.
 
         Raises:
             DispatchError: if a part gets no transcript.
@@ -191,7 +191,7 @@ class Hearing:
         )
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
-        """Answer while it is heard; a comment goes out whenever nothing was heard for so long."""
+        """Return an answer that streams parts, and a comment after each `heartbeat_seconds` without any."""
         return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:
@@ -212,7 +212,7 @@ class Hearing:
                             segments += 1
                             yield event
                     heard.append(part)
-        except DispatchError as error:  # the status is sent: clients take an event with an error for one
+        except DispatchError as error:  # the status is sent already; clients understand an error event
             response = error_response(error)
             note_error(self.record, response)
             yield frame(bytes(response.body))
@@ -232,7 +232,7 @@ class Hearing:
 
 
 def count(metrics: Metrics, asked: Asked, origin: Origin, words: int) -> None:
-    """Count a recording in which so many words were heard."""
+    """Count a transcribed recording and its words."""
     metrics.audio_duration.observe(origin.seconds)
     metrics.audio_bytes.labels(origin.container).inc(asked.fields.file.size or 0)
     metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
@@ -242,7 +242,7 @@ def count(metrics: Metrics, asked: Asked, origin: Origin, words: int) -> None:
 
 
 def count_coverage(metrics: Metrics, asked: Asked, coverage: Coverage) -> None:
-    """Count what of a recording was not heard, or was and gave no text."""
+    """Count the audio of a recording that was skipped, and speech without text."""
     metrics.audio_skipped_seconds.labels(asked.served.id).inc(coverage.skipped)
     metrics.speech_without_text_seconds.labels(asked.served.id).inc(coverage.speech_without_text)
 

@@ -1,8 +1,7 @@
-"""Uploads are taken in no faster than they are decoded, so that the event loop has time for everybody else.
+"""Receiving uploads no faster than they are decoded, so that the event loop has time for other work.
 
-Receiving an upload is work of the event loop. When a burst of them comes, the loop would receive all of them before it
-answers anything else, only for them to wait for a thread that decodes. Those that have to wait lie in the buffers of
-the network instead.
+Receiving an upload is work of the event loop. In a burst, the loop would receive all uploads before anything else, only
+for them to wait for a decoding thread. Instead they wait in network buffers.
 """
 
 import asyncio
@@ -10,18 +9,18 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# An upload that is decoded for longer is long, and may be for minutes: it leaves room for others.
+# An upload whose decoding takes longer may take minutes, and stops counting.
 _SHORT_SECONDS = 0.05
 
 
 class Intake:
-    """The uploads whose bodies are not asked for yet, in the order in which they came.
+    """A queue of uploads whose bodies are not read yet.
 
-    One at a time is let through, with one round of the event loop for all others in between, while fewer than so many
-    are about to be decoded. A client that sends slowly keeps nobody waiting: only what it has sent takes time.
+    Uploads pass one by one, with a round of the event loop between them, while fewer than ``most_undecoded`` are
+    received and not decoded. A slow client delays nobody, because only received bytes take time.
 
     Args:
-        most_undecoded: uploads that may have been received and not yet decoded when one more is let through.
+        most_undecoded: most uploads that are received and not decoded when another one passes.
     """
 
     def __init__(self, most_undecoded: int) -> None:
@@ -43,7 +42,7 @@ class Intake:
 
     @contextmanager
     def decoding(self) -> Iterator[None]:
-        """Count an upload that was received until it is decoded, or turns out to be long."""
+        """Count a received upload until it is decoded, or its decoding takes long."""
         upload = object()
         self._undecoded.add(upload)
         becoming_long = asyncio.get_running_loop().call_later(_SHORT_SECONDS, self._leave, upload)
@@ -58,7 +57,7 @@ class Intake:
         self._go_on()
 
     def _go_on(self) -> None:
-        """See to it that the next one is let through in the next round of the loop."""
+        """Let the next upload pass in the next round of the loop."""
         if self._waiting and not self._is_passing and self._has_room:
             self._is_passing = True
             asyncio.get_running_loop().call_soon(self._let_through)
@@ -67,7 +66,7 @@ class Intake:
         self._is_passing = False
         while self._waiting and self._has_room:
             let_through = self._waiting.popleft()
-            if not let_through.done():  # whoever waited may have been cancelled
+            if not let_through.done():  # the waiting request may have been cancelled
                 let_through.set_result(None)
                 break
         self._go_on()

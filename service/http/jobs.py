@@ -1,7 +1,7 @@
-"""Jobs: transcriptions of long recordings that no connection has to outlive.
+"""Routes of jobs: transcriptions that need no open connection.
 
-`POST /v1/audio/jobs` takes the form of a transcription and answers at once; the result is, byte for byte, what the
-transcription would have been answered.
+`POST /v1/audio/jobs` takes the form of a transcription and answers at once. The result is, byte for byte, the answer
+that a request for the transcription would have got.
 """
 
 import logging
@@ -35,12 +35,12 @@ log = logging.getLogger("steno.http")
 router = APIRouter()
 
 _FULL_SECONDS = 60
-_POLL_SECONDS = 5  # told to who asks for a result that is not there yet
+_POLL_SECONDS = 5  # Retry-After for a result that is not there yet
 _OF_FORM = ("file", "task", "webhook", "webhook_secret")
 
 
 class JobForm(BaseModel):
-    """What the form of a job has beside that of a transcription."""
+    """Fields of a job's form in addition to those of a transcription."""
 
     task: Annotated[
         Literal["transcribe", "translate"], Field(description="translate: into English, as /v1/audio/translations.")
@@ -72,14 +72,14 @@ class JobForm(BaseModel):
 
 
 class JobError(BaseModel):
-    """Why a job failed."""
+    """The error of a failed job."""
 
     code: str
     message: str
 
 
 class JobWebhook(BaseModel):
-    """What became of a webhook."""
+    """The delivery of a webhook."""
 
     url: str
     status: Annotated[Literal["pending", "delivered", "failed"], Field(description="failed: there are no more tries.")]
@@ -124,7 +124,7 @@ class JobPage(BaseModel):
 
 
 class DeletedJob(BaseModel):
-    """A job that is gone."""
+    """A deleted job."""
 
     id: str
     object: Literal["audio.job.deleted"] = "audio.job.deleted"
@@ -162,10 +162,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     openapi_extra=_FORM,
 )
 async def create_job(request: Request) -> Response:
-    """Accept a recording to be transcribed when there is time."""
+    """Accept a recording, to be transcribed in the background."""
     front, record, jobs = _parts(request)
     async with AsyncExitStack() as resources:
-        await _check_room(jobs, record.caller)  # before the body comes
+        await _check_room(jobs, record.caller)  # before the body is received
         form, _ = await received(request, resources, is_background=True)
         own = JobForm.parse(form)
         delivery = _delivery(jobs, own, front.settings.webhook_secret)
@@ -241,7 +241,7 @@ async def cancel_job(request: Request, job: str) -> JobCard:
 
 @router.delete("/audio/jobs/{job}", responses=_ERRORS)
 async def delete_job(request: Request, job: str) -> DeletedJob:
-    """Stop a job, and forget it: its recording, its result, that there was one."""
+    """Stop a job, and delete it with its recording and its result."""
     _, _, jobs = _parts(request)
     found = await _found(request, job)
     await jobs.delete(found)
@@ -249,12 +249,12 @@ async def delete_job(request: Request, job: str) -> DeletedJob:
 
 
 async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
-    """Do a job.
+    """Transcribe the recording of a job.
 
     Args:
-        front: does it.
-        job: what it is.
-        recording: where its file is.
+        front: the service.
+        job: the job.
+        recording: path of its file.
 
     Raises:
         LaterError: if there is no room for it now.
@@ -281,7 +281,7 @@ async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -
             asked = await understood(front, record, form, resources, is_translation=written["task"] == "translate")
 
             async def keep() -> None:
-                """Hold on to the file: the job may have to begin again."""
+                """Keep the file, because the job may have to begin again."""
 
             response = await answer(front, record, asked, resources, keep, is_background=True)
     except RefusedError as error:
@@ -352,7 +352,7 @@ def _delivery(jobs: Jobs, own: JobForm, secret: str | None) -> Delivery | None:
 
 
 def _written_down(form: FormData, file: UploadFile, model: str, task: str) -> bytes:
-    """Return the form without its file; the model by its id, because its name may come to mean another."""
+    """Return the form without its file, with the id of the model, because an alias may change."""
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str) and name != "model"]
     written = {"fields": [*fields, ("model", model)], "media_type": file.content_type or "", "task": task}
     return orjson.dumps(written)

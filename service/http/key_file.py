@@ -1,4 +1,4 @@
-"""A file of API keys that is read again when it changes: keys come and go while the service runs."""
+"""A file of API keys that is read again when it changes."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class _Options:
-    """What may stand behind a key."""
+    """Options that may follow a key."""
 
     max_requests: int | None = Field(default=None, gt=0)
     requests_per_minute: int | None = Field(default=None, gt=0)
@@ -30,10 +30,10 @@ _OPTIONS = TypeAdapter(_Options)
 
 
 def parse_keys(text: str, default: KeyLimits) -> list[Key]:
-    """Read lines of `name:sha256`, each with limits of its own behind it (`requests_per_minute=60`); `#` is a remark.
+    """Parse lines of `name:sha256`, which limits may follow (`requests_per_minute=60`); `#` begins a comment.
 
     Raises:
-        ValueError: naming the line that is wrong, but not saying it: it may be a key in the wrong place.
+        ValueError: if a line is wrong. The message has its number but not its text, which may be a key itself.
     """
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -69,12 +69,12 @@ def _limits(options: list[str], default: KeyLimits) -> KeyLimits | None:
 
 
 class KeyFile:
-    """The file, and the keys that do not stand in it.
+    """The keys of a file and of the settings.
 
     Args:
         path: the file.
-        others: keys that are always taken.
-        default: limits of what a line does not limit.
+        others: keys of the settings, which are always valid.
+        default: limits that a line does not set.
     """
 
     def __init__(self, path: Path, others: list[Key], default: KeyLimits) -> None:
@@ -101,10 +101,10 @@ class KeyFile:
             raise ValueError(f"{self._path}: {error}") from None
 
     def refresh(self) -> list[Key] | None:
-        """Return all keys if the file is another than when it was last read, or a wrong one; else None.
+        """Return all keys if the file has changed since it was last read, else None.
 
         Raises:
-            ValueError: as `read`; once for each state of the file.
+            ValueError: as `read`; only once for each state of the file.
         """
         try:
             if self._state() == self._seen:
@@ -121,7 +121,7 @@ class KeyFile:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     async def watch(self, access: Access, metrics: Metrics) -> None:
-        """Look at the file every second; what is wrong with it is logged, and the keys stay as they are."""
+        """Check the file every second; errors are logged, and the keys stay as they are."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:

@@ -1,4 +1,4 @@
-"""`include[]=logprobs`: how sure the model was of each token, in the shape of OpenAI's API."""
+"""`include[]=logprobs`: the log-probability of each token, in the shape of OpenAI's API."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ _LEAST = 1.1754944e-38
 def token_logprobs(
     transcript: Transcript, spellings: Sequence[bytes], span: tuple[int, int] | None = None, *, begins: bool = True
 ) -> list[dict[str, Any]]:
-    """Describe the tokens of a transcript; one after the other their bytes are its text.
+    """Describe the tokens of a transcript; their bytes, joined, are its text.
 
-    A byte that is only a part of a character cannot be a string: `token` shows it as U+FFFD, `bytes` is exact.
+    Part of a character cannot be a string: `token` shows it as U+FFFD, and `bytes` is exact.
 
     Args:
-        transcript: what was heard.
-        spellings: what each token of the vocabulary writes.
+        transcript: the transcript.
+        spellings: the text of each token of the vocabulary.
         span: a slice of its tokens; None means all.
-        begins: it is the beginning of a text, not a later part of one.
+        begins: whether it is the beginning of a text, not a later part.
     """
     begin, end = span or (0, len(transcript.tokens))
     spare = _spare_spaces(transcript, spellings) if begins and begin == 0 else 0
@@ -41,12 +41,12 @@ def token_logprobs(
 
 
 def logprob(probability: float) -> float:
-    """Return the natural logarithm, of what float32 rounds to 0 that of the least that it does not."""
+    """Return the natural logarithm; for 0, that of the smallest float32 above 0."""
     return math.log(max(probability, _LEAST))
 
 
 def _spare_spaces(transcript: Transcript, spellings: Sequence[bytes]) -> int:
-    """How many spaces the tokens begin with that the text has not: its first word needs none before it."""
+    """Return the number of spaces before the first word that tokens have and the text has not."""
     spelt = b"".join(spellings[token] for token in transcript.tokens)
     text = transcript.text.encode()
     return max(0, _leading_spaces(spelt) - _leading_spaces(text))

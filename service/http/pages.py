@@ -1,4 +1,4 @@
-"""The pages at / and /docs and their parts. They are read once, at start-up, and need no key: they hold no secret.
+"""The pages at / and /docs and their files, which are read once, at the start. They hold no secret and need no key.
 
 The page at /docs is Swagger UI over /openapi.json. Its script and style come with the package `fastapi-swagger`;
 FastAPI's own page would load them from another host.
@@ -16,26 +16,26 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-# Nothing is loaded from elsewhere and nothing inline runs; the recording itself is played from memory (blob:), and
-# Swagger UI's style sheet has its icons in itself (data:).
+# Nothing is loaded from another origin, and no inline script runs. The page plays recordings from memory (blob:), and
+# Swagger UI's style sheet has inline icons (data:).
 _POLICY = (
     "default-src 'self'; media-src blob:; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 _SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
-# Pages have paths of their own; every other file is /web/NAME.
+# Pages have their own paths; each other file is /web/NAME.
 _PAGES = {"index.html": "/", "docs.html": "/docs"}
 
 
 class _Page:
-    """One file, answered from memory; a browser that has it already is told so (RFC 9110, 13.1.2)."""
+    """A file served from memory; a browser that has it gets 304 (RFC 9110, 13.1.2)."""
 
     def __init__(self, body: bytes, media_type: str) -> None:
         self._body = body
         self._media_type = media_type
         self._etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         self._headers = {
-            "cache-control": "no-cache",  # kept, but asked about: after an update nobody sees half of the old page
+            "cache-control": "no-cache",  # validated, so that files of two versions do not mix
             "content-security-policy": _POLICY,
             "etag": self._etag,
             "permissions-policy": "microphone=(self)",
@@ -57,7 +57,7 @@ def page_router() -> APIRouter:
     theirs = (files("fastapi_swagger") / "resources" / name for name in _SWAGGER_UI)
     for file in (*ours, *theirs):
         media_type = _MEDIA_TYPES.get(file.name.rpartition(".")[2])
-        if media_type is not None:  # an editor's leftovers are no part of a page
+        if media_type is not None:  # other files, such as an editor's, are not served
             page = _Page(file.read_bytes(), media_type)
             path = _PAGES.get(file.name, f"/web/{file.name}")
             router.add_api_route(path, page, methods=["GET"], response_model=None)

@@ -1,7 +1,7 @@
-"""What a form asks of the model, or why the model cannot do it.
+"""The prompt for a form, or the error if the model cannot do what the form asks for.
 
-Models that take prompts (Canary) know several languages, translate, and write times or punctuation when asked to. The
-others do what they do, and are asked for nothing.
+Models with prompts (Canary) have several languages, translate, and write times or punctuation if the prompt says so.
+Other models get an empty prompt.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,25 +14,25 @@ from service.languages import NAMES
 
 ENGLISH = "en"
 
-# Formats that are nothing without times, and one that is poorer.
+# Formats that need times, and those that use them.
 _TIMED = ("srt", "vtt")
 _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 
 def takes_prompts(info: Mapping[str, Any]) -> bool:
-    """Tell whether a model can be asked for something: whether an attention decoder writes what it hears."""
+    """Return whether a model takes prompts, because it has an attention decoder."""
     return "aed" in info.get("decoders", ())
 
 
 def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
-    """Return what to ask of a model that says ``info`` of itself.
+    """Return the prompt for a model.
 
     Args:
-        fields: the form; its languages are known to be spoken.
-        info: as `steno info --json` prints it.
+        fields: the form; its languages are checked already.
+        info: the model's description, as `steno info --json` prints it.
 
     Raises:
-        RequestError: if the model cannot do what is asked for, naming the field.
+        RequestError: if the model cannot do what a field asks for; it names the field.
     """
     capabilities = info.get("capabilities", {})
     times = capabilities.get("word_timestamps", True)
@@ -61,20 +61,20 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
 
 
 def assumed_language(fields: TranscriptionForm) -> str:
-    """Return what a model that takes prompts takes to be spoken where nobody says."""
+    """Return the language that a model with prompts assumes if the form gives none."""
     return _narrowed(fields) or ENGLISH
 
 
 def _narrowed(fields: TranscriptionForm) -> str | None:
-    """What is asked for in place of English, if it cannot be that."""
+    """Return the language to assume in place of English, if English is excluded."""
     return fields.languages[0] if fields.languages and ENGLISH not in fields.languages else None
 
 
 def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> TranscriptionForm:
-    """Return the form of a translation, whose API names no languages: from the one named, or the only foreign one.
+    """Return the form of a translation into English: from the language named, or else the only foreign one.
 
     Raises:
-        RequestError: if it asks for another language, or none is named and more than one could be spoken.
+        RequestError: if the target is not English, or no language is named and several could be spoken.
     """
     if fields.target_language not in (None, ENGLISH):
         raise _unsupported("target_language", "Translations are into English; others are transcriptions.")

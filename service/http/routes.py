@@ -1,4 +1,4 @@
-"""All routes: the API, which may need a key, and what operators ask."""
+"""All routes: the API, which may need a key, and those for operators."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,13 @@ async def _authorize(request: Request) -> None:
     request.state.record.caller = request.app.state.front.access.authorize(request.headers)
 
 
-# Said in the description of the API; the decision is that of `_authorize`, for its error has our shape.
+# For the API's description only; `_authorize` decides, because its error has our shape.
 _bearer = HTTPBearer(auto_error=False, scheme_name="Key", description="A key, where the operator has set any.")
 _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
     401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
 }
 
-# Probes and metrics never need a key, and are not for the public.
+# Probes and metrics never need a key, and should not be public.
 api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_NOT_AUTHORIZED)
 api.include_router(transcriptions.router)
 api.include_router(jobs.router)
@@ -36,7 +36,7 @@ administration.include_router(admin.router)
 
 @api.get("/models")
 async def list_models(request: Request) -> ModelList:
-    """List the models that can be asked for, and what each can do; of one that is not in memory, only its name."""
+    """List the models and their abilities; of a model that is not loaded, only the name."""
     front: Front = request.app.state.front
     cards = {model.id: card(front, model) for model in front.dispatcher.catalog if not model.is_leaving}
     absent = [absent_card(front, model) for model in await front.demand.ids() if model not in cards]
@@ -54,15 +54,15 @@ async def get_model(request: Request, name: str) -> ModelCard:
 
 @operations.get("/healthz")
 async def healthz() -> JSONResponse:
-    """Tell that the front process lives, whatever the engine does."""
+    """Tell that the front process is alive, whatever the state of engines."""
     return JSONResponse({"status": "ok"})
 
 
 @operations.get("/readyz", responses={503: {"description": "Loading or draining."}})
 async def readyz(request: Request) -> JSONResponse:
-    """Tell whether new work is accepted and an engine is ready for it; a full queue does not change that.
+    """Tell whether new work is accepted and an engine is ready; a full queue does not change that.
 
-    Every model that the service began with must have been loaded; those that came later are not waited for.
+    All models of the configuration must have been loaded; those that are loaded later do not count.
     """
     dispatcher = request.app.state.front.dispatcher
     models = {model.id: "ready" if model.ready else "loading" for model in dispatcher.catalog}
@@ -74,7 +74,7 @@ async def readyz(request: Request) -> JSONResponse:
 
 @operations.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
-    """Export everything that is measured, for Prometheus."""
+    """Export the metrics, for Prometheus."""
     front: Front = request.app.state.front
     front.dispatcher.update_gauges()
     exposition = await asyncio.to_thread(front.metrics.exposition)  # some milliseconds, too long for the event loop

@@ -1,4 +1,4 @@
-"""The form of a transcription request, and the shapes of the answers as the API documentation shows them."""
+"""The form of a transcription request, and the schemas of answers for the API documentation."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,14 +15,14 @@ Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
 LanguageSource = Literal["request", "model", "text", "assumed"]
 
-# Values of the OpenAI API that this service knows and does not offer.
+# Values of OpenAI's API that are not supported.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
-# Fields of the OpenAI API that have no effect here; other unknown ones are counted together.
+# Fields of OpenAI's API that have no effect here; unknown fields are counted together.
 _WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references")
 _STREAMED = ("json", "text", "verbose_json")
 _LISTS = ("timestamp_granularities", "include", "languages")
-AUTO = "auto"  # a language that nobody names
-# OpenAI's clients send the fields of an object as parts `name[field]`.
+AUTO = "auto"  # value of `language` that asks to detect it
+# OpenAI's clients send the fields of these objects as parts `name[field]`.
 _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
 
 
@@ -111,20 +111,20 @@ class TranscriptionForm(BaseModel):
 
     @property
     def tells_language(self) -> bool:
-        """Whether the answer says in what language its text is."""
+        """Whether the answer names the language of its text."""
         return self._asks_language or self.response_format == "verbose_json"
 
     @property
     def asks_language(self) -> bool:
-        """Whether `auto` was asked for."""
+        """Whether the request has `language=auto`."""
         return self._asks_language
 
     @classmethod
     def parse(cls, form: FormData) -> "TranscriptionForm":
-        """Read the fields, in whatever order and spelling (`name`, `name[]`) the client sent them.
+        """Parse the fields, in any order and spelling (`name`, `name[]`).
 
         Raises:
-            RequestError: naming the field that is missing or wrong.
+            RequestError: if a field is missing or wrong; it names the field.
         """
         fields: dict[str, Any] = {}
         for name in cls.model_fields:
@@ -153,7 +153,7 @@ class TranscriptionForm(BaseModel):
         if parsed.stream and parsed.response_format not in _STREAMED:
             message = f"response_format {parsed.response_format!r} cannot be streamed; use json, text or verbose_json."
             raise RequestError(message, code="unsupported_value", param="stream")
-        # Without words it is let be: the Vercel AI SDK sends `segment` with json too.
+        # `segment` is ignored: the Vercel AI SDK sends it with json too.
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
             raise RequestError(message, code="unsupported_value", param="timestamp_granularities")
@@ -188,7 +188,7 @@ def url_schema() -> dict[str, Any]:
 
 
 def ignored_fields(form: FormData) -> list[str]:
-    """Return the fields of a form that have no effect, as label values: those that nobody knows are "other"."""
+    """Return the fields of a form that have no effect, as label values; unknown ones are "other"."""
     names = {name.partition("[")[0] for name in form} - set(TranscriptionForm.model_fields)
     return [name if name in _WITHOUT_EFFECT else "other" for name in sorted(names)]
 
@@ -202,14 +202,14 @@ def _fault(error: ValidationError) -> RequestError:
 
 
 class Usage(BaseModel):
-    """What is counted: audio."""
+    """The usage: seconds of audio."""
 
     type: Literal["duration"] = "duration"
     seconds: float
 
 
 class TokenLogprob(BaseModel):
-    """A token, what it writes in UTF-8, and the natural logarithm of its probability."""
+    """A token, its text in UTF-8, and the natural logarithm of its probability."""
 
     token: str
     logprob: float
@@ -217,7 +217,7 @@ class TokenLogprob(BaseModel):
 
 
 class Channel(BaseModel):
-    """What was heard on one channel of a recording, with `multichannel`."""
+    """The transcript of one channel, with `multichannel`."""
 
     channel: Annotated[int, Field(description="Counted from 1.")]
     text: str
@@ -227,7 +227,7 @@ class Channel(BaseModel):
 
 
 class Transcription(BaseModel):
-    """`response_format=json`; all but `text` and `usage` only where they were asked for."""
+    """`response_format=json`; fields except `text` and `usage` are there only on request."""
 
     text: str
     language: Annotated[str | SkipJsonSchema[None], Field(description="With `language=auto`.")] = None
@@ -239,7 +239,7 @@ class Transcription(BaseModel):
 
 
 class TimedWord(BaseModel):
-    """A word with its time in seconds, and the lowest probability of its tokens, null where it has none."""
+    """A word with its times in seconds, and the lowest probability of its tokens, null if it has no tokens."""
 
     word: str
     start: float
@@ -293,7 +293,7 @@ class VerboseTranscription(BaseModel):
 
 
 class Fault(BaseModel):
-    """What went wrong."""
+    """The error of an answer."""
 
     message: str
     type: str
@@ -302,6 +302,6 @@ class Fault(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Every error."""
+    """The body of every error."""
 
     error: Fault

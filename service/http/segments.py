@@ -6,7 +6,7 @@ from service.engine.protocol import Word
 
 _SENTENCE_ENDS = (".", "?", "!", "。", "．", "｡", "？", "！", "…", "।", "؟")
 _CLOSING = "\"'”’»」』】）)]"
-# Models without punctuation would make one segment of a whole recording: a pause this long ends one too.
+# A pause that ends a segment: without punctuation, a whole recording would be one segment.
 _PAUSE_SECONDS = 1.0
 
 
@@ -26,10 +26,10 @@ def split_segments(words: Sequence[Word]) -> Iterator[list[Word]]:
 
 
 def ends_sentence(text: str) -> bool:
-    """Tell whether a sentence ends with a word."""
+    """Return whether a word ends a sentence."""
     return text.rstrip(_CLOSING).endswith(_SENTENCE_ENDS)
 
 
 def _pause(before: Word, after: Word) -> float:
-    """Seconds between two words; none where that is not known."""
+    """Return the seconds between two words; 0 if they are not known."""
     return 0.0 if before.end is None or after.start is None else after.start - before.end

@@ -1,4 +1,4 @@
-"""A model as a request meets it: what it can be asked for."""
+"""A loaded model, and checks whether it can do what a request asks for."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from service.languages import NAMES
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model that is ready.
+    """A loaded model.
 
     Attributes:
-        model: its place in the catalog.
-        ready: what an engine says of it.
-        told_languages: what the operator says that it speaks; nothing where the checkpoint knows.
+        model: its entry in the catalog.
+        ready: an engine's description of it.
+        told_languages: its languages by the settings; empty if the checkpoint names them.
     """
 
     model: ServedModel
@@ -29,24 +29,24 @@ class Served:
 
     @property
     def id(self) -> str:
-        """What clients call it."""
+        """Its id."""
         return self.model.id
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """What it says of itself."""
+        """Its description, as `steno info --json` prints it."""
         return self.ready.info
 
     @property
     def spellings(self) -> Sequence[bytes]:
-        """What each token adds to a text."""
+        """The text of each token."""
         return self.ready.spellings
 
     @property
     def languages(self) -> list[str]:
-        """ISO 639-1 codes of what it speaks; none where that is not known.
+        """ISO 639-1 codes of its languages; empty if they are not known.
 
-        The operator knows better than a checkpoint, but a model that is told the language cannot be told any other.
+        Settings have priority over a checkpoint, except for a model with prompts, which has only its own languages.
         """
         told, known = self.told_languages, self.info.get("languages") or ()
         if takes_prompts(self.info):
@@ -54,10 +54,10 @@ class Served:
         return list(told or known)
 
     def check_language(self, code: str | None, param: str = "language") -> None:
-        """Accept a language that it speaks, and any where that is not known.
+        """Check that the model has a language; if its languages are not known, any is accepted.
 
         Raises:
-            RequestError: for any other, naming what is spoken.
+            RequestError: if it has not; the message lists its languages.
         """
         spoken = self.languages
         if code is None or not spoken or code in spoken:
@@ -70,10 +70,10 @@ class Served:
         )
 
     def narrowed(self, fields: TranscriptionForm) -> TranscriptionForm:
-        """Return a form whose languages it speaks; the only one that it can be counts as named.
+        """Return the form limited to languages of the model; a single possible language counts as named.
 
         Raises:
-            RequestError: if it does not speak one of them.
+            RequestError: if the model does not have one of them.
         """
         self.check_language(fields.language)
         self.check_language(fields.target_language, "target_language")
@@ -84,7 +84,7 @@ class Served:
         return fields
 
     def check_translation(self) -> None:
-        """Accept a request for a translation if it translates.
+        """Check that the model translates.
 
         Raises:
             RequestError: if it does not.
@@ -94,7 +94,7 @@ class Served:
             raise RequestError(message, code="model_not_found", param="model", status=404)
 
     def lane(self, decoder: str | None) -> Lane:
-        """Return where a request for one of its decoders goes.
+        """Return the lane of one of its decoders.
 
         Raises:
             RequestError: if it has no such decoder.
@@ -104,5 +104,5 @@ class Served:
             names = ", ".join(map(repr, known))
             message = f"The model {self.id!r} has no decoder {decoder!r}; it has {names}."
             raise RequestError(message, code="unsupported_value", param="decoder")
-        # What is its first anyway shares batches with what did not say.
+        # Naming the first decoder is the same as naming none, so that such requests share batches.
         return Lane(self.id, None if decoder is None or decoder == known[0] else decoder)

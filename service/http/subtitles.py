@@ -1,7 +1,7 @@
-"""Cues that people can read: a few short lines that stay for some seconds, cut where the speech pauses.
+"""Subtitles: dividing words into readable cues of a few short lines, cut where the speech pauses.
 
-Where to cut is chosen for the whole transcript at once: every cue costs something, a cut inside a phrase costs more
-than one after punctuation or at a pause, and the cheapest division wins.
+The division is optimal for the whole transcript: each cue has a cost, a cut inside a phrase costs more than one after
+punctuation or at a pause, and the cheapest division is taken.
 """
 
 import itertools
@@ -23,17 +23,17 @@ _PAUSE_SECONDS = 0.3
 _LONG_PAUSE_SECONDS = 1.0
 
 _CUE_COST = 1.0
-_SHORT_COST = 2.0  # of a cue that flashes by
-_PAUSE_INSIDE_COST = 4.0  # of text that is read before it is said
+_SHORT_COST = 2.0  # of a cue that is shown too briefly
+_PAUSE_INSIDE_COST = 4.0  # of a pause in a cue, whose text is then shown before it is said
 _CUT_COSTS = {"sentence": 0.0, "long pause": 0.0, "phrase": 0.5, "pause": 1.0, "nothing": 3.0}
 
 
 @dataclass(frozen=True, slots=True)
 class CueSize:
-    """What a cue may be.
+    """The size of a cue.
 
     Attributes:
-        characters: columns of a line; a wide character takes two of them.
+        characters: columns of a line; a wide character takes two.
         lines: most lines.
         seconds: longest time that it is shown.
     """
@@ -48,7 +48,7 @@ USUAL = CueSize()
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """A subtitle: its lines, when it is shown, in seconds, and who speaks, where that is known."""
+    """A subtitle: its lines, its times in seconds, and its speaker, if known."""
 
     lines: tuple[str, ...]
     start: float
@@ -63,14 +63,14 @@ class _TimedWord(NamedTuple):
 
 
 def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = None) -> list[Cue]:
-    """Divide words that have times into cues that do not overlap, each with at least one word.
+    """Divide words with times into cues that do not overlap, each with at least one word.
 
-    A word that is longer than a line, or lasts longer than a cue may, has a cue to itself; in a script without spaces
-    it is divided between characters. A speaker is named at the beginning of each cue, which takes room.
+    A word that is wider than a line or lasts longer than a cue has a cue of its own; in a script without spaces it is
+    divided between characters. A speaker's name takes room at the beginning of each cue.
 
     Args:
-        words: in order, each with the space that stands before it.
-        size: what a cue may be.
+        words: words in order, each with the space before it.
+        size: size of a cue.
         speaker: who says them.
     """
     label = f"{speaker}: " if speaker else ""
@@ -86,14 +86,14 @@ def cues(words: Sequence[Word], size: CueSize = USUAL, speaker: str | None = Non
     for first, last in bounds:
         following = timed[last].start if last < len(timed) else math.inf
         start, end = timed[first].start, timed[last - 1].end
-        # What flashes by stays until it can be read, if the next cue leaves it the time.
+        # A brief cue is shown for longer, if the next one leaves the time.
         end = min(max(end, start + LEAST_SECONDS), max(following, start))
         shown.append(Cue(layout.lines(first, last), start, end, speaker))
     return shown
 
 
 def _divided(word: _TimedWord, size: CueSize) -> list[_TimedWord]:
-    """Divide a word that fits no line, or lasts too long, where its script allows it; its time is shared by width."""
+    """Divide a word that is too wide or too long, where its script allows it; its time is divided by width."""
     if width(word.text) <= size.characters and word.end - word.start <= size.seconds:
         return [word]
     parts = pieces(word.text)
@@ -106,7 +106,7 @@ def _divided(word: _TimedWord, size: CueSize) -> list[_TimedWord]:
 
 
 class _Layout:
-    """How words are laid out in lines; what many words take is known without looking at each."""
+    """The layout of words in lines, with running sums of widths."""
 
     def __init__(self, words: Sequence[_TimedWord], size: CueSize, label: int) -> None:
         self._texts = [word.text for word in words]
@@ -116,11 +116,11 @@ class _Layout:
         self._label = label
 
     def fits(self, first: int, last: int) -> bool:
-        """Tell whether some words fit the lines of a cue."""
+        """Return whether some words fit the lines of a cue."""
         return self._breaks(first, last, self.size.characters) is not None
 
     def lines(self, first: int, last: int) -> tuple[str, ...]:
-        """Return the fewest lines that some words fit, as even as can be; one line where none fit."""
+        """Return the fewest lines for some words, as even as possible; one line if they do not fit."""
         breaks = self._breaks(first, last, self.size.characters)
         if breaks is None:
             return (self._text(first, last),)
@@ -134,7 +134,7 @@ class _Layout:
         return tuple(self._text(*pair) for pair in itertools.pairwise([*starts, last]))
 
     def _breaks(self, first: int, last: int, most: int) -> list[int] | None:
-        """Return where lines of at most so many columns begin, but the first; None if they are too many or too wide."""
+        """Return where lines of at most ``most`` columns begin, except the first; None if the words do not fit."""
         breaks: list[int] = []
         start, room = first, most - self._label
         while True:
@@ -154,7 +154,7 @@ class _Layout:
 
 
 def _divide(words: Sequence[_TimedWord], layout: _Layout) -> Iterator[tuple[int, int]]:
-    """Yield the groups of the cheapest division, found from the end: best[i] is that of the words from i on."""
+    """Yield the cues of the cheapest division, found from the end: best[i] is that of the words from i on."""
     size = layout.size
     best = [0.0] * (len(words) + 1)
     cut = [0] * len(words)
@@ -177,7 +177,7 @@ def _divide(words: Sequence[_TimedWord], layout: _Layout) -> Iterator[tuple[int,
 
 
 def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
-    """What it costs to cut before the word at ``last``."""
+    """Return the cost of a cut before the word at ``last``."""
     if last == len(words) or ends_sentence(words[last - 1].text):
         return _CUT_COSTS["sentence"]
     pause = words[last].start - words[last - 1].end
@@ -189,7 +189,7 @@ def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
 
 
 def srt(shown: Sequence[Cue]) -> str:
-    """Render cues as SubRip, which has no place for a speaker but the text."""
+    """Render cues as SubRip, where a speaker can only be part of the text."""
     blocks = (
         f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n"
         + (f"{cue.speaker}: " if cue.speaker else "")
@@ -201,7 +201,7 @@ def srt(shown: Sequence[Cue]) -> str:
 
 
 def vtt(shown: Sequence[Cue]) -> str:
-    """Render cues as WebVTT (W3C), whose text is markup."""
+    """Render cues as WebVTT (W3C), whose text must be escaped."""
     blocks = (
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n"
         + (f"<v {_escape(cue.speaker)}>" if cue.speaker else "")

@@ -1,4 +1,4 @@
-"""One record per request: its id, its clock, its log line and its metrics, whatever becomes of it."""
+"""Telemetry of each request, whatever its outcome: id, stages, log line and metrics."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ _AUDIO = "/v1/audio/"
 _SPOKEN = ("transcriptions", "translations")
 _JOBS = _AUDIO + "jobs"
 _RETRY_LANGUAGES = ("python", "js")
-_PROBES = ("/healthz", "/readyz", "/metrics")  # asked every few seconds for ever
+_PROBES = ("/healthz", "/readyz", "/metrics")  # requested every few seconds
 _CLIENT_LEFT = 499
 _REJECTIONS = {
     "overloaded": "full",
@@ -37,19 +37,19 @@ _REJECTIONS = {
 
 @dataclass(slots=True)
 class Record:
-    """What is known of a request, filled in on its way; found as `request.state.record`.
+    """Facts about a request, filled in on its way; `request.state.record`.
 
     Attributes:
-        request_id: the caller's own, when it sent a safe one.
+        request_id: the caller's own id if it sent a safe one, else a new one.
         stages: seconds by stage: receive, decode, queue, infer, respond.
-        audio_seconds: audio to be transcribed: the length of the recording, or of all channels that are heard apart;
-            None until it is decoded.
+        audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
+            is decoded.
         body_bytes: size of the request's body.
         error: code of the error answer.
         caller: name of the API key.
-        model: id of the model that was asked for.
-        allowance: what is left to the caller.
-        coverage: what of the recording was heard, once all of it is answered.
+        model: id of its model.
+        allowance: the caller's allowance.
+        coverage: how much of the recording was transcribed, at the end.
     """
 
     request_id: str
@@ -69,7 +69,7 @@ class Record:
 
 
 class Telemetry:
-    """ASGI middleware; a plain one, because those that wrap the response hide a client that leaves."""
+    """ASGI middleware. It is not starlette's BaseHTTPMiddleware, which hides a client that leaves."""
 
     def __init__(
         self, app: ASGIApp, metrics: Metrics, tracer: Tracer, clock: Callable[[], float] = time.monotonic
@@ -122,7 +122,7 @@ class Telemetry:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             status = _CLIENT_LEFT
-        except Exception as error:  # the client must get our shape, and the log the traceback
+        except Exception as error:  # the client gets an error in our shape, the log the traceback
             log.exception("request failed", extra={"request_id": record.request_id})
             if not status:
                 response = error_response(error)
@@ -189,7 +189,7 @@ class Telemetry:
 
 
 def note_error(record: Record, response: ErrorResponse) -> None:
-    """Keep an error's code for the log line and the metrics."""
+    """Record an error's code for the log line and the metrics."""
     record.error = response.code
 
 

@@ -1,4 +1,4 @@
-"""Words that all have times, where a model gave some of them none."""
+"""Giving times to words that the model gave none."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,10 +8,10 @@ from service.engine.protocol import Transcript, Word
 
 
 def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
-    """Return the words of a transcript of so many seconds, each with a time and the space that stands before it.
+    """Return the words of a transcript, each with times and the space before it.
 
-    A word without one is said with the word before it, or else after it: they become one. Where no word has a time, all
-    of them are said between the recording's start and its end, and nothing more is known.
+    A word without times is merged with the word before it, or else after it. If no word has times, all become one that
+    lasts ``seconds``, the length of the recording.
     """
     timed: list[Word] = []
     waiting: list[Word] = []  # before the first that has a time
@@ -28,12 +28,12 @@ def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
 
 
 def text_of(words: Sequence[Word]) -> str:
-    """Return the text of words that have the spaces before them."""
+    """Return the text of words that include the spaces before them."""
     return "".join(word.text for word in words).strip()
 
 
 def _spaced(transcript: Transcript) -> Iterator[Word]:
-    """Yield the words with the spaces before them; scripts without spaces have none."""
+    """Yield the words with the spaces before them, if their scripts have spaces."""
     end = 0
     for word in transcript.words:
         begin = transcript.text.find(word.text, end)
@@ -43,9 +43,9 @@ def _spaced(transcript: Transcript) -> Iterator[Word]:
 
 
 def spread_words(transcript: Transcript, seconds: float) -> list[Word]:
-    """Return the words of a transcript of so many seconds, each with a time of its own.
+    """Return the words of a transcript of ``seconds``, each with times of its own.
 
-    Those without one share evenly what lies between their neighbours: they are said there, and no more is known.
+    Words without times divide the time between their neighbours evenly.
     """
     spread: list[Word] = []
     waiting: list[Word] = []

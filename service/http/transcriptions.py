@@ -44,7 +44,7 @@ log = logging.getLogger("steno.http")
 
 router = APIRouter()
 
-_NO_PROCESS_SECONDS = 5  # after which another process may be started
+_NO_PROCESS_SECONDS = 5  # Retry-After when no decoding process can be started
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
@@ -94,7 +94,7 @@ async def transcribe(request: Request) -> Response:
     openapi_extra=_FORM,
 )
 async def translate(request: Request) -> Response:
-    """Turn a recording into English text, where the model translates; `language` says what is spoken."""
+    """Turn a recording into English text, if the model translates; `language` is the spoken language."""
     return await _serve(request, is_translation=True)
 
 
@@ -121,15 +121,15 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
 async def received(
     request: Request, resources: AsyncExitStack, *, is_background: bool = False
 ) -> tuple[FormData, Permit]:
-    """Receive the form of a request behind gate 1.
+    """Admit a request by gate 1, and receive its form.
 
     Args:
         request: the request.
-        resources: hold its place, and its file, until they are closed.
-        is_background: it is a job's.
+        resources: keep it admitted, and its file open, until they are closed.
+        is_background: whether it is a job's.
 
     Raises:
-        RequestError: if it is none, or its key may have no more.
+        RequestError: if the form is not valid, or its key's limits are used up.
         RefusedError: if there is no room.
     """
     front: Front = request.app.state.front
@@ -149,9 +149,9 @@ async def received(
     await front.intake.turn()
     try:
         body = await receive(upload, request.headers, request.query_params)
-        resources.push_async_callback(body.form.close)  # removes its spooled file
+        resources.push_async_callback(body.form.close)  # deletes its spooled file
         if body.url is not None:
-            fields = schemas.TranscriptionForm.parse(body.form)  # what is wrong is not worth a fetch
+            fields = schemas.TranscriptionForm.parse(body.form)  # check the fields before fetching
             await unless_client_leaves(request.receive, fetch(front.outbound, body.url, fields.file, upload))
     finally:
         record.body_bytes = permit.stored_bytes
@@ -167,19 +167,19 @@ async def understood(
     is_translation: bool,
     receive: Receive | None = None,
 ) -> Asked:
-    """Return what a form comes to.
+    """Validate a form, and find its model.
 
     Args:
-        front: has the models.
-        record: notes which one it is for.
+        front: the service.
+        record: gets the id of the model.
         form: the form.
-        resources: hold the model until they are closed.
-        is_translation: what is written must be English.
-        receive: tells of a client that leaves while the model is loaded on demand; None: there is none.
+        resources: keep the model loaded until they are closed.
+        is_translation: whether the text must be English.
+        receive: the ASGI channel, to notice a client that leaves while the model is loaded on demand; None for a job.
 
     Raises:
-        RequestError: if a field is wrong, or the model cannot do what is asked.
-        ModelNotReadyError: if the model has not been ready yet.
+        RequestError: if a field is wrong, or the model cannot do what it asks for.
+        ModelNotReadyError: if the model is not loaded yet.
     """
     fields = schemas.TranscriptionForm.parse(form)
     served = await _served(front, record, fields.model, resources, receive)
@@ -202,7 +202,7 @@ async def understood(
 async def _served(
     front: Front, record: Record, name: str | None, resources: AsyncExitStack, receive: Receive | None
 ) -> Served:
-    """Return the model that is asked for, which stays; one that may come on demand is loaded and waited for."""
+    """Return the model, held by ``resources``, after loading it on demand if needed."""
     if name is None or front.demand.is_off or front.dispatcher.catalog.find_ready(name):
         served = front.served(name)
         resources.enter_context(served.model.use())
@@ -225,19 +225,19 @@ async def answer(
     *,
     is_background: bool = False,
 ) -> Response:
-    """Decode a recording, wait for its transcript, and write it down as it is asked for.
+    """Decode a recording, transcribe it, and return the answer in the requested format.
 
     Args:
-        front: does the work.
-        record: notes how long it takes.
-        asked: what is asked for.
+        front: the service.
+        record: gets the times of stages.
+        asked: the validated request.
         resources: hold what the answer needs until they are closed.
         free_upload: called when the file is decoded.
-        is_background: it is a job's.
+        is_background: whether it is a job's.
 
     Raises:
-        RequestError: if its key may have no more audio now.
-        AudioError: if the file is none that can be decoded.
+        RequestError: if its key's limit on audio is used up.
+        AudioError: if the file cannot be decoded.
         DispatchError: if it gets no transcript.
     """
     began, fields, longest = time.monotonic(), asked.fields, front.settings.max_utterance_seconds
@@ -245,7 +245,7 @@ async def answer(
     recording: Recording | Channels = Channels(rate, longest) if fields.multichannel else Recording(rate, longest)
     resources.enter_context(recording)
     origin = await _decode(front, fields, recording)
-    await free_upload()  # it may wait for long, and its samples are room enough
+    await free_upload()  # it may wait long, and its samples take memory already
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
 
@@ -286,8 +286,8 @@ async def answer(
 
 
 def _rule(recording: Recording, asked: Asked, longest: float) -> SegmentRule | None:
-    """Where to cut a recording; None where it is one utterance."""
-    # A recording that fits is taken whole; of a longer one, the model hears pieces as it was trained on best.
+    """Return where to cut a recording; None if it is one utterance."""
+    # A recording that fits is not cut; a longer one is cut into parts of the length that suits the model.
     piece = min(longest, asked.served.info.get("piece_seconds") or longest)
     if asked.fields.chunking_strategy is not None:
         return asked.fields.chunking_strategy.rule(piece)
@@ -295,14 +295,14 @@ def _rule(recording: Recording, asked: Asked, longest: float) -> SegmentRule | N
 
 
 class _ClientLeftError(Exception):
-    """Nobody wants what is being decoded."""
+    """The client left while its upload was decoded."""
 
 
 async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording | Channels) -> Origin:
     is_wanted = True
 
     def take(samples: bytes | memoryview, channel: int) -> None:
-        # What is nearly done is let be: to end it may cost a decoding process, and another file the time to start one.
+        # A short recording is decoded to its end: to stop it may cost a decoding process, and starting one takes time.
         if not is_wanted and recording.seconds > front.settings.max_utterance_seconds:
             raise _ClientLeftError
         if isinstance(recording, Channels):

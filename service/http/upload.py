@@ -1,4 +1,4 @@
-"""Receives a body within bounds: bytes, silence between them; of a form number of parts, and a proper end."""
+"""Receiving a body within bounds of bytes and silence; a form must be complete, with a bounded number of parts."""
 
 import asyncio
 import math
@@ -24,7 +24,7 @@ _FULL_SECONDS = 60
 
 
 def announced_bytes(headers: Headers, limit: int) -> int:
-    """Return the Content-Length, 0 where there is none (chunked uploads).
+    """Return the Content-Length; 0 for chunked uploads.
 
     Raises:
         RequestError: if it is over the limit.
@@ -37,11 +37,10 @@ def announced_bytes(headers: Headers, limit: int) -> int:
 
 
 class _FormParser(MultiPartParser):
-    """starlette's, and what it does not see to.
+    """starlette's parser with further checks.
 
     It refuses a body without its closing boundary, which starlette takes for a form without its last part, and fields
-    that are too large together. It skips what stands before the first boundary (RFC 2046, 5.1.1), and the content of
-    files that nobody asked for.
+    that are too large together. It skips a preamble (RFC 2046, 5.1.1), and the content of files with other names.
     """
 
     def __init__(self, headers: Headers, pieces: AsyncGenerator[bytes, None]) -> None:
@@ -58,17 +57,17 @@ class _FormParser(MultiPartParser):
         self._field_bytes = 0
 
     def on_header_field(self, data: bytes, start: int, end: int) -> None:
-        """Count the name of a header."""
+        """Count bytes of a header's name."""
         self._count(end - start)
         super().on_header_field(data, start, end)
 
     def on_header_value(self, data: bytes, start: int, end: int) -> None:
-        """Count the value of a header."""
+        """Count bytes of a header's value."""
         self._count(end - start)
         super().on_header_value(data, start, end)
 
     def on_headers_finished(self) -> None:
-        """Take one file, the one that is asked for."""
+        """Accept a single file of the expected name."""
         super().on_headers_finished()
         part = self._current_part
         self._is_skipped = part.file is not None and part.field_name != _FILE
@@ -82,7 +81,7 @@ class _FormParser(MultiPartParser):
             self._has_file = True
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        """Take a piece of a part."""
+        """Store a piece of a part."""
         if self._is_skipped:
             return
         if self._current_part.file is None:
@@ -90,14 +89,14 @@ class _FormParser(MultiPartParser):
         super().on_part_data(data, start, end)
 
     def on_part_end(self) -> None:
-        """Keep a part; a file that is skipped is there, and empty."""
+        """Store a part; a skipped file is empty."""
         if self._is_skipped and self._current_part.file:
             self.items.append((self._current_part.field_name, self._current_part.file))
         else:
             super().on_part_end()
 
     def on_end(self) -> None:
-        """Note the closing boundary."""
+        """Record the closing boundary."""
         self._is_complete = True
 
     def _count(self, size: int) -> None:
@@ -111,14 +110,14 @@ class _FormParser(MultiPartParser):
 
     async def _complete(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         async for piece in self._after_preamble(pieces):
-            yield piece  # it is parsed when the next one is asked for
+            yield piece  # the parser has it when the next one is requested
         if not self._is_complete:
             raise MultiPartException("it ends before its closing boundary")
 
     async def _after_preamble(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         _, params = parse_options_header(self.headers["content-type"])
         delimiter = b"--" + params.get(b"boundary", b"")
-        held = b"\r\n"  # a boundary stands at the beginning of a line
+        held = b"\r\n"  # a boundary is at the beginning of a line
         async for piece in pieces:
             searched = max(0, len(held) - len(delimiter) - 2)
             held += piece
@@ -137,14 +136,14 @@ class Upload:
 
     Args:
         receive: the ASGI channel.
-        permit: told of every byte.
-        limit: bytes the body may have.
+        permit: counts the bytes.
+        limit: most bytes of the body.
         silence_seconds: longest wait for the next piece.
-        total_seconds: longest time for the whole body: a client that drips must not hold its place for ever.
+        total_seconds: longest time for the whole body, against clients that send byte by byte.
 
     Attributes:
-        silence_seconds: as given.
-        total_seconds: as given.
+        silence_seconds: see above.
+        total_seconds: see above.
     """
 
     def __init__(
@@ -161,18 +160,18 @@ class Upload:
         """Count bytes that have arrived.
 
         Raises:
-            RequestError: if there are too many of them.
-            OverloadedError: if there is no room for all that arrives now.
+            RequestError: if the body has too many bytes.
+            OverloadedError: if all uploads together have too many.
         """
         self._permit.store(len(piece))
         if self._permit.stored_bytes > self._limit:
             raise _too_large(self._limit)
 
     def check_announced(self, headers: Headers) -> None:
-        """Refuse what will be too large by its headers.
+        """Check the announced size.
 
         Raises:
-            RequestError: if so.
+            RequestError: if it is too large.
         """
         announced_bytes(headers, self._limit)
 
@@ -204,7 +203,7 @@ class Upload:
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
             raise RequestError(f"The form could not be read: {message}", code="malformed_body") from None
-        except OSError as error:  # the disk, or the files that may be open
+        except OSError as error:  # a full disk, or too many open files
             raise no_room(error) from error
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
@@ -238,7 +237,7 @@ class Upload:
 
 
 def no_room(error: OSError) -> OverloadedError:
-    """Return the error for whom an upload could not be stored."""
+    """Return the error of an upload that could not be stored."""
     return OverloadedError(f"The service has no room for this upload: {error.strerror}.", _FULL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""`format=written`: numbers, dates and sums are written as people do, with the times of their words."""
+"""`format=written`: numbers, dates and sums in digits, with the times of their words."""
 
 import difflib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -13,14 +13,14 @@ from service.grammars import LANGUAGES, PACKAGE, Grammars
 from service.http.errors import RequestError
 from service.languages import NAMES
 
-# What ends a phrase; grammars know nothing of it.
+# Marks that end a phrase; grammars do not take them.
 _MARKS = ".,?!;:…"
 
 Write = Callable[[Sequence[str]], Awaitable[list[str]]]
 
 
 def check_written_form(grammars: Grammars, language: str | None) -> None:
-    """Accept a language that there are grammars for; None, which the text will tell, may be one.
+    """Check that there are grammars for a language; None, a language that will be detected, is accepted.
 
     Raises:
         RequestError: if there are none.
@@ -44,10 +44,10 @@ async def answers_in_written_form(answers: AsyncGenerator[Answer, None], write: 
 
 
 async def in_written_form(part: Transcript, write: Write) -> Transcript:
-    """Return a transcript with its phrases written by grammars.
+    """Return a transcript with its phrases rewritten by grammars.
 
-    Words that were spoken and are written as one, such as "twenty five dollars" and "$25", become one: from the start
-    of the first to the end of the last, as sure as the least sure of them. Its tokens stay those that were spoken.
+    Words that are written as one, such as "twenty five dollars" and "$25", become one word: from the start of the first
+    to the end of the last, with the lowest confidence of them. The tokens stay those that were spoken.
     """
     if not part.words:
         return part
@@ -79,7 +79,7 @@ def _bare(text: str) -> str:
 
 
 def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[str]) -> list[Word]:
-    """Return the words of a phrase as they are written; those that are written as they are spoken stay."""
+    """Return the words of a phrase in written form; unchanged words stay."""
     if not written or list(spoken) == list(written):
         return list(phrase)
     matcher = difflib.SequenceMatcher(None, spoken, written, autojunk=False)
@@ -87,12 +87,12 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag == "equal":
             groups += [([word], [word.text]) for word in phrase[first:last]]
-        elif groups and tag != "replace":  # what was left out or put in belongs to what is before it
+        elif groups and tag != "replace":  # deleted and inserted words belong to the group before
             groups[-1][0].extend(phrase[first:last])
             groups[-1][1].extend(written[begin:end])
         else:
             groups.append((list(phrase[first:last]), list(written[begin:end])))
-    if len(groups) > 1 and not (groups[0][0] and groups[0][1]):  # or, at the beginning, to what is after it
+    if len(groups) > 1 and not (groups[0][0] and groups[0][1]):  # or, at the beginning, to the group after
         (said, texts), (next_said, next_texts) = groups[:2]
         groups[:2] = [([*said, *next_said], [*texts, *next_texts])]
     words = [_group(said, " ".join(texts)) for said, texts in groups]
@@ -103,7 +103,7 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
 
 
 def _group(said: Sequence[Word], text: str) -> Word:
-    """Put words together under another text."""
+    """Merge words into one with another text."""
     if len(said) == 1:
         return msgspec.structs.replace(said[0], text=text)
     starts = [word.start for word in said if word.start is not None]
