@@ -99,7 +99,7 @@ class Server:
         template = Load(
             model="",
             checkpoint="",
-            device="",  # x fills in device and threads
+            device="",  # the fleet fills in device and threads
             dtype=settings.dtype,
             bucket_seconds=settings.edges,
             batch_seconds=settings.batch_seconds,
