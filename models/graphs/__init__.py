@@ -1,1 +1,1 @@
-"""CUDA graphs of what a model does, for batches of a few sizes; on a CPU the same is simply called."""
+"""CUDA graphs of a model's work, for batches of a few sizes; on a CPU the work is simply called."""

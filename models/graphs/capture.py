@@ -1,6 +1,6 @@
-"""Work on tensors that stay where they are becomes one CUDA graph.
+"""Capturing work on tensors with fixed addresses as a CUDA graph.
 
-On a CPU the work is simply called, so that all but the capture is tested everywhere.
+On a CPU the work is simply called, so that everything except the capture is tested everywhere.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from models.graphs.side_stream import SideStream
 
 Pool = Any  # torch's type for it has no public name
 
-# Before a capture: libraries choose their kernels and take their workspaces, which a graph cannot hold.
+# Runs before a capture, in which libraries choose kernels and allocate workspaces: a graph cannot hold that.
 _WARM_UPS = 3
 
 
 def captured(
     work: Callable[[], None], device: torch.device, pool: Pool | None = None, side_stream: SideStream | None = None
 ) -> Callable[[], None]:
-    """Return what does the work again: the replay of its graph, or the work itself on what is no GPU.
+    """Return a function that does the work again: the replay of its graph or, without a GPU, the work itself.
 
     Args:
-        work: it allocates no shape that depends on data, asks the device for nothing, and runs a few times before it
-            is captured.
-        device: where it runs.
-        pool: memory that graphs share which never run at the same time; None gives this one its own.
-        side_stream: the side stream of the device in which the graph will run; None if it will run in none.
+        work: must not allocate shapes that depend on data, nor wait for the device; it runs a few times before the
+            capture.
+        device: the device.
+        pool: memory shared by graphs that never run at the same time; None gives this one its own.
+        side_stream: the side stream that the graph will run in; None if it will not.
 
     Raises:
         RuntimeError: if it cannot be captured.
@@ -43,14 +43,14 @@ def captured(
 def captured_graph(
     work: Callable[[], None], device: torch.device, pool: Pool | None = None, side_stream: SideStream | None = None
 ) -> "torch.cuda.CUDAGraph":
-    """Return the graph of some work on a GPU, which is not instantiated; see ``captured``.
+    """Return the graph of some work on a GPU, not instantiated; see ``captured``.
 
     Raises:
         RuntimeError: if it cannot be captured.
     """
-    # All warm-ups and captures of what never runs at the same time on one stream: a workspace that a library first took
-    # during a capture would lie in that graph's memory, and be written to by whatever ran there later. Each stream has
-    # its own, so that those of a side stream and of what runs beside it are two.
+    # Work that never runs at the same time is warmed up and captured on one stream: a workspace that a library
+    # allocates during a capture would be in that graph's memory, and other graphs would overwrite it. Workspaces are
+    # per stream, so a side stream and the work beside it have two.
     stream = _capture_stream(device) if side_stream is None or side_stream.stream is None else side_stream.stream
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
@@ -58,14 +58,14 @@ def captured_graph(
             work()
     torch.cuda.current_stream(device).wait_stream(stream)
     graph = torch.cuda.CUDAGraph(keep_graph=True)
-    # Other threads may use the device meanwhile: that must not spoil the capture.
+    # thread_local: other threads may use the device meanwhile without spoiling the capture.
     with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
         work()
     return graph
 
 
 def shared_pool(device: torch.device) -> Pool | None:
-    """Return memory for graphs of which never two run at the same time; None on what is no GPU and needs none."""
+    """Return a memory pool for graphs that never run at the same time; None without a GPU."""
     if device.type != "cuda":
         return None
     return torch.cuda.graph_pool_handle()

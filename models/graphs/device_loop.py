@@ -1,7 +1,7 @@
-"""A loop that a GPU runs by itself: it repeats a CUDA graph as long as a flag is set, and the host does not look.
+"""A loop on the GPU: it repeats a CUDA graph while a flag on the device is set, without the host.
 
-A WHILE node of a graph (CUDA 12.4) holds the graph to repeat, and behind it a kernel of one thread that reads the flag
-and tells the node. torch has no call for such nodes; cuda-bindings, which its builds for CUDA bring with them, has.
+A WHILE node of a graph (CUDA 12.4) holds the graph to repeat, followed by a kernel of one thread that reads the flag
+and sets the node's condition. torch has no call for such nodes, but cuda-bindings has, which comes with torch for CUDA.
 """
 
 import ctypes
@@ -15,11 +15,11 @@ from torch import Tensor
 
 log = logging.getLogger("steno.models")
 
-# Older drivers cannot capture what libraries may launch in the body of a loop.
+# Older drivers cannot capture some launches of libraries in the body of a loop.
 _LEAST_DRIVER = 12060
 
-# Sets the condition to the flag, and to 0 when no round is left: a loop that never ends hangs the device for good. The
-# driver knows `cudaGraphSetConditional`, which is a built-in of device code, and compiles this.
+# Sets the condition to the flag, and to 0 when no round is left, because an endless loop would hang the device. The
+# driver compiles this; `cudaGraphSetConditional` is a built-in of device code.
 _CONDITION = b"""
 .version 8.3
 .target sm_75
@@ -54,22 +54,22 @@ _CONDITION = b"""
 
 
 class DeviceLoop:
-    """Repeats a captured graph, once at least."""
+    """Repeats a captured graph, at least once."""
 
     def __init__(self, graph: "torch.cuda.CUDAGraph", going: Tensor) -> None:
-        """Put the loop together.
+        """Build the loop.
 
         Args:
-            graph: what a round does; see ``captured_graph``.
-            going: bool [1] on the device, to which a round writes whether there is to be another.
+            graph: a round; see ``captured_graph``.
+            going: bool [1] on the device; a round writes to it whether another one follows.
 
         Raises:
-            RuntimeError: if this device cannot; ``has_loops`` knows beforehand of what is usual.
+            RuntimeError: if this device cannot loop; ``has_loops`` checks for the usual reasons.
         """
-        from cuda.bindings import driver  # where there is a GPU
+        from cuda.bindings import driver  # only installed with CUDA
 
         self._driver: Any = driver
-        self._body = graph  # its memory is in use
+        self._body = graph  # kept, because the loop uses its memory
         self._going = going
         self._left = torch.zeros(1, dtype=torch.int32, device=going.device)
         with torch.cuda.device(going.device):
@@ -82,7 +82,7 @@ class DeviceLoop:
         weakref.finalize(self, driver.cuGraphExecDestroy, self._executable)
 
     def run(self, rounds: int) -> None:
-        """Begin to repeat the graph, at most so many times, on the current stream; the host goes on."""
+        """Launch the loop on the current stream, for at most ``rounds``; the host does not wait."""
         self._left.fill_(rounds)
         stream = torch.cuda.current_stream(self._left.device).cuda_stream
         _checked(self._driver.cuGraphLaunch(self._executable, self._driver.CUstream(stream)))
@@ -90,7 +90,7 @@ class DeviceLoop:
     def _add_node(self, outer: Any) -> None:  # noqa: ANN401  # cuda-bindings has no types
         driver = self._driver
         context = _checked(driver.cuCtxGetCurrent())
-        # Every launch begins with the condition set.
+        # Each launch begins with the condition set.
         set_at_first, default = 1, driver.CU_GRAPH_COND_ASSIGN_DEFAULT
         handle = _checked(driver.cuGraphConditionalHandleCreate(outer, context, set_at_first, default))
         loop = driver.CUgraphNodeParams()

@@ -1,32 +1,32 @@
-"""A side stream of a device: work that goes on beside what the device is given next."""
+"""A side stream of a device, for work that runs beside the next batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 
-# Whether a side stream is a CUDA stream of its own. If not, its work goes between all else: that is as fast where its
-# kernels find no room beside those of the next batch (docs/gpu-backlog.md, row 2j).
+# Whether a side stream is a CUDA stream of its own. If not, its work is queued with all other work, which is as fast
+# where its kernels find no room beside those of the next batch (docs/gpu-backlog.md, row 2j).
 HAS_STREAM = True
 
 
 class SideStream:
-    """What it is given is done in order, and nothing else of the device waits for it before it is joined.
+    """Runs its work in order; other work of the device does not wait for it until ``join``.
 
-    On a CPU, which does what it is told at once, entering and joining do nothing.
+    On a CPU, which has no queue, entering and joining do nothing.
 
     Attributes:
-        stream: its stream; None on a CPU, and where side streams have none.
+        stream: the CUDA stream; None on a CPU, or without ``HAS_STREAM``.
     """
 
     def __init__(self, device: torch.device) -> None:
         """Open a side stream of ``device``."""
-        # Of two kernels that wait for room the side stream's goes first: it is small, and what follows it waits for it.
+        # With a higher priority: its kernels are small, and each waits for the one before.
         self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" and HAS_STREAM else None  # type: ignore[no-untyped-call]
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Give the side stream what is given to the device inside; it begins when what came before is done."""
+        """Queue work of the block on the side stream, after the work queued so far on the current stream."""
         if self.stream is None:
             yield
             return
@@ -35,6 +35,6 @@ class SideStream:
             yield
 
     def join(self) -> None:
-        """Let what the device is given next wait until the side stream is done."""
+        """Make work queued from now on wait for the side stream."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)

@@ -1,4 +1,4 @@
-"""Batches of about one size share what a CUDA graph needs: memory that stays, and the graph itself."""
+"""The sizes that CUDA graphs are captured for; batches of similar size share a graph and its memory."""
 
 import logging
 import re
@@ -10,12 +10,12 @@ import torch
 
 log = logging.getLogger("steno.models")
 
-# Few rows are rounded up to a power of four: a step costs about the same for one row and for four. Many to a power of
-# two: what is kept for rows takes memory, and a step as many times as long as it has rows.
+# Few rows are rounded up to a power of four, because a step of four rows takes about as long as one of one. More rows
+# are rounded up to a power of two, because their memory and time grow with their number.
 _FEW_ROWS = 64
 _LEAST_FRAMES = 64
-# Of the free memory, what one size may take: a size that would take more is driven by the host, whose memory the next
-# batch has again. So the sizes together never take all of it.
+# One size may take this part (1 / _SHARE) of the free memory, so that sizes together never take all of it. The host
+# drives larger ones, whose memory is free again after the batch.
 _SHARE = 8
 
 FreeBytes = Callable[[torch.device], int]
@@ -23,7 +23,7 @@ FreeBytes = Callable[[torch.device], int]
 Size = TypeVar("Size")
 
 
-# What CUDA, torch and cuda-bindings say where something cannot be captured. Any other error is one of the work itself.
+# Messages of CUDA, torch and cuda-bindings if work cannot be captured. Any other error is one of the work itself.
 _CANNOT_CAPTURE = re.compile(r"captur|not[ _]supported|not permitted", re.IGNORECASE)
 _ATTEMPTS = 2
 
@@ -32,7 +32,7 @@ class Sizes(Generic[Size]):
     """What was prepared for each size, once, at its first batch.
 
     Attributes:
-        refused: sizes that the device could not capture; the host launches their operations.
+        refused: sizes that could not be captured; the host launches their operations.
     """
 
     def __init__(self) -> None:
@@ -43,13 +43,13 @@ class Sizes(Generic[Size]):
         return len(self._prepared)
 
     def known(self, size: tuple[Hashable, ...]) -> Size | None:
-        """Return what was prepared for a size; None if nothing was."""
+        """Return what was prepared for a size, or None."""
         return self._prepared.get(size)
 
     def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Size]) -> Size | None:
-        """Return what was prepared for a size; None if the device cannot capture it.
+        """Return what is prepared for a size, after preparing it at the first call; None if it cannot be captured.
 
-        It is tried twice: what another thread does may have spoiled the first capture.
+        A failed capture is tried twice, because work of another thread may have spoiled the first.
 
         Raises:
             torch.OutOfMemoryError: if there is no room for it.
@@ -69,36 +69,36 @@ class Sizes(Generic[Size]):
         return self._prepared.get(size)
 
     def _refuse(self, size: tuple[Hashable, ...], error: RuntimeError) -> None:
-        # An old driver or an old CUDA: slower, and never wrong. It refuses all, and is told of once.
+        # An old driver or CUDA: slower, but correct. It fails for all sizes, and is logged once.
         if not self.refused:
             log.warning("no CUDA graph of this size, the host will launch every operation: %s", error)
         self.refused.add(size)
 
     def counted(self) -> dict[str, int]:
-        """Return how many sizes there are in each state."""
+        """Return the number of sizes in each state."""
         return {"captured": len(self._prepared), "refused": len(self.refused)}
 
 
 def says_it_cannot_capture(error: Exception) -> bool:
-    """Return whether an error is one of a capture, and not of the work that was to be captured."""
+    """Return whether an error is one of the capture, and not of the work."""
     is_one_of_memory = isinstance(error, torch.OutOfMemoryError)
     return isinstance(error, RuntimeError) and not is_one_of_memory and bool(_CANNOT_CAPTURE.search(str(error)))
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return what a device has left of its memory; of others than GPUs, it is taken for endless."""
+    """Return the free bytes of a device; without a GPU a very large number."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else sys.maxsize
 
 
 def has_room(taken: int, device: torch.device, free: FreeBytes = free_bytes) -> bool:
-    """Return whether a device has room for a size that takes so many bytes, and for others beside it."""
+    """Return whether a device has room for a size of ``taken`` bytes, and for others."""
     return _SHARE * taken <= free(device)
 
 
 def frame_size(frames: int) -> int:
-    """Return for how many encoder frames there is a graph when a batch has ``frames``: at most half as many more.
+    """Return the frames of the graph for a batch with ``frames`` encoder frames: at most half as many more.
 
-    So recordings of every length share a few sizes. What a search does in them is masked, and costs little.
+    So recordings of all lengths share a few sizes. A search masks the additional frames, which cost little.
     """
     power = max(_LEAST_FRAMES, 1 << (frames - 1).bit_length())
     between = power * 3 // 4
@@ -106,7 +106,7 @@ def frame_size(frames: int) -> int:
 
 
 def row_sizes(most: int) -> list[int]:
-    """Return for how many rows there are graphs when a batch has ``most`` at most, the largest first."""
+    """Return the rows of a search's graphs, for batches of up to ``most`` rows; the largest first."""
     sizes = [1]
     while sizes[0] < most:
         sizes.insert(0, sizes[0] * (4 if sizes[0] < _FEW_ROWS else 2))
@@ -114,10 +114,10 @@ def row_sizes(most: int) -> list[int]:
 
 
 def graph_rows(most: int) -> list[int]:
-    """Return for how many rows there are graphs of an encoder, for batches of up to ``most``; the largest first.
+    """Return the rows of an encoder's graphs, for batches of up to ``most`` rows; the largest first.
 
-    What such a graph computes grows with its rows, so that there is one between a power of two and the next, and one
-    of the largest batch there can be.
+    An encoder's time grows with its rows, so there is a graph between each power of two and the next, and one for
+    ``most``.
     """
     sizes = {most} | {1 << power for power in range(most.bit_length())}
     sizes |= {3 << power for power in range(most.bit_length())}

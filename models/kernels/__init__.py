@@ -1,4 +1,4 @@
-"""Triton kernels, each beside a twin in plain PyTorch that its tests hold it to; only a GPU imports them."""
+"""Triton kernels, which only a GPU imports. Tests compare each with plain PyTorch."""
 
 import logging
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from torch.nn.functional import linear, silu
 
 Kernel = TypeVar("Kernel")
 
-# From so many frames on, a kernel of products is tried instead of the library, which has better ones for fewer.
+# For fewer frames, the library's products are better than our kernels with products.
 FRAMES_WORTH_A_KERNEL = 4096
 _WARM_UPS, _MEASURED = 3, 10
 
@@ -26,7 +26,7 @@ ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Te
 
 @cache
 def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvolution | None:
-    """Return the kernel of the convolution module (convolution.py), once it has run; None where it cannot."""
+    """Return the kernel of the convolution module (convolution.py), after a trial run; None if it does not run."""
 
     def tried() -> GatedConvolution:
         from models.kernels.convolution import gated_convolution  # only a GPU has Triton
@@ -42,9 +42,9 @@ def gated_convolution_on(device: torch.device, dtype: torch.dtype) -> GatedConvo
 
 @cache
 def depthwise_halves_on(device: torch.device, dtype: torch.dtype) -> DepthwiseHalves | None:
-    """Return the kernels of the subsampling's first convolutions and of its later ones (subsampling.py).
+    """Return the kernels of the subsampling's first and later convolutions (subsampling.py).
 
-    They have run once then; None where they cannot.
+    They had a trial run; None if they do not run.
     """
 
     def tried() -> DepthwiseHalves:
@@ -62,7 +62,7 @@ def depthwise_halves_on(device: torch.device, dtype: torch.dtype) -> DepthwiseHa
 
 @cache
 def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm | None:
-    """Return the kernel of sums and norms (residual_norm.py), once it has run; None where it cannot."""
+    """Return the kernel of sums and norms (residual_norm.py), after a trial run; None if it does not run."""
 
     def tried() -> ResidualNorm:
         from models.kernels.residual_norm import residual_norm  # only a GPU has Triton
@@ -78,7 +78,7 @@ def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm |
 def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) -> RelativeAttentionKernel | None:
     """Return the kernel of attention by content and distance (attention.py) for heads of ``share`` channels.
 
-    It has run once then; None where it cannot.
+    It had a trial run; None if it does not run.
     """
 
     def tried() -> RelativeAttentionKernel:
@@ -98,12 +98,12 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
     """Return the fastest way to launch the kernel of a feed-forward module's expansion (feed_forward.py).
 
     Args:
-        device: where.
-        dtype: of frames and weights.
-        shape: of the weights.
+        device: the device.
+        dtype: dtype of frames and weights.
+        shape: shape of the weights.
 
     Returns:
-        None where it cannot run, where the library's product and Swish are faster, and in float32, which tensor cores
+        None if it does not run, if the library's product and Swish are faster, or for float32, which tensor cores
         round.
     """
     columns, channels = shape
@@ -126,7 +126,7 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
 
 
 def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
-    """Return what a GPU takes for a call; only before anything is captured."""
+    """Return the seconds that a GPU takes for a call; not for use during a capture."""
     for _ in range(_WARM_UPS):
         call()
     with torch.cuda.device(device):
@@ -140,12 +140,12 @@ def _seconds_of(call: Callable[[], object], device: torch.device) -> float:
 
 
 def if_it_runs(tried: Callable[[], Kernel], device: torch.device, what: str) -> Kernel | None:
-    """Return what is tried on a GPU; None elsewhere, and where it fails, which the log tells of."""
+    """Return the result of ``tried`` on a GPU; None elsewhere, and if it fails, which is logged."""
     if device.type != "cuda":
         return None
     try:
         return tried()
-    except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
-        # Another GPU, or another Triton: slower, and never wrong.
+    except Exception as error:  # noqa: BLE001  # a compiler has many kinds of errors
+        # Another GPU or another Triton: slower, but correct.
         log.warning("no kernel of %s, plain operations do its work: %s", what, error)
         return None

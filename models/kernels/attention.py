@@ -1,10 +1,10 @@
 """Self-attention by content and distance (models/encoders/attention.py) in one kernel, which writes no scores.
 
-In plain operations the scores by distance, twice as many as there are scores, are written, read shifted, masked, and
-written again before a softmax reads them. Here a program has a tile of queries of one head and goes over the keys tile
-by tile with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). A tile of queries and one of keys are
-two tiles' breadth of distances apart: their scores by distance are one product, whose rows are then shifted in
-registers. All sums are float32.
+Plain operations write the scores by distance, twice as many as there are scores, read them shifted, mask them, and
+write them again before the softmax. Here a program has a tile of queries of one head, and visits the keys tile by tile
+with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). The distances between a tile of queries and a
+tile of keys span two tiles: their scores by distance are one product, whose rows are then shifted in registers. All
+sums are float32.
 """
 
 import math
@@ -18,22 +18,22 @@ from torch import Tensor
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
-_LEAST_TILE = 16  # tensor cores take no less
+_LEAST_TILE = 16  # the smallest for tensor cores
 _LEAST_CHANNELS = 16
-# Channels x queries x the square of a value's bytes: so a program has the registers it needs, and takes no more than
-# 96 kB of shared memory, which most GPUs have.
+# Limit on channels x queries x the square of a value's bytes, so that registers suffice and a program takes at most 96
+# kB of shared memory, which most GPUs have.
 _TILE_ROOM = 128 * 64 * 2**2
 _FULL = -1
 
 
 class Launch(NamedTuple):
-    """How the work is divided.
+    """The division of the work.
 
     Attributes:
-        tile: the most queries, and keys, that a program has at a time; a power of two.
-        warps: of a program.
-        stages: tiles of keys that are under way at a time. At two, the largest tiles take more shared memory than an
-            H100 has.
+        tile: most queries, and keys, of a program at a time; a power of two.
+        warps: warps of a program.
+        stages: tiles of keys that are loaded at the same time. With two, the largest tiles take more shared memory than
+            an H100 has.
     """
 
     tile: int = 64
@@ -46,7 +46,7 @@ _LAUNCH = Launch()
 
 @triton.jit
 def _inside(real, known, ALL_KNOWN: tl.constexpr):
-    """A mask of rows by channels, which keeps wide loads possible where all channels are known."""
+    """Return a mask of rows by channels that allows wide loads if all channels exist."""
     inside = real[:, None]
     if not ALL_KNOWN:
         inside = inside & known[None, :]
@@ -73,7 +73,7 @@ def _attend(
     TILES: tl.constexpr,
     CONTEXT: tl.constexpr,
 ):
-    """A tile of queries, of a head, of a row of the batch."""
+    """Compute a tile of queries of one head of one row of the batch."""
     begin, head, row = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
     start, length = tl.load(starts + row), tl.load(lengths + row)
     room = tl.load(starts + row + 1) - start
@@ -102,7 +102,7 @@ def _attend(
         place_of_key = merged + own + key[:, None] * (3 * width) + channel[None, :]
         keys = tl.load(place_of_key + width, mask=inside, other=0.0)
         values = tl.load(place_of_key + 2 * width, mask=inside, other=0.0)
-        # Row reach - 1 - d of the table has distance d. The last query and the first key are farthest apart.
+        # Row reach - 1 - d of the table is for distance d. The last query and the first key are farthest apart.
         apart = reach - 1 - (begin + TILE - 1) + first + tile * TILE + tl.arange(0, 2 * TILE)
         distances = tl.load(
             table + head * table_head + apart[:, None] * table_row + channel[None, :],
@@ -115,7 +115,7 @@ def _attend(
         visible = there[None, :]
         if CONTEXT >= 0:
             visible = visible & (tl.abs(query[:, None] - key[None, :]) <= CONTEXT)
-        # Finite, so that a row that sees nothing gives numbers.
+        # Finite, so that a row without visible keys gives numbers.
         scores = tl.where(visible, scores * scale, -1e30)
         top = tl.maximum(best, tl.max(scores, axis=1))
         weights = tl.exp(scores - top[:, None])
@@ -142,22 +142,22 @@ def relative_attention(
     context: int | None,
     launch: Launch = _LAUNCH,
 ) -> Tensor:
-    """Attend from every frame to the real ones of its row, or to those of them in reach.
+    """Attend from each frame to the real frames of its row, all or those within ``context``.
 
     Args:
-        merged: query, key and value of each of all frames, side by side, [..., 3 * width].
-        table: what is projected of the distances reach - 1 down to 1 - reach, [heads, 2 * reach - 1, width / heads];
-            the values of a distance lie side by side. No two frames that see each other are farther apart.
-        content_bias: added to queries that meet keys, [heads, width / heads].
-        position_bias: added to queries that meet distances, in the same shape.
-        starts: the place of each row's first frame among them, and their number, int64 [batch + 1].
-        lengths: real frames of each row, int64 [batch]; what lies between them and the next row is padding.
-        time: the most frames that a row has, with its padding.
+        merged: query, key and value of all frames, [..., 3 * width].
+        table: the projected distances reach - 1 down to 1 - reach, [heads, 2 * reach - 1, width / heads], contiguous in
+            the last dimension. Frames that see each other must not be farther apart.
+        content_bias: added to queries for the product with keys, [heads, width / heads].
+        position_bias: added to queries for the product with distances, in the same shape.
+        starts: index of each row's first frame, and at the end the number of frames, int64 [batch + 1].
+        lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
+        time: most frames of a row, padding included.
         context: frames on each side that a frame sees; None for all.
-        launch: how the work is divided, which changes how fast it is.
+        launch: the division of the work, which affects only the speed.
 
     Returns:
-        [..., width]. What padding gives means nothing.
+        [..., width]. Values in the padding mean nothing.
     """
     heads, _, share = table.shape
     attended = merged.new_empty(*merged.shape[:-1], merged.size(-1) // 3)

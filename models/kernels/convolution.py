@@ -1,7 +1,7 @@
 """The middle of a Conformer's convolution module in one kernel: gate, mask, depthwise convolution, Swish.
 
-In plain operations that is four passes over the frames, and two more to turn them for the convolution. Here they are
-read once, twice as wide as they are written. All values are summed in float32.
+Plain operations take four passes over the frames, and two more to transpose them for the convolution. Here frames are
+read once and written once. All sums are float32.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
 # ruff: noqa: ANN001, ANN202, N803
 
-# Frames that a program writes: in a batch so large that all of a GPU has work anyway, and in a smaller one.
+# Frames of a program: in a batch that fills a GPU, and in a smaller one.
 _FRAMES, _FRAMES_OF_SMALL_BATCHES = 16, 8
 _LARGE_BATCH = 8192
 _CHANNELS = 256
@@ -34,10 +34,10 @@ def _convolve(
     FRAMES: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):
-    """Some frames and channels of an utterance.
+    """Compute some frames and channels of an utterance.
 
-    The frames are gone through one by one, and what the kernel's taps reach of them stays in registers: each is read
-    and gated once, but for those that the next program reaches, too. All loops are unrolled.
+    It visits frames one by one, and keeps those within the convolution's reach in registers, so each is read and gated
+    once, except at the edge to the next program. All loops are unrolled.
     """
     row = tl.program_id(2)
     start = tl.load(starts + row)
@@ -78,16 +78,16 @@ def _convolve(
 def gated_convolution(
     halves: Tensor, starts: Tensor, lengths: Tensor, time: int, weight: Tensor, bias: Tensor | None, *, swish: bool
 ) -> Tensor:
-    """Gate the frames, silence their padding, convolve every channel over time.
+    """Gate the frames, zero the padding, convolve each channel over time.
 
     Args:
-        halves: content, and behind it the gates, of all frames, [..., 2 * width].
-        starts: the place of each row's first frame among them, and their number, int64 [batch + 1].
-        lengths: real frames of each row, int64 [batch]; what lies between them and the next row is padding.
-        time: the most frames that a row has, with its padding.
-        weight: of the depthwise convolution, [width, 1, kernel]; the kernel is odd.
-        bias: of the convolution, [width].
-        swish: whether x * sigmoid(x) comes last.
+        halves: content, then gates, of all frames, [..., 2 * width].
+        starts: index of each row's first frame, and at the end the number of frames, int64 [batch + 1].
+        lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
+        time: most frames of a row, padding included.
+        weight: weight of the depthwise convolution, [width, 1, kernel]; the kernel is odd.
+        bias: bias of the convolution, [width].
+        swish: whether to apply Swish at the end.
 
     Returns:
         [..., width].

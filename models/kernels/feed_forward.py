@@ -1,7 +1,7 @@
 """The expansion of a feed-forward module and its Swish in one kernel.
 
-The libraries' products know no Swish, so that plain operations read and write all that was expanded once more: the
-largest values of a layer. Here Swish is applied to the sums where they are made.
+The libraries' products have no Swish, so plain operations read and write the expanded frames, the largest tensor of a
+layer, once more. Here Swish is applied to the sums in registers.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
-# Channels that a program takes at once.
+# Channels that a program multiplies at a time.
 _SLICE = 64
-# Programs that follow each other share the weights of their columns, and so many blocks of frames.
+# Consecutive programs share the weights of their columns, for this number of blocks of frames.
 _GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How the kernel is launched.
+    """The division of the work.
 
     Attributes:
-        frames: of a program.
-        columns: of a program.
-        warps: that share its work.
-        stages: of loading that overlap.
+        frames: frames of a program.
+        columns: columns of a program.
+        warps: warps of a program.
+        stages: loads that overlap.
     """
 
     frames: int
@@ -39,8 +39,8 @@ class Launch:
     stages: int
 
 
-# Two programs of the smaller kind fit beside each other, so that one computes Swish while the other multiplies; larger
-# ones load less for what they multiply.
+# Two programs of the smaller kind fit a multiprocessor, so that one computes Swish while the other multiplies; the
+# larger kind loads less for its products.
 LAUNCHES = (Launch(128, 128, 4, 3), Launch(128, 256, 8, 3))
 
 
@@ -59,7 +59,7 @@ def _expand(
     SLICE: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """A block of frames and columns."""
+    """Compute a block of frames and columns."""
     strips = tl.cdiv(columns, COLUMNS)
     program = tl.program_id(0)
     group = program // (GROUP * strips)
@@ -84,7 +84,7 @@ def swish_expansion(frames: Tensor, weight: Tensor, bias: Tensor | None, launch:
         frames: [..., channels]; channels and columns are multiples of 16 bytes.
         weight: [columns, channels].
         bias: [columns].
-        launch: how.
+        launch: the division of the work.
 
     Returns:
         [..., columns].

@@ -1,8 +1,7 @@
-"""A module's change added to the frames, and the norm of the next module, in one kernel.
+"""The sum of frames and a module's output, and the norm of the next module, in one kernel.
 
-In plain operations the frames are written by the sum and read again by the norm, in a launch each. Here they stay in
-registers between the two. Sums and moments are float32; the sum is rounded to the frames' precision before the norm, as
-it is where it is stored.
+Plain operations write the sum and read it again for the norm, in two launches. Here it stays in registers. Sums and
+moments are float32; the sum is rounded to the frames' dtype before the norm, as if it had been stored.
 """
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 def _add_and_norm(
     before, change, weight, bias, total, normed, share, epsilon, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """A frame."""
+    """Compute a frame."""
     place = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, BLOCK)
     channel = tl.arange(0, BLOCK)
     known = channel < WIDTH
@@ -40,15 +39,15 @@ def _add_and_norm(
 def residual_norm(
     frames: Tensor, change: Tensor, share: float, weight: Tensor, bias: Tensor, epsilon: float
 ) -> tuple[Tensor, Tensor]:
-    """Add a share of a change to the frames, and norm the sum.
+    """Add ``share`` times a module's output to the frames, and normalise the sum.
 
     Args:
         frames: [..., width].
-        change: in the same shape.
-        share: of the change that is added.
-        weight: of the norm, [width].
-        bias: of the norm, [width].
-        epsilon: what the norm adds to the variance.
+        change: the module's output, in the same shape.
+        share: factor of the output.
+        weight: weight of the norm, [width].
+        bias: bias of the norm, [width].
+        epsilon: added to the variance by the norm.
 
     Returns:
         The sum, and its norm.

@@ -1,13 +1,12 @@
-"""The depthwise convolutions of the subsampling, each in one kernel with what comes before it.
+"""The depthwise convolutions of the subsampling, each in one kernel with the operations before it.
 
-Before the first there is the convolution of the features themselves, whose images are the largest of all that an
-encoder writes: here they are computed in registers, where the depthwise convolution takes them, and never written.
-Before a later one there are ReLU and the silence of padding, which are done as the images are read. All values are
-summed in float32.
+Before the first is the convolution of the features, whose images are the largest tensor of an encoder: here they are
+computed in registers and never written. Before a later one are ReLU and the masking of padding, which are applied as
+images are read. All sums are float32.
 
-All convolutions have kernels of 3 x 3, strides of 2 and a padding of 1, so that a frame and band of what comes out is
-made of those that lie twice as far, and of their neighbours. A program goes through its frames one by one, and the row
-of images that two of them share stays in registers.
+All convolutions have kernels of 3 x 3, strides of 2 and a padding of 1: output frame and band n depend on inputs
+2 n - 1 to 2 n + 1. A program visits its frames one by one, and the row of images that two of them share stays in
+registers.
 """
 
 import torch
@@ -23,7 +22,7 @@ from torch.nn.functional import pad
 # Frames and bands that a program writes, and channels.
 _FRAMES, _BANDS = 16, 4
 _CHANNELS = 256
-# The features that a convolution of a convolution reaches before its first frame or band.
+# Features before the first frame or band that two convolutions in a row reach.
 _BEFORE = 3
 
 
@@ -38,7 +37,7 @@ def _weights(weight, channel, known):
 
 @triton.jit
 def _features(place, BANDS: tl.constexpr):
-    """Return what is read of a frame of features: single values, which all channels share."""
+    """Load the bands of a frame of features; all channels share the values."""
     row = ()
     for band in tl.static_range(4 * BANDS + 3):
         row += (tl.load(place + band).to(tl.float32),)
@@ -47,7 +46,7 @@ def _features(place, BANDS: tl.constexpr):
 
 @triton.jit
 def _first_images(above, here, below, is_real, begin, bands, taps, bias, BANDS: tl.constexpr):
-    """Return a row of the first stage's images, which is made of three frames of features: 0 where there is none."""
+    """Return a row of the first stage's images, from three frames of features; 0 outside the image."""
     row = ()
     for band in tl.static_range(2 * BANDS + 1):
         total = bias
@@ -62,7 +61,7 @@ def _first_images(above, here, below, is_real, begin, bands, taps, bias, BANDS: 
 
 @triton.jit
 def _later_images(place, is_real, begin, bands, known, WIDTH: tl.constexpr, BANDS: tl.constexpr):
-    """Return a row of a later stage's images, after ReLU: 0 where there is none."""
+    """Return a row of a later stage's images, after ReLU; 0 outside the image."""
     row = ()
     for band in tl.static_range(2 * BANDS + 1):
         is_there = known & is_real & (begin + band >= 0) & (begin + band < bands)
@@ -73,7 +72,7 @@ def _later_images(place, is_real, begin, bands, known, WIDTH: tl.constexpr, BAND
 
 @triton.jit
 def _store_halves(place, above, here, below, taps, bias, known, left, WIDTH: tl.constexpr, BANDS: tl.constexpr):
-    """Convolve three rows of images, and write the bands that are left of the last."""
+    """Convolve three rows of images, and write a row of the result."""
     for band in tl.static_range(BANDS):
         total = bias
         for tap in tl.static_range(3):
@@ -114,7 +113,7 @@ def _halve_features(
     rows = tl.num_programs(0) * (4 * FRAMES) + 3
     place = features + (row.to(tl.int64) * rows + 4 * begin) * PITCH + 4 * band
     first_band = 2 * band - 1
-    # The row of images before the first, of three frames of features; the last of these is the first of the next row.
+    # The row of images before the first, from three frames of features; the last of these is shared with the next row.
     shared = _features(place + 2 * PITCH, BANDS)
     above = _first_images(
         _features(place, BANDS), _features(place + PITCH, BANDS), shared,
@@ -185,22 +184,22 @@ def _halve_images(
 def halved_features(
     features: Tensor, lengths: Tensor, first_weight: Tensor, first_bias: Tensor, weight: Tensor, bias: Tensor
 ) -> Tensor:
-    """Convolve features, apply ReLU, silence what comes of padding, and convolve every channel of that.
+    """Convolve features, apply ReLU, zero the padding, and convolve each channel of the result.
 
     Args:
         features: [batch, mels, frames], zero in the padding.
         lengths: real frames after the first convolution, int64 [batch].
-        first_weight: of the first convolution, [channels, 1, 3, 3].
+        first_weight: weight of the first convolution, [channels, 1, 3, 3].
         first_bias: [channels].
-        weight: of the depthwise convolution, [channels, 1, 3, 3].
+        weight: weight of the depthwise convolution, [channels, 1, 3, 3].
         bias: [channels].
 
     Returns:
-        [batch, ceil(frames / 4), ceil(mels / 4), channels]; what comes of padding is finite.
+        [batch, ceil(frames / 4), ceil(mels / 4), channels]; padding is finite.
     """
     batch, mels, time = features.shape
     width, frames, bands = weight.size(0), -(-time // 4), -(-mels // 4)
-    # A border of zeros, so that nobody has to ask where features end.
+    # A border of zeros, so that the kernel needs no checks at the edges.
     after = 4 * _FRAMES * triton.cdiv(frames, _FRAMES) - time, 4 * _BANDS * triton.cdiv(bands, _BANDS) - mels
     framed = pad(features.transpose(1, 2), (_BEFORE, after[1], _BEFORE, after[0])).contiguous()
     halves = torch.empty(batch, frames, bands, width, dtype=features.dtype, device=features.device)
@@ -227,16 +226,16 @@ def halved_features(
 
 
 def halved_images(images: Tensor, lengths: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Apply ReLU, silence padding, and convolve every channel.
+    """Apply ReLU, zero the padding, and convolve each channel.
 
     Args:
         images: [batch, frames, bands, channels].
-        lengths: real frames of each row, int64 [batch]; what lies in the padding is not read.
+        lengths: real frames of each row, int64 [batch]; padding is not read.
         weight: [channels, 1, 3, 3].
         bias: [channels].
 
     Returns:
-        [batch, ceil(frames / 2), ceil(bands / 2), channels]; what comes of padding is finite.
+        [batch, ceil(frames / 2), ceil(bands / 2), channels]; padding is finite.
     """
     batch, time, bands_in, width = images.shape
     frames, bands = -(-time // 2), -(-bands_in // 2)

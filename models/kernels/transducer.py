@@ -1,11 +1,10 @@
 """A step of look-ahead (models/search/look_ahead.py) in a few kernels: about as many as the predictor has layers.
 
-In plain operations a step is some fifty kernels, each over as soon as it was launched. These keep what passes from one
-operation to the next in registers; the logits are never written. All values are summed in float32.
+In plain operations a step is some fifty kernels, each faster than its launch. These keep intermediate values in
+registers, and never write the logits. All sums are float32.
 
-A row is an utterance of the batch. Rows that find no label in a step keep the state of their predictor. What no row of
-a tile needs is not computed: the scores of rows that are done, or that no utterance has, and the predictor of rows that
-found no label.
+A row is an utterance of the batch. Rows that find no label in a step keep their predictor's state. A tile is skipped if
+none of its rows needs it: scores of finished or empty rows, and the predictor of rows without a new label.
 """
 
 from dataclasses import dataclass
@@ -22,19 +21,19 @@ from models.search.state import TransducerState
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call"
 # ruff: noqa: ANN001, ANN202, N803
 
-_WIDTH = 64  # values of a row that are multiplied at once
+_WIDTH = 64  # values of a row multiplied at a time
 _MULTIPROCESSORS = 128  # of a large GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a program computes of a product.
+    """The tile of a product that a program computes.
 
     Attributes:
-        rows: of the result, at least the 16 that tensor cores take.
-        columns: of the result.
-        warps: that compute it.
-        stages: of loads that are under way at once.
+        rows: rows of the result, at least 16 for tensor cores.
+        columns: columns of the result.
+        warps: warps of the program.
+        stages: loads that overlap.
     """
 
     rows: int
@@ -43,15 +42,15 @@ class Tile:
     stages: int = 3
 
 
-# A program reads all weights of its columns. So tiles have few rows where there are few, which many programs share, and
-# many rows, so that weights are read seldom, as soon as there are enough of them to fill a GPU. With two stages they
-# fit the shared memory of every GPU since Ampere.
+# A program reads all weights of its columns. With few rows, tiles are small, so that many programs share the work. With
+# enough rows to fill a GPU, tiles are large, so that weights are read seldom. With two stages they fit the shared
+# memory of every GPU since Ampere.
 SCORES_OF_FEW, SCORES_OF_MANY = Tile(16, 64), Tile(128, 128, warps=8, stages=2)
 UNITS_OF_FEW, UNITS_OF_MANY = Tile(16, 16), Tile(32, 32, warps=8, stages=2)
 
 
 def chosen_tile(few: Tile, many: Tile, rows: int, columns: int, dtype: torch.dtype) -> Tile:
-    """Return the tile for so many rows and columns; float32 is not for tensor cores, and has no room for large ones."""
+    """Return the tile for a product of ``rows`` and ``columns``; float32 has no room for large ones."""
     enough = triton.cdiv(rows, many.rows) * triton.cdiv(columns, many.columns) >= _MULTIPROCESSORS
     return many if enough and dtype != torch.float32 else few
 
@@ -66,7 +65,7 @@ def _sigmoid(x):
 
 @triton.jit
 def _tanh(x):
-    # Of the magnitude, so that nothing overflows.
+    # By the magnitude, so that nothing overflows.
     shrunk = tl.exp(-2 * tl.abs(x))
     magnitude = (1 - shrunk) / (1 + shrunk)
     return tl.where(x < 0, -magnitude, magnitude)
@@ -95,9 +94,9 @@ def _score_tile(
     LABELS: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """Of a tile of labels, and some (row, frame ahead) pairs: the best score, whose it is, and the tile's mass.
+    """Compute, for a tile of labels and some (row, frame ahead) pairs, the best score, its label, and the tile's mass.
 
-    The COUNT labels have tiles of their own, and so have the durations behind them, up to OUTPUTS.
+    The COUNT labels and the durations after them, up to OUTPUTS, are in separate tiles.
     """
     pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     tile = tl.program_id(1)
@@ -165,7 +164,7 @@ def _walk(
     LABELS: tl.constexpr,
     DURATIONS: tl.constexpr,
 ):
-    """Follow the blanks of a row to its next label, write that down, and move the row on."""
+    """Follow the blanks of a row to its next label, store it, and advance the row."""
     row = tl.program_id(0)
     now = tl.load(time + row)
     length = tl.load(lengths + row)
@@ -185,13 +184,13 @@ def _walk(
             scores = tl.load(best + place + tile, mask=in_vocabulary, other=float("-inf"))
             top = tl.max(scores, axis=0)
             labels = tl.load(choice + place + tile, mask=in_vocabulary, other=BLANK)
-            # No label beyond the blank, whatever the scores: it will be an index.
+            # Never beyond the blank, even with invalid scores, because it is used as an index.
             label = tl.minimum(tl.min(tl.where(scores == top, labels, BLANK), axis=0), BLANK).to(tl.int64)
             shares = tl.load(mass + place + tile, mask=in_vocabulary, other=0.0) * tl.exp(scores - top)
             jump = offset * 0
             if DURATIONS > 0:
                 index = tl.load(choice + place + LABEL_TILES) - LABEL_TILES * LABELS
-                # What nobody scored is no index.
+                # Clamped, because a frame that was not scored has no valid index.
                 jump = tl.load(duration_values + tl.maximum(tl.minimum(index, DURATIONS - 1), 0))
             is_here = (offset == ahead) & (now + ahead < length) & (found == 0)
             takes = is_here & (label != BLANK)
@@ -225,7 +224,7 @@ def _walk(
 
 @triton.jit
 def _gate(x, weight, unit, k, first, WIDTH: tl.constexpr):
-    """The part of one gate's sum that a slice of its inputs gives."""
+    """Return the contribution of a slice of the inputs to one gate."""
     known = (k < WIDTH)[:, None] & (unit < WIDTH)[None, :]
     weights = tl.load(weight + (first + unit)[None, :] * WIDTH + k[:, None], mask=known, other=0.0)
     return tl.dot(x, weights, input_precision="ieee")
@@ -250,7 +249,7 @@ def _lstm_layer(
     UNITS: tl.constexpr,
     SLICE: tl.constexpr,
 ):
-    """Advance some units of a layer by one label, for the rows that found one."""
+    """Advance some units of a layer by one label, for rows with a new label."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     real = row < rows
@@ -313,7 +312,7 @@ def _project(
     UNITS: tl.constexpr,
     SLICE: tl.constexpr,
 ):
-    """Project what the predictor says for the joint, for the rows that found a label."""
+    """Project the predictor's output for the joint, for rows with a new label."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     real = row < rows
@@ -337,12 +336,12 @@ def _project(
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the joint says of every row and frame ahead, by tiles of labels; all are [rows, window, tiles].
+    """Scores of the joint for each row and frame ahead, by tiles of labels; all are [rows, window, tiles].
 
     Attributes:
         best: highest score of the tile, float32; the last tile of a TDT is that of its durations.
-        choice: whose it is, the lowest of several; int32, counted through all tiles.
-        mass: sum of the exponentials of the tile's scores, over that of the best.
+        choice: index of the label with that score, the lowest of equals; int32, counted through all tiles.
+        mass: sum of the exponentials of the tile's scores, divided by that of the best.
     """
 
     best: Tensor
@@ -351,18 +350,18 @@ class Scores:
 
 
 class JointKernel:
-    """Scores the frames ahead of every row, and keeps what a choice needs to know.
+    """Scores the frames ahead of each row, reduced to what a choice needs.
 
     Attributes:
-        window: frames ahead that are scored.
-        labels: of a tile.
-        label_tiles: tiles of labels.
-        tiles: all tiles; that of a TDT's durations is the last.
-        scores: what was found last.
+        window: number of frames ahead.
+        labels: labels of a tile.
+        label_tiles: number of tiles of labels.
+        tiles: number of all tiles; the last is that of a TDT's durations.
+        scores: the last result.
     """
 
     def __init__(self, joint: Joint, rows: int, window: int) -> None:
-        """Choose tiles, and take memory for the scores of ``rows`` rows."""
+        """Choose tiles, and allocate the scores of ``rows`` rows."""
         weight, self._count = joint.output.weight, joint.blank + 1
         self._weight, self._bias = weight.detach(), joint.output.bias.detach()
         self._activation = _ACTIVATIONS[type(joint.activation)]
@@ -378,7 +377,7 @@ class JointKernel:
         )
 
     def __call__(self, projected: Tensor, predicted: Tensor, time: Tensor, lengths: Tensor) -> Scores:
-        """Score.
+        """Score the frames ahead.
 
         Args:
             projected: encoder frames, projected for the joint, [rows, frames, joint width].
@@ -387,7 +386,7 @@ class JointKernel:
             lengths: frames of each row, int64 [rows].
 
         Returns:
-            Scores in memory that the next call writes to; of frames beyond a row's last they mean nothing.
+            Scores, valid until the next call; beyond a row's last frame they mean nothing.
         """
         rows, frames, width = projected.shape
         _score_tile[(triton.cdiv(rows * self.window, self._tile.rows), self.tiles)](
@@ -418,7 +417,7 @@ class JointKernel:
 
 
 class WalkKernel:
-    """Takes from the scores of every row its next label, writes it down and moves the row on."""
+    """Finds each row's next label in the scores, stores it and advances the row."""
 
     def __init__(self, joint: Joint, scoring: JointKernel) -> None:
         self._blank = joint.blank
@@ -426,11 +425,11 @@ class WalkKernel:
         self._durations = torch.tensor(joint.durations, dtype=torch.int64, device=joint.output.weight.device)
 
     def __call__(self, scores: Scores, state: TransducerState, found: Tensor, labels: Tensor) -> None:
-        """Walk.
+        """Advance the rows.
 
         Args:
-            scores: of the frames that the rows are at.
-            state: is changed, but for what its predictor says.
+            scores: scores of the frames ahead of the rows.
+            state: the state; changed, except for its predictor.
             found: whether each row has a new label, int64 [rows]; written.
             labels: the new labels, int64 [rows]; written.
         """
@@ -464,10 +463,10 @@ class WalkKernel:
 
 
 class PredictorKernels:
-    """Let the predictor read the new labels, and project what it says for the joint.
+    """Advances the predictor by the new labels, and projects its output for the joint.
 
-    A layer reads the hidden units of all rows and writes them elsewhere, since other programs still read; two memories
-    take turns.
+    A layer reads the hidden units of all rows and must write them elsewhere, because other programs still read; two
+    buffers alternate.
     """
 
     def __init__(self, predictor: Predictor, joint: Joint) -> None:
@@ -489,7 +488,7 @@ class PredictorKernels:
             labels: the new labels, int64 [rows].
             found: whether each row has one, int64 [rows].
             hidden: hidden state of the predictor, [layers, rows, width].
-            after: the same after this; written.
+            after: the hidden state after the label; written.
             cell: cell state of the predictor, in the same shape; changed.
             predicted: output of the predictor, projected for the joint, [rows, joint width]; changed.
         """
