@@ -1,1 +1,7 @@
 """Cutting a long recording into utterances: voice activity detection, and the rule that places the cuts."""
+
+import os
+
+# Unless it is told otherwise before it is imported, ONNX Runtime reports to its maker which machine runs what, and keeps a
+# file for that in TMPDIR.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -261,6 +261,9 @@ class Dispatcher:
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
             return  # the engine was lost before, and its batches were replayed
+        if isinstance(answer, Result) and len(answer.transcripts) != len(utterances):
+            log.error("%d transcripts of %d utterances", len(answer.transcripts), len(utterances))
+            answer = Failure(answer.number, FailureKind.BATCH, "not a transcript for each utterance")
         if isinstance(answer, Result):
             self._complete(engine, utterances, answer)
         else:
@@ -328,7 +331,7 @@ class Dispatcher:
         try:
             samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
             await engine.send(number, *batch[0].lane, samples, prompts)
-        except ValueError as error:  # a bug of ours, but callers must be answered
+        except Exception as error:  # no memory, or a bug of ours, but callers must be answered
             log.exception("batch could not be sent", extra={"utterances": len(batch)})
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
 

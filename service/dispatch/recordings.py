@@ -56,6 +56,7 @@ class Recordings:
         lane: Lane,
         prompt: Prompt = NOTHING_ASKED,
         *,
+        waited_seconds: float = 0.0,
         is_background: bool = False,
     ) -> AsyncGenerator[Answer, None]:
         """Yield the answers of a recording's parts in order, with times of the recording; none without speech.
@@ -67,6 +68,7 @@ class Recordings:
             caller: who takes turns with others.
             lane: the model, and which of its decoders.
             prompt: what is asked for, in every part.
+            waited_seconds: how much of its time is over: what it waited for its model.
             is_background: it is a job's: it goes after what somebody waits for, and has no deadline.
 
         Raises:
@@ -74,7 +76,8 @@ class Recordings:
             DispatchError: if a part gets no transcript; see `Dispatcher.transcribe`.
         """
         seconds = cut_recording.recording.seconds
-        deadline = None if is_background else asyncio.get_running_loop().time() + self._timeout + seconds
+        left = self._timeout + seconds - waited_seconds
+        deadline = None if is_background else asyncio.get_running_loop().time() + left
         under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
         joiner = Joiner()
         admission = self._dispatcher.admission

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import StrEnum
 from typing import Protocol
 
@@ -31,6 +32,7 @@ from service.engine.protocol import (
     Unload,
 )
 from service.engine.staging import Staging
+from service.threads import in_thread
 
 log = logging.getLogger("steno.supervisor")
 
@@ -87,7 +89,9 @@ class Engine:
         pid: its process id.
     """
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, channel: FrontChannel, memory: int) -> None:
+    def __init__(
+        self, name: str, process: asyncio.subprocess.Process, channel: FrontChannel, memory: int, writing: Executor
+    ) -> None:
         self.name = name
         self.pid = process.pid
         self.models: dict[str, Ready] = {}
@@ -97,6 +101,7 @@ class Engine:
         self.verdict: Loss | None = None
         self.start_failure: str | None = None
         self._memory = memory
+        self._writing = writing
         self._staging: Staging | None = None
         self._loading: set[str] = set()
         self._slot_seconds = 0.0
@@ -143,14 +148,17 @@ class Engine:
     ) -> None:
         """Send a batch for which a slot was taken; its `Result` or `Failure` comes to the listener.
 
+        Whatever it raises, the batch was not sent, and its place is free again.
+
         Raises:
-            ValueError: if the batch has no room; its slot is free again.
+            ValueError: if the batch has no room.
         """
-        assert self._staging is not None
+        staging = self._staging
+        assert staging is not None
         try:
             # In a thread, because copying a GPU's batch of a hundred megabytes would block the event loop.
-            items = await asyncio.to_thread(self._staging.write, number, utterances)
-        except ValueError:
+            items = await in_thread(self._writing, lambda: staging.write(number, utterances))
+        except Exception:
             del self._outstanding[number]
             raise
         self.channel.send(Batch(number, model, decoder, items, list(prompts)))
@@ -170,11 +178,13 @@ class Engine:
     def is_stuck(self, now: float, timeout: float) -> bool:
         """Return whether it is silent, loads for ever, or computes for far longer than its batches can take.
 
-        It sends a heartbeat each second. While it loads it may be silent for longer, because libraries may hold the
-        interpreter lock.
+        It sends a heartbeat each second. Before its first model is ready it imports libraries, which hold the
+        interpreter lock for long; while it loads a further model, they may do so for a few seconds.
         """
-        silence = now - self.last_heard
-        if silence > (max(timeout, _LOADING_SILENCE_SECONDS) if self._loading else timeout):
+        patience = timeout
+        if self._loading:
+            patience = 2 * timeout if self.models else max(timeout, _LOADING_SILENCE_SECONDS)
+        if now - self.last_heard > patience:
             return True
         if self._loading and now - self.load_began > _LOAD_SECONDS:
             return True
@@ -245,6 +255,9 @@ class Supervisor:
         self._command = [sys.executable, "-m", module, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
+        # Begun now: where the system has no room for another thread, batches still go out.
+        self._writing = ThreadPoolExecutor(1, "staging")
+        self._writing.submit(int)
 
     @property
     def engine(self) -> Engine | None:
@@ -260,30 +273,40 @@ class Supervisor:
         failed_starts = 0
         ever_ready = False
         while not self._stopping.is_set():
-            self._engine = engine = await self._start()
-            loss = await self._watch(engine)
-            log.log(
-                logging.INFO if loss is Loss.STOPPED else logging.ERROR,
-                "engine gone",
-                extra={"pid": engine.pid, "device": engine.name, "reason": str(loss)},
-            )
-            self._engine = None
-            self._listener.engine_lost(engine, loss)
-            is_complete = self._required <= engine.models.keys()
-            failed_starts = 0 if is_complete else failed_starts + 1
-            ever_ready = ever_ready or is_complete
-            if failed_starts and not self._stopping.is_set() and (not ever_ready or failed_starts == _FAILED_STARTS):
-                reason = engine.start_failure or f"the engine ended while it started ({loss})"
-                raise EngineStartError(reason, is_first=not ever_ready)
+            failure = await self._run_one()
+            failed_starts = failed_starts + 1 if failure else 0
+            ever_ready = ever_ready or failure is None
+            if failure and not self._stopping.is_set() and (not ever_ready or failed_starts == _FAILED_STARTS):
+                raise EngineStartError(failure, is_first=not ever_ready)
             await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
+
+    async def _run_one(self) -> str | None:
+        """Run an engine until it is gone; return why it never had every model that it must have, None if it had."""
+        try:
+            self._engine = engine = await self._start()
+        except OSError as error:  # no descriptor, no process, no memory: there may be soon
+            log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
+            return f"no engine process can be started: {error}"
+        if self._stopping.is_set():  # since before it was there to be told
+            self._tell_to_stop(engine)
+        loss = await self._watch(engine)
+        log.log(
+            logging.INFO if loss is Loss.STOPPED else logging.ERROR,
+            "engine gone",
+            extra={"pid": engine.pid, "device": engine.name, "reason": str(loss)},
+        )
+        self._engine = None
+        self._listener.engine_lost(engine, loss)
+        if self._required <= engine.models.keys():
+            return None
+        return engine.start_failure or f"the engine ended while it started ({loss})"
 
     async def stop(self) -> None:
         """Ask the engine to end, and kill it if it does not."""
         self._stopping.set()
         if (engine := self._engine) is None:
             return
-        engine.verdict = Loss.STOPPED
-        engine.channel.send(Stop())
+        self._tell_to_stop(engine)
         await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
 
     async def load(self, load: Load) -> None:
@@ -306,18 +329,28 @@ class Supervisor:
         if self._engine is not None:
             self._engine.unload(model)
 
+    @staticmethod
+    def _tell_to_stop(engine: Engine) -> None:
+        engine.verdict = Loss.STOPPED
+        engine.channel.send(Stop())
+
     async def _start(self) -> Engine:
-        ours, theirs = socket.socketpair()
-        memory = unnamed_file()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                *("--socket", str(theirs.fileno()), "--memory", str(memory)),
-                pass_fds=(theirs.fileno(), memory),
-                stdin=asyncio.subprocess.DEVNULL,
-                env=_environment(),
-            )
-        engine = Engine(self._device, process, await FrontChannel.open(ours), memory)
+        with contextlib.ExitStack() as unless_started:
+            ours, theirs = socket.socketpair()
+            unless_started.enter_context(ours)
+            with theirs:
+                memory = unnamed_file()
+                unless_started.callback(os.close, memory)
+                process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    *("--socket", str(theirs.fileno()), "--memory", str(memory)),
+                    pass_fds=(theirs.fileno(), memory),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    env=_environment(),
+                )
+            channel = await FrontChannel.open(ours)
+            unless_started.pop_all()
+        engine = Engine(self._device, process, channel, memory, self._writing)
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
         for load in self._loads.values():
             engine.load(load)

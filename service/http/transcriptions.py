@@ -208,9 +208,8 @@ async def _served(
         resources.enter_context(served.model.use())
         return served
     began = time.monotonic()
-    seconds = front.settings.request_timeout_seconds - (began - record.began)
     try:
-        bringing = front.bring(name, seconds, resources)
+        bringing = front.bring(name, front.settings.request_timeout_seconds, resources)
         return await (unless_client_leaves(receive, bringing) if receive else bringing)
     finally:
         record.stages["load"] = time.monotonic() - began
@@ -259,7 +258,9 @@ async def answer(
     def answers_of(cut_recording: CutRecording) -> AsyncGenerator[Answer, None]:
         caller = record.caller or record.request_id
         answers = front.recordings.transcribe(
-            cut_recording, caller, asked.lane, asked.prompt, is_background=is_background
+            *(cut_recording, caller, asked.lane, asked.prompt),
+            waited_seconds=record.stages.get("load", 0.0),
+            is_background=is_background,
         )
         return answers_in_written_form(answers, write) if fields.format == "written" else answers
 

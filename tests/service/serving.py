@@ -51,9 +51,9 @@ def form(file: bytes, name: str = "clip", **fields: str) -> dict:
     return {"files": {"file": (name, file)}, "data": {"model": "whisper-1"} | fields}
 
 
-def post_bytes(port: int, body: bytes) -> bytes:
+def post_bytes(port: int, body: bytes, **fields: str) -> bytes:
     """A whole POST as it goes over the wire."""
-    request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body))
+    request = httpx.Request("POST", f"http://127.0.0.1:{port}/v1/audio/transcriptions", **form(body, **fields))
     headers = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
     return f"POST {request.url.path} HTTP/1.1\r\n{headers}\r\n".encode() + request.read()
 

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from service.engine.stub import SAMPLE_RATE
+from service.engine.supervisor import STUB_ENGINE
 from tests.models.checkpoint.hub_stand_in import Hub, Repository
 from tests.service.serving import PATIENCE, form, post_bytes, serving, steno_serve, tone, wait_for, wav
 
@@ -54,6 +55,21 @@ def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path
         assert still.status_code == 200
         wait_for(lambda: httpx.get(url.join("/healthz"), trust_env=False).status_code == 200)
         assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
+
+
+def test_an_engine_that_dies_while_no_file_can_be_opened_is_replaced_when_one_can(tmp_path):
+    with steno_serve(tmp_path / "log", "--model", "stub.nemo", engine=STUB_ENGINE) as service:
+        pid = service.process.pid
+        used = len(os.listdir(f"/proc/{pid}/fd"))
+        usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, usual[1]))
+        service.signal_engine(signal.SIGKILL)
+        wait_for(lambda: bool(service.events("no engine can be started now")))
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
+
+        service.wait_ready()
+        assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
+        assert len(os.listdir(f"/proc/{pid}/fd")) <= used + 2
 
 
 def test_a_service_without_memory_refuses_for_now_and_recovers(golden, tmp_path):

@@ -38,7 +38,9 @@ from tests.soak.recordings import recordings
 _ROOT = Path(__file__).resolve().parents[2]
 _SECOND = _ROOT / "tests" / "data" / "golden" / "quartznet-small" / "model.nemo"
 _READY_SECONDS = 300.0
-_QUIET_SECONDS = 120.0
+_QUIET_SECONDS = 300.0
+# The service must answer before its clients lose patience.
+_REQUEST_SECONDS = 240
 _IN_A_ROW_AT_ONCE = 8
 _OF_REST = ("steno_http_requests_in_flight{", "steno_connections ", "steno_queue_depth{", "steno_engine_up{")
 _SLOW_PIECES = 10
@@ -54,8 +56,8 @@ _STARTED = time.monotonic()
 
 
 @contextlib.contextmanager
-def service(folder: Path, *command: str, **environment: str) -> Iterator[tuple[str, int]]:
-    """Run a service until the block ends; yields its URL and its process id."""
+def service(folder: Path, *command: str, **environment: str) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """Run a service until the block ends; yields its URL and its process."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     files = folder / "files"
@@ -70,7 +72,7 @@ def service(folder: Path, *command: str, **environment: str) -> Iterator[tuple[s
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_ready(url, process)
-        yield url, process.pid
+        yield url, process
         process.terminate()
         status = process.wait(_QUIET_SECONDS)
         if status:
@@ -91,18 +93,24 @@ def _wait_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit("the service did not become ready")
 
 
-def at_rest(url: str, pid: int, folder: Path) -> Level:
+def at_rest(url: str, process: "subprocess.Popen[bytes]", folder: Path) -> Level:
     """Return its level once nothing is under way."""
+    began = time.monotonic()
     end, seen = time.monotonic() + _QUIET_SECONDS, "no answer"
     while time.monotonic() < end:
+        if process.poll() is not None:
+            raise SystemExit(f"the service ended with {process.returncode}")
         with contextlib.suppress(httpx.TransportError):
             ready = httpx.get(f"{url}/readyz", trust_env=False)
             text = httpx.get(f"{url}/metrics", trust_env=False).text
             seen = "\n".join([ready.text, *(line for line in text.splitlines() if line.startswith(_OF_REST))])
             busy = metric(text, "steno_http_requests_in_flight") if "steno_http_requests_in_flight{" in text else 0
             if ready.status_code == 200 and busy <= 1 and metric(text, "steno_connections") <= 1:  # the one that asks
+                rest = time.monotonic() - began
                 time.sleep(11.0)  # a collection of garbage later
-                return Level.of(pid, folder / "files")
+                level = Level.of(process.pid, folder / "files")
+                say(f"at rest after {rest:.1f} s: {level}")
+                return level
         time.sleep(0.5)
     raise SystemExit(f"the service did not come to rest:\n{seen}")
 
@@ -115,11 +123,12 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
     # In bfloat16, the shape of a batch decides how sums are rounded, and now and then a token that was won by a hair.
     environment = {
         "STENO_DTYPE": "float32",
+        "STENO_REQUEST_TIMEOUT_SECONDS": str(_REQUEST_SECONDS),
         "STENO_API_KEYS": entries,
         "STENO_ADMIN_KEYS": f"admin:{_digest(admin)}",
     }
     account, files = Account(), recordings(folder)
-    with service(folder, "cli", "serve", *flags, **environment) as (url, pid):
+    with service(folder, "cli", "serve", *flags, **environment) as (url, process):
         headers = {"authorization": f"Bearer {keys[0]}"}
         with httpx.Client(base_url=url, timeout=_READY_SECONDS, headers=headers, trust_env=False) as client:
             expected = {
@@ -128,7 +137,7 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
             }
         say(f"{len(files)} recordings have transcripts")
         clients = Clients(url, keys, admin, f"second={_SECOND}", files, expected, account)
-        faults = Faults(pid, url, account, args.every)
+        faults = Faults(process.pid, url, account, args.every)
 
         async def load(minutes: float, *, with_faults: bool) -> None:
             until = time.monotonic() + 60 * minutes
@@ -138,11 +147,9 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
             await asyncio.gather(*work, clients.second_model(until))
 
         asyncio.run(load(min(1.0, args.minutes / 4), with_faults=False))
-        before = at_rest(url, pid, folder)
-        say(f"at rest: {before}")
+        before = at_rest(url, process, folder)
         asyncio.run(load(args.minutes, with_faults=True))
-        after = at_rest(url, pid, folder)
-        say(f"at rest: {after}")
+        after = at_rest(url, process, folder)
     return account, before.excess(after)
 
 
@@ -150,7 +157,7 @@ def stubbed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]
     """Send requests to the stub engine: one after the other by a few clients, or slowly, all at once."""
     account = Account()
     clip = wav(tone(SAMPLE_RATE // 2))
-    with service(folder, "tests.soak.stub_service", "{port}") as (url, pid):
+    with service(folder, "tests.soak.stub_service", "{port}") as (url, process):
         text = httpx.post(f"{url}/v1/audio/transcriptions", **form(clip), trust_env=False).json()["text"]
 
         async def load(requests: int) -> None:
@@ -160,11 +167,9 @@ def stubbed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]
                 await _slowly(url, clip, text, requests, args.seed, account)
 
         asyncio.run(load(min(2000, args.requests)))
-        before = at_rest(url, pid, folder)
-        say(f"at rest: {before}")
+        before = at_rest(url, process, folder)
         asyncio.run(load(args.requests))
-        after = at_rest(url, pid, folder)
-        say(f"at rest: {after}")
+        after = at_rest(url, process, folder)
     return account, before.excess(after)
 
 

@@ -51,16 +51,18 @@ class Account:
         during = Counter(
             fault.kind.partition(" ")[0] for fault in self.faults if fault.ended + _AFTERMATH_SECONDS >= began
         )
-        match what:
-            case "503 engine_lost":
+        match what.rpartition(" ")[2]:  # the code, of an answer or within a stream
+            case "engine_lost":
                 return during["engine"] >= _BLAMED_AFTER or (client == "second model" and during["engine"] > 0)
-            case "400 invalid_audio":
+            case "deadline_exceeded":  # a service whose engines are lost one after the other
+                return during["engine"] >= _BLAMED_AFTER
+            case "invalid_audio":
                 return during["decoders"] >= _BLAMED_AFTER
-            case "503 decoding_unavailable" | "503 overloaded":
+            case "decoding_unavailable" | "overloaded":
                 return during["descriptors"] > 0
-            case "400 model_load_failed" | "404 model_not_found" | "503 model_loading":
+            case "model_load_failed" | "model_not_found" | "model_loading":
                 return client == "second model" and (during["engine"] > 0 or during["descriptors"] > 0)
-            case _ if what == BROKEN:
+            case code if code == BROKEN:
                 return during["descriptors"] > 0
         return False
 

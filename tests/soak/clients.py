@@ -14,7 +14,7 @@ from tests.soak.recordings import Recorded
 
 _PATH = "/v1/audio/transcriptions"
 _ADMIN = "/v1/admin/models"
-_PATIENCE_SECONDS = 300.0
+_PATIENCE_SECONDS = 400.0
 _SECOND = "second"
 _SLOW_PIECES = 20
 _SLOW_SECONDS = 0.1

@@ -53,6 +53,7 @@ class Level:
         threads: of the front.
         engines: processes.
         decoders: processes.
+        children: processes of any kind.
         files: in the folder for temporary files.
     """
 
@@ -63,6 +64,7 @@ class Level:
     threads: int
     engines: int
     decoders: int
+    children: int
     files: int
 
     @classmethod
@@ -78,6 +80,7 @@ class Level:
             threads=len(os.listdir(f"/proc/{pid}/task")),
             engines=len(engines),
             decoders=len(decoders(pid)),
+            children=len(children(pid)),
             files=len(list(folder.iterdir())),
         )
 
@@ -91,6 +94,7 @@ class Level:
             "threads": _SPARE_THREADS,
             "engines": 0,
             "decoders": _SPARE_THREADS,
+            "children": _SPARE_THREADS,
             "files": 0,
         }
         return [

@@ -17,6 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
     [
         ("503 engine_lost", ["engine killed"], True),
         ("503 engine_lost", ["engine killed", "engine stopped for ever"], False),
+        ("200 in the stream: engine_lost", ["engine killed"], True),
+        ("200 in the stream: engine_lost", ["engine killed", "engine killed"], False),
+        ("503 deadline_exceeded", ["engine killed", "decoders killed"], True),
+        ("503 deadline_exceeded", ["engine killed", "engine stopped for a while"], False),
         ("400 invalid_audio", ["decoders killed"], True),
         ("400 invalid_audio", ["decoders killed", "decoders killed"], False),
         ("503 overloaded", ["engine killed"], True),
@@ -39,8 +43,8 @@ def test_only_faults_that_explain_an_answer_excuse_it(what, faults, is_violation
 
 
 def test_what_is_not_given_back_is_named():
-    before = Level(100 << 20, 1 << 20, 200 << 20, 20, 12, 1, 3, 1)
-    after = Level(150 << 20, 1 << 20, 200 << 20, 90, 12, 1, 3, 4)
+    before = Level(100 << 20, 1 << 20, 200 << 20, 20, 12, 1, 3, 4, 1)
+    after = Level(150 << 20, 1 << 20, 200 << 20, 90, 12, 1, 3, 4, 4)
 
     assert before.excess(before) == []
     assert before.excess(after) == ["descriptors: 20 before, 90 after", "files: 1 before, 4 after"]

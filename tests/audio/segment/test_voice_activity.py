@@ -1,6 +1,7 @@
 """Speech is told from silence and noise, however the audio comes in."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -77,3 +78,19 @@ def test_pytorch_is_not_loaded_to_find_speech():
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
 
     assert {"torch", "silero_vad"}.isdisjoint(loaded)
+
+
+def test_the_detector_reports_to_nobody_and_leaves_no_file(tmp_path):
+    """ONNX Runtime would: what it runs and where, and the file of its session."""
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    command = "import os; from audio.segment.voice_activity import SpeechDetector; SpeechDetector(); print('made')"
+
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        env=environment | {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout == "made\n"
+    assert list(tmp_path.rglob("*")) == []

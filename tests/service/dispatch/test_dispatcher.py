@@ -10,7 +10,7 @@ from service.dispatch.errors import (
     TranscriptionFailedError,
 )
 from service.dispatch.utterance import Lane
-from service.engine.protocol import FailureKind
+from service.engine.protocol import FailureKind, Result, Transcript
 from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
 
 
@@ -156,6 +156,25 @@ def test_a_failed_batch_is_split_and_fails_only_the_guilty():
     run(scenario)
 
 
+def test_an_engine_that_gives_too_few_transcripts_is_asked_again_for_each():
+    async def scenario() -> None:
+        front, engine = dispatcher(), FakeEngine()
+        asked = [ask(front, value) for value in (1, 2)]
+        await settle()
+        front.engine_ready(engine, READY)
+        await settle()
+
+        number, _ = engine.batches.popitem()
+        front.engine_answered(engine, Result(number, [Transcript("1.0", [], [], [])], 0.1, 2.0))
+        for _ in asked:
+            await settle()
+            engine.answer(front)
+
+        assert [answer.transcript.text for answer in await asyncio.gather(*asked)] == ["1.0", "2.0"]
+
+    run(scenario)
+
+
 def test_what_does_not_fit_the_device_alone_is_an_error_of_its_own():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
@@ -220,13 +239,14 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
     run(scenario)
 
 
-def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever():
+@pytest.mark.parametrize("error", [ValueError("no room"), MemoryError(), RuntimeError("can't start new thread")])
+def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever(error):
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
         async def send(self, number, model, decoder, utterances, prompts) -> None:
             if len(utterances) > 1:
                 del self.batches[number]
-                raise ValueError("no room")
+                raise error
             await super().send(number, model, decoder, utterances, prompts)
 
     async def scenario() -> None:

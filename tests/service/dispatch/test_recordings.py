@@ -16,6 +16,7 @@ from service.dispatch.errors import DeadlineExceededError, OverloadedError, Tran
 from service.dispatch.recordings import Recordings
 from service.engine.protocol import FailureKind
 from service.metrics import Metrics
+from tests.service.dispatch import virtual_time
 from tests.service.dispatch.fake_engine import LANE, RATE, READY, FakeEngine, dispatcher, settle
 
 RULE = SegmentRule(longest=10.0)
@@ -107,6 +108,19 @@ def test_an_answer_does_not_wait_until_the_next_part_has_a_place(monkeypatch):
         await dispatching.window.enter(5 * RATE)  # nobody stands before it
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("waited", "left"), [(0.0, 63.0), (50.0, 13.0)])
+def test_what_a_recording_has_waited_for_its_model_is_no_longer_its_time(monkeypatch, waited, left):
+    async def scenario() -> None:
+        _, _, recordings, _ = front(timeout=60.0)
+        with recorded(monkeypatch, 3, rule=None) as source:
+            with pytest.raises(DeadlineExceededError):
+                await collect(recordings.transcribe(source, "me", LANE, waited_seconds=waited))
+
+        assert asyncio.get_running_loop().time() == pytest.approx(left)
+
+    virtual_time.run(scenario())
 
 
 def test_silence_has_no_answers_and_is_counted(monkeypatch):

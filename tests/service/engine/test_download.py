@@ -31,7 +31,7 @@ def test_a_file_of_unknown_length_is_told_about_too():
 
 def test_the_time_for_loading_begins_when_the_download_is_over():
     supervisor = Supervisor([], None, device="cpu", longest_seconds=1.0, timeout=1e6)
-    engine = Engine("cpu", SimpleNamespace(pid=1), SimpleNamespace(send=print), memory=-1)
+    engine = Engine("cpu", SimpleNamespace(pid=1), SimpleNamespace(send=print), memory=-1, writing=None)
     engine.load(Load("m", "m", "cpu", "float32", [1.0], None, None))
     late = engine.load_began + 1000.0
     assert engine.is_stuck(late, timeout=1e6)

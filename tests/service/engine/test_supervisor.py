@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -136,7 +137,7 @@ TIMEOUT = Settings().engine_timeout_seconds
 def ready_engine() -> Iterator[Engine]:
     """An engine with a model that has nothing to do; a batch of the largest size takes it two seconds."""
     channel = SimpleNamespace(send=lambda message: None, close=lambda: None)
-    engine = Engine("cpu", SimpleNamespace(pid=1), channel, unnamed_file())
+    engine = Engine("cpu", SimpleNamespace(pid=1), channel, unnamed_file(), ThreadPoolExecutor(1))
     engine.load(load("m"))
     engine.become_ready(Ready("m", {}, [], 16_000, 60.0, 2, 30.0, 0, 1.0, 1.0), longest_seconds=40.0)
     yield engine
@@ -150,8 +151,17 @@ def test_an_engine_that_falls_silent_is_noticed_within_ten_seconds():
         assert not engine.is_stuck(heard + 5.0, TIMEOUT)
         assert engine.is_stuck(heard + 9.0, TIMEOUT)
         engine.load(load("another"))
-        assert not engine.is_stuck(heard + 50.0, TIMEOUT)
-        assert engine.is_stuck(heard + 61.0, TIMEOUT)
+        assert not engine.is_stuck(heard + 15.0, TIMEOUT)
+        assert engine.is_stuck(heard + 17.0, TIMEOUT)
+
+
+def test_an_engine_that_starts_may_be_silent_for_a_minute():
+    with ready_engine() as engine:
+        engine.models.clear()
+        engine.load(load("m"))
+
+        assert not engine.is_stuck(engine.last_heard + 59.0, TIMEOUT)
+        assert engine.is_stuck(engine.last_heard + 61.0, TIMEOUT)
 
 
 @given(st.integers(1, 2), st.floats(0, 100))
@@ -199,6 +209,20 @@ def test_a_first_start_that_fails_says_why():
 
         with pytest.raises(EngineStartError, match="unreadable: not a checkpoint"):
             await supervisor.run()
+
+    asyncio.run(main())
+
+
+def test_a_supervisor_that_is_stopped_while_its_engine_starts_ends_too():
+    async def main() -> None:
+        supervisor = Supervisor([load("stub.nemo")], Listener(), timeout=30.0, **STUB)
+        running = asyncio.create_task(supervisor.run())
+        await asyncio.sleep(0)  # it has begun to start a process, and has none yet
+        assert supervisor.engine is None
+
+        await supervisor.stop()
+
+        await asyncio.wait_for(running, 60)
 
     asyncio.run(main())
 

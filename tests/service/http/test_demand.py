@@ -4,8 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from service.dispatch.recordings import Recordings
 from service.engine.stub import SAMPLE_RATE, WEIGHT_BYTES, transcript
 from service.http.access import digest
+from service.http.front import Front
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
@@ -117,6 +119,28 @@ def test_one_that_takes_too_long_is_503_and_may_be_there_later():
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         wait_for(lambda: service.client.get("/readyz").json()["models"].get("one") == "ready")
         assert ask(service, "one").status_code == 200
+
+
+def test_the_wait_for_a_model_is_part_of_a_recordings_time_and_its_upload_is_not(monkeypatch):
+    allowed, waited, bring, transcribe = [], [], Front.bring, Recordings.transcribe
+
+    def note_time(front, name, seconds, resources):
+        allowed.append(seconds)
+        return bring(front, name, seconds, resources)
+
+    def note_wait(*arguments, **options):
+        waited.append(options["waited_seconds"])
+        return transcribe(*arguments, **options)
+
+    monkeypatch.setattr(Front, "bring", note_time)
+    monkeypatch.setattr(Recordings, "transcribe", note_wait)
+    with serving(models_on_demand=ON_DEMAND, request_timeout_seconds=77.0) as service:
+        brought, there = ask(service, "one"), ask(service, "one")
+
+    assert (brought.status_code, there.status_code) == (200, 200)
+    assert f"load;dur={1000 * waited[0]:.1f}" in brought.headers["server-timing"]
+    assert waited[1] == 0.0
+    assert allowed == [77.0]
 
 
 @pytest.mark.parametrize("name", ["unreadable", "fatal"])
