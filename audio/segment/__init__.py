@@ -2,6 +2,6 @@
 
 import os
 
-# Unless it is told otherwise before it is imported, ONNX Runtime reports to its maker which machine runs what, and keeps a
-# file for that in TMPDIR.
+# Unless it is told otherwise before it is imported, ONNX Runtime reports to its maker which machine runs what. For that
+# it keeps a file in TMPDIR.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -148,7 +148,7 @@ class Engine:
     ) -> None:
         """Send a batch for which a slot was taken; its `Result` or `Failure` comes to the listener.
 
-        Whatever it raises, the batch was not sent, and its place is free again.
+        Whatever it raises, the batch was not sent, and its slot is free again.
 
         Raises:
             ValueError: if the batch has no room.

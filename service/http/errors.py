@@ -78,7 +78,8 @@ _DISPATCH_ERRORS: dict[type[Exception], _Row] = {
 }
 
 _FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed_body"}
-_NO_MEMORY_SECONDS = 60
+_SHORTAGE_SECONDS = 60
+_NO_THREAD = "can't start new thread"  # CPython has no type of its own for it
 _INTERNAL = _Row(500, "internal_error", should_retry=False)
 
 
@@ -115,7 +116,9 @@ def error_response(error: Exception) -> ErrorResponse:
             response.headers.update(error.headers or {})
             return response
         case MemoryError():
-            error = OverloadedError("The service has no memory for this request now.", _NO_MEMORY_SECONDS)
+            error = OverloadedError("The service has no memory for this request now.", _SHORTAGE_SECONDS)
+        case RuntimeError() if str(error) == _NO_THREAD:
+            error = OverloadedError("The service can start no thread for this request now.", _SHORTAGE_SECONDS)
     row = _DISPATCH_ERRORS.get(type(error), _INTERNAL)
     if row is _INTERNAL:
         return ErrorResponse(row, "The server failed on this request.", None)
