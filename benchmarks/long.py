@@ -119,12 +119,12 @@ def main() -> None:
 
 
 def print_table(rows: Sequence[dict[str, object]]) -> None:
-    """Print a line for each variant, and of each model the mean of the ratios."""
-    by_model: dict[object, list[dict[str, object]]] = {}
+    """Print a line for each variant, and of each model and length the mean of the ratios."""
+    by_length: dict[tuple[str, float], list[dict[str, object]]] = {}
     for row in rows:
-        by_model.setdefault(row["model"], []).append(row)
-    for model, of_model in by_model.items():
-        print(f"{model}: {'variant':12} {'cut %':>7} {'joined %':>9} {'ratio':>6}")
+        by_length.setdefault((str(row["model"]), float(str(row["minutes"]))), []).append(row)
+    for (model, minutes), of_model in by_length.items():
+        print(f"{model}, {minutes:g} min: {'variant':12} {'cut %':>7} {'joined %':>9} {'ratio':>6}")
         ratios = []
         for variant in dict.fromkeys(row["variant"] for row in of_model):
             same = [row for row in of_model if row["variant"] == variant]

@@ -65,6 +65,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="for a CTC decoder, made by `steno language-model`; none: greedy (default: the bundled model's own)",
     )
     parser.add_argument(
+        "--aligner",
+        metavar="MODEL",
+        help="model with a CTC decoder that finds when words were said which an attention decoder (Canary) wrote "
+        "(default: that of the checkpoint, if it brings one)",
+    )
+    parser.add_argument(
         "--max-seconds",
         type=positive,
         default=AudioLimits().max_seconds,
@@ -130,6 +136,7 @@ def open_model(args: argparse.Namespace) -> "Model":
             attention_context=args.local_attention,
             beam=args.beam,
             language_model=args.language_model,
+            aligner=args.aligner,
         )
     except ValueError as error:  # a CheckpointError, or an option that is not for this model
         raise CommandError(str(error)) from error
@@ -137,6 +144,8 @@ def open_model(args: argparse.Namespace) -> "Model":
         raise CommandError(f"{args.model} has no {args.decoder} decoder; it has {', '.join(model.decoders)}")
     if args.beam is not None and (args.decoder or model.decoders[0]) != "aed":
         raise CommandError("--beam is for models with an attention decoder (Canary)")
+    if args.aligner is not None and "aed" not in model.decoders:
+        raise CommandError("--aligner is for models with an attention decoder (Canary)")
     try:
         model.transcribe([], **prompt_options(args))
     except PromptError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from models import bundled
+from models.aligner import Aligner, Said, Span
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.hub_name import OnDownload
 from models.checkpoint.location import checkpoint_path
@@ -59,6 +60,7 @@ def load_model(
     beam: int | None = None,
     on_download: OnDownload | None = None,
     language_model: str | Path | None = None,
+    aligner: str | Path | None = None,
 ) -> "Model":
     """Load a checkpoint for transcription.
 
@@ -76,11 +78,13 @@ def load_model(
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
         language_model: a file that `steno language-model` made with this model's vocabulary, for a beam search of the
             CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for all.
+        aligner: a checkpoint with a CTC decoder, named as ``path`` is, that finds when an attention decoder's words
+            were said; other models do not need it. None is the one that the checkpoint brings, if it does.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one, or int8 is not for this device or model, ``attention_context`` or
-            ``language_model`` is not for this model, or ``beam`` is out of bounds.
+        ValueError: if ``dtype`` is another one, or int8 is not for this device or model, ``attention_context``,
+            ``language_model`` is not for this model, ``aligner`` has no CTC decoder, or ``beam`` is out of bounds.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
@@ -97,6 +101,8 @@ def load_model(
         checkpoint = _with_beam(checkpoint, beam)
     if language_model is None and path == bundled.NAME:
         language_model = bundled.LANGUAGE_MODEL
+    if aligner is not None and checkpoint.config.prompts:
+        checkpoint = replace(checkpoint, aligner=read_checkpoint(checkpoint_path(aligner, on_download)))
     return Model(
         checkpoint, torch.device(device), dtype, languages, None if language_model == "none" else language_model
     )
@@ -173,7 +179,11 @@ class Model:
             prompts = PromptWriter(self._config.prompts, checkpoint.tokenizer)
             self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
             self._languages = self._config.prompts.languages
+        self._aligner = Model(checkpoint.aligner, device, self._activations) if checkpoint.aligner else None
         self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
+        if self._aligner:
+            self._check_aligner(self._aligner)
+            self.weight_bytes += self._aligner.weight_bytes
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
         self.device = device
@@ -302,6 +312,31 @@ class Model:
             return self._recognized(waveforms, lengths, decoder, prompts)
 
     @torch.no_grad()
+    def align_batch(self, waveforms: Tensor, lengths: Tensor, words: Sequence[Sequence[str]]) -> list[list[Span]]:
+        """Find when known words were said, by the CTC decoder.
+
+        Args:
+            waveforms: as ``recognize_batch`` has them.
+            lengths: the same.
+            words: what is said in each row.
+
+        Returns:
+            When each word begins and ends, in seconds; None for both if there is no time for all of them.
+
+        Raises:
+            ValueError: if the model has no CTC decoder.
+        """
+        if not self._network.ctc:
+            raise ValueError("this model has no CTC decoder, which finds words")
+        with self._as_current_device():
+            encoded, frames, _ = self._encoded(waveforms.to(self.device), lengths.to(self.device), lengths)
+            rows = zip(words, encoded, frames.tolist(), (lengths / self.sample_rate).tolist(), strict=True)
+            return self._finder.times(
+                Said(its_words, self._network.ctc(row[None, :count])[0].float().log_softmax(dim=-1), seconds)
+                for its_words, row, count, seconds in rows
+            )
+
+    @torch.no_grad()
     def features(self, pcm: Sequence[Waveform]) -> tuple[Tensor, Tensor]:
         """Compute the features of one batch.
 
@@ -388,7 +423,7 @@ class Model:
             "capabilities": {
                 "transcription": True,
                 "translation": prompts is not None and translates(prompts),
-                "word_timestamps": prompts is None or prompts.timestamps,
+                "word_timestamps": prompts is None or prompts.timestamps or self._aligner is not None,
                 "punctuation": self._punctuates,
             },
         }
@@ -417,7 +452,9 @@ class Model:
         else:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
             if self._writer:
-                return self._writer.write(frames, encoder_lengths, features, lengths, prompts)
+                asked = list(map(self._asked_of_writer, prompts))
+                written = self._writer.write(frames, encoder_lengths, features, lengths, asked)
+                return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
             fetched = self._search(frames, encoder_lengths, decoder)
         seconds = (lengths / self.sample_rate).tolist()
         return Recognition(fetched, partial(self._spellers[decoder], lengths=seconds))
@@ -468,9 +505,47 @@ class Model:
             return self._graphed.search(encoded, lengths)
         raise AssertionError(f"{decoder} is not among the decoders, {self.decoders}")
 
+    def _check_aligner(self, aligner: "Model") -> None:
+        if "ctc" not in aligner.decoders:
+            raise ValueError("an aligner needs a CTC decoder, and this one has none")
+        rate = self._config.features.sample_rate
+        if aligner.sample_rate != rate:
+            raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
+
+    def _asked_of_writer(self, prompt: Prompt) -> Prompt:
+        """Return a prompt without times if another model finds them."""
+        return replace(prompt, timestamps=False) if self._aligner else prompt
+
+    def _aligned(
+        self, written: Recognition, waveforms: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
+    ) -> Recognition:
+        """Return what was written with the times that are asked for; they need the text, so the host waits for it."""
+        assert self._aligner
+        wanted = [index for index, prompt in enumerate(prompts) if prompt.timestamps and not self._translates(prompt)]
+        if not wanted:
+            return written
+        texts = list(written.timed_texts())
+        words = [texts[index].words for index in wanted]
+        for index, spans in zip(
+            wanted, self._aligner.align_batch(waveforms[wanted], lengths[wanted], words), strict=True
+        ):
+            texts[index] = texts[index]._replace(starts=[start for start, _ in spans], ends=[end for _, end in spans])
+        return written.with_texts(texts)
+
+    def _translates(self, prompt: Prompt) -> bool:
+        """Tell whether a text is none of the words that are heard, so that they cannot be found."""
+        assert self._config.prompts
+        return prompt.target_language not in (None, prompt.language or self._config.prompts.default_language)
+
+    @cached_property
+    def _finder(self) -> Aligner:
+        """What finds words in the scores of this model's CTC decoder."""
+        assert self._network.ctc
+        return Aligner(self._vocabulary, self._network.ctc.blank, self._config.seconds)
+
     def _check_prompt(self, prompt: Prompt) -> None:
         if self._writer:
-            self._writer.check(prompt)
+            self._writer.check(self._asked_of_writer(prompt))
         else:
             check_unprompted(prompt, self._languages, punctuates=self._punctuates)
 

@@ -28,6 +28,10 @@ class Recognition:
         """Wait, and return the hypothesis of each utterance, its words in columns."""
         return self._spell(self._fetched.flat_rows())
 
+    def with_texts(self, texts: Sequence[TimedText]) -> "Recognition":
+        """Return the same with other texts, which are known."""
+        return Recognition(self._fetched, lambda _: texts)
+
     def hypotheses(self) -> list[Hypothesis]:
         """Wait, and return the hypothesis of each utterance."""
         return [text.hypothesis() for text in self.timed_texts()]

@@ -94,6 +94,11 @@ class SentencePieceTokenizer:
         byte: bool = self._processor.is_byte(token)
         return byte
 
+    def encode(self, text: str) -> list[int] | None:
+        """Return the pieces of a text; None where some of it has none."""
+        ids: list[int] = self._processor.encode(text)
+        return None if any(map(self._processor.is_unknown, ids)) else ids
+
     def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
         """Encode the pieces as one text, which a model may let begin with a space."""
         ids: list[int] = self._processor.encode("".join(pieces))

@@ -107,6 +107,7 @@ class Server:
             attention_context=settings.local_attention,
             beam=settings.beam,
             language_model=settings.language_model,
+            aligner=settings.aligner,
         )
         self.fleet = Fleet(
             engine_devices(

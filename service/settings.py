@@ -138,6 +138,11 @@ class Settings(BaseSettings):
         description="Language model of a CTC decoder, a file that `steno language-model` made; none: greedy; unset: "
         "that of the model that ships, and greedy for others.",
     )
+    aligner: str | None = Field(
+        default=None,
+        description="Checkpoint with a CTC decoder that finds when words were said which an attention decoder (Canary) "
+        "wrote; unset: that of the checkpoint, if it brings one.",
+    )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")

@@ -6,7 +6,7 @@ from models.checkpoint.document import parse_document
 from models.checkpoint.errors import CheckpointError
 from models.checkpoint.nemo.archive import Archive, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
-from models.checkpoint.nemo.file import ALIGNER_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
+from models.checkpoint.nemo.file import ALIGNER_CONFIG_FILE, CONFIG_FILE, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES
 from training.errors import RecipeError
 from training.prompted_vocabulary import SPECIAL, PromptedVocabulary, vocabulary_of_languages
 from training.recipe import Language
@@ -49,7 +49,7 @@ def read_languages(languages: tuple[Language, ...]) -> PromptedVocabulary:
 def _from_checkpoint(path: Path) -> TrainingVocabulary:
     with open_archive(path) as archive:
         document = parse_document(archive.read(CONFIG_FILE, MAX_CONFIG_BYTES), f"{path}: {CONFIG_FILE}")
-        model = parse_nemo_config(document, has_aligner=ALIGNER_FILE in archive)
+        model = parse_nemo_config(document, has_aligner=ALIGNER_CONFIG_FILE in archive)
         if model.config.prompts:
             return _prompted(archive, document, model)
         if not model.tokenizer_files:

@@ -18,6 +18,8 @@ class Checkpoint:
         state: the state dict of its network, complete and without other tensors.
         window: the analysis window that it was trained with, [window], or None to compute it.
         mel_bank: the mel bands that it was trained with, [mels, fft_size / 2 + 1], or None to compute them.
+        aligner: a second model that finds when the words of the first were said, with a CTC decoder; None if there is
+            none.
     """
 
     config: ModelConfig
@@ -25,6 +27,7 @@ class Checkpoint:
     state: dict[str, Tensor]
     window: Tensor | None
     mel_bank: Tensor | None
+    aligner: "Checkpoint | None" = None
 
     def hand_over(self) -> dict[str, Tensor]:
         """Return the state and keep no reference, so that tensors leave memory as soon as a model replaces them."""

@@ -51,6 +51,7 @@ class SpeechRecognizer:
             load.beam,
             on_download,
             load.language_model,
+            load.aligner,
         )
         self._device = device
         self._bucket_seconds = load.bucket_seconds

@@ -57,6 +57,16 @@ def test_local_attention_reaches_the_model_which_knows_what_is_none(transcribe, 
     assert "attention_context 0 is not a number of frames above 0" in capsys.readouterr().err
 
 
+def test_an_aligner_is_for_attention_decoders(transcribe, golden, clips, capsys):
+    aligner = str(golden / "fastconformer-ctc-bpe" / "model.nemo")
+    assert transcribe("--aligner", aligner, clips[0]) == 2
+    assert "--aligner is for models with an attention decoder" in capsys.readouterr().err
+
+    canary = ["transcribe", str(clips[0]), "--device", "cpu", "--model", str(golden / "canary-small" / "model.nemo")]
+    assert cli.main([*canary, "--aligner", aligner, "--format", "srt"]) == 0
+    assert "-->" in capsys.readouterr().out
+
+
 def test_a_beam_is_for_attention_decoders(transcribe, golden, clips, capsys):
     assert transcribe("--beam", "3", clips[0]) == 2
     assert "--beam is for models with an attention decoder" in capsys.readouterr().err

@@ -68,6 +68,23 @@ def test_words_and_subtitles_have_the_times_that_the_model_wrote(service, model)
     assert subtitles.startswith("1\n00:00:00,000 --> 00:00:04,000\n")
 
 
+def test_with_an_aligner_words_have_the_times_that_it_finds_and_translations_have_subtitles_too(
+    checkpoint, golden, tmp_path
+):
+    aligner = golden / "fastconformer-ctc-bpe" / "model.nemo"
+    (offline,) = load_model(checkpoint, aligner=aligner).transcribe([golden_data.clip(CLIP)], timestamps=True)
+    with steno_serve(tmp_path / "log", "--model", str(checkpoint), "--aligner", str(aligner)) as aligned:
+        fields = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+        words = post(aligned, **fields).json()["words"]
+        subtitles = post(aligned, response_format="srt", language="en", target_language="de")
+
+    assert [(word["word"], word["start"], word["end"]) for word in words] == [
+        (word.text, pytest.approx(word.start, abs=1e-3), pytest.approx(word.end, abs=1e-3)) for word in offline.words
+    ]
+    assert any(word["end"] > 0 for word in words)
+    assert (subtitles.status_code, subtitles.text[:24]) == (200, "1\n00:00:00,000 --> 00:00")
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "code", "param"),
     [

@@ -1,6 +1,8 @@
 """Reading a ``.nemo`` file: NeMo's archive of a configuration, weights and a tokenizer."""
 
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -31,10 +33,13 @@ from models.tokenizers import (
     WordPieceTokenizer,
 )
 
+log = logging.getLogger(__name__)
+
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
-# Configuration of a second model (CTC), which some Canary checkpoints have for finding times; it is not loaded.
-ALIGNER_FILE = "timestamps_asr_model_config.yaml"
+# Of a second model (CTC), which some Canary checkpoints have for finding times.
+ALIGNER_CONFIG_FILE = "timestamps_asr_model_config.yaml"
+ALIGNER_WEIGHTS_FILE = "timestamps_asr_model_weights.ckpt"
 MAX_CONFIG_BYTES = 8 * 2**20
 MAX_TOKENIZER_BYTES = 16 * 2**20
 
@@ -48,13 +53,33 @@ def read_nemo(path: Path) -> Checkpoint:
         CheckpointError: if it cannot be read, is not safe, is not supported, or contradicts itself.
     """
     with open_archive(path) as archive:
-        content = archive.read(CONFIG_FILE, MAX_CONFIG_BYTES)
-        document = parse_document(content, f"{path}: {CONFIG_FILE}")
-        model = parse_nemo_config(document, has_aligner=ALIGNER_FILE in archive)
-        tokenizer = _tokenizer(archive, model)
-        config = prompted(model.config, tokenizer)
-        stream, size = archive.open(WEIGHTS_FILE)
-        tensors = read_tensors(stream, size, f"{path}: {WEIGHTS_FILE}")
+        has_aligner = ALIGNER_CONFIG_FILE in archive
+        checkpoint = _read_model(archive, CONFIG_FILE, WEIGHTS_FILE, has_aligner=has_aligner)
+        return replace(checkpoint, aligner=_read_aligner(archive)) if has_aligner else checkpoint
+
+
+def _read_aligner(archive: Archive) -> Checkpoint | None:
+    """Read the second model; without it the first still writes texts, so what cannot be read is left out."""
+    try:
+        aligner = _read_model(archive, ALIGNER_CONFIG_FILE, ALIGNER_WEIGHTS_FILE)
+    except CheckpointError as error:
+        log.warning("Words will have no times: the checkpoint's aligner cannot be used. %s", error)
+        return None
+    if not aligner.config.ctc:
+        log.warning("Words will have no times: the checkpoint's aligner, %s, has no CTC decoder.", aligner.config.name)
+        return None
+    return aligner
+
+
+def _read_model(archive: Archive, config_file: str, weights_file: str, *, has_aligner: bool = False) -> Checkpoint:
+    """Read the model of which an archive has a configuration and weights under these names."""
+    path, content = archive.path, archive.read(config_file, MAX_CONFIG_BYTES)
+    document = parse_document(content, f"{path}: {config_file}")
+    model = parse_nemo_config(document, has_aligner=has_aligner)
+    tokenizer = _tokenizer(archive, model)
+    config = prompted(model.config, tokenizer)
+    stream, size = archive.open(weights_file)
+    tensors = read_tensors(stream, size, f"{path}: {weights_file}")
 
     fit = Fit(tensors)
     wanted = Network.without_weights(config).state_dict()

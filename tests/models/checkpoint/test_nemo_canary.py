@@ -49,12 +49,13 @@ def test_a_vocabulary_in_one_piece_encodes_the_prompt_as_one_text(tmp_path):
     assert len(pieces) == 10
 
 
-def test_a_second_model_for_times_is_left_alone_and_the_first_writes_none(tmp_path):
+def test_a_second_model_for_times_that_cannot_be_read_is_left_out_and_words_have_none(tmp_path, caplog):
     members = canary_like.members("canary_unified_like") | ALIGNER
 
     info = load_model(archive(tmp_path / "model.nemo", members)).info()
 
     assert info["capabilities"]["word_timestamps"] is False
+    assert "aligner" in caplog.text
 
 
 REFUSED = [

@@ -1,0 +1,162 @@
+"""When words were said that another model wrote: a CTC model finds them in the audio (forced alignment).
+
+Attention decoders do not know at which frame they heard a word. Some Canary checkpoints therefore bring a CTC model,
+and for others one can be named. The words are spelled with the pieces of its vocabulary; they were said where the
+likeliest way of CTC through the frames has those pieces.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+
+from models.search.ctc_alignment import ctc_alignment
+from models.search.result import UtteranceTokens
+from models.timestamps import lasts
+from models.tokenizers import SentencePieceTokenizer, Vocabulary
+
+Span = tuple[float | None, float | None]
+
+_WORDS_KEPT = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is to be found in an utterance.
+
+    Attributes:
+        words: of the text, in order.
+        log_probabilities: of the CTC model, [frames, labels + 1], float32.
+        seconds: length of the utterance.
+    """
+
+    words: Sequence[str]
+    log_probabilities: Tensor
+    seconds: float
+
+
+class Aligner:
+    """Finds words in the frames of a CTC model.
+
+    Args:
+        vocabulary: of the CTC model.
+        blank: its blank.
+        seconds: turns a number of its frames into seconds.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, blank: int, seconds: Callable[[int], float]) -> None:
+        self._vocabulary = vocabulary
+        self._blank = blank
+        self._seconds = seconds
+        self._spelled = lru_cache(_WORDS_KEPT)(self._spell)
+
+    def times(self, utterances: Iterable[Said]) -> list[list[Span]]:
+        """Return from when to when the words of each utterance were said, in seconds.
+
+        Words that the vocabulary cannot spell lie between their neighbours. The words of a text with more pieces than
+        there are frames have no times.
+        """
+        spelled, columns, tokens = [], [], []
+        for said in utterances:
+            pieces = [self._spelled(word) for word in said.words]
+            if pieces and pieces[0] and self._is_space(pieces[0][0]):
+                pieces[0] = pieces[0][1:]  # no word is before it
+            flat = list(chain.from_iterable(pieces))
+            if len(flat) + sum(left == right for left, right in pairwise(flat)) > len(said.log_probabilities):
+                pieces, flat = [], []
+            # Only what is said is looked at, in columns behind that of the blank.
+            numbers = {token: number for number, token in enumerate(dict.fromkeys(flat), 1)}
+            columns.append(said.log_probabilities[:, [self._blank, *numbers]].cpu())
+            tokens.append(torch.tensor([numbers[token] for token in flat], dtype=torch.int64))
+            spelled.append((said, pieces))
+        return [
+            self._spans(*spelling, row) if spelling[1] else [(None, None)] * len(spelling[0].words)
+            for spelling, row in zip(spelled, _aligned(columns, tokens), strict=True)
+        ]
+
+    def _spans(self, said: Said, pieces: Sequence[Sequence[int]], row: UtteranceTokens) -> list[Span]:
+        """Return the times of words, of which the tokens of ``row`` are the pieces."""
+        assert row.frames is not None
+        assert row.ends is not None
+        starts: list[float | None] = []
+        ends: list[float | None] = []
+        first = 0
+        for word in pieces:
+            # Nobody says punctuation marks, and a label for the space between words belongs to none.
+            spoken = [first + place for place, token in enumerate(word) if self._is_spoken(token)]
+            first += len(word)
+            starts.append(self._seconds(row.frames[spoken[0]]) if spoken else None)
+            letters = len(self._vocabulary.texts[word[spoken[-1] - first]].strip()) if spoken else 0
+            heard = self._seconds(row.frames[spoken[-1]]) + lasts(letters) if spoken else 0.0
+            ends.append(max(heard, self._seconds(row.ends[spoken[-1]])) if spoken else None)
+        return _without_gaps(starts, ends, said.seconds)
+
+    def _is_spoken(self, token: int) -> bool:
+        return not self._is_space(token) and self._vocabulary.texts[token].strip() not in self._vocabulary.punctuation
+
+    def _is_space(self, token: int) -> bool:
+        return self._vocabulary.texts[token] == " "
+
+    def _spell(self, word: str) -> list[int]:
+        """Return the pieces of a word: of its letters alone where there are none for its case or its marks."""
+        for text in (word, word.lower(), _letters(word), _letters(word).lower()):
+            tokens = self._pieces_of(text)
+            if tokens:
+                return tokens
+        known = "".join(letter for letter in _letters(word).lower() if self._pieces_of(letter))
+        return self._pieces_of(known) or []
+
+    def _pieces_of(self, text: str) -> list[int] | None:
+        """Return the pieces that spell a word; None where some of it has none."""
+        tokenizer = self._vocabulary.tokenizer
+        if isinstance(tokenizer, SentencePieceTokenizer):
+            return tokenizer.encode(text)
+        return _fewest_pieces(f" {text}".encode(), self._pieces) or _fewest_pieces(text.encode(), self._pieces)
+
+    @cached_property
+    def _pieces(self) -> dict[bytes, int]:
+        return {spelling: token for token, spelling in enumerate(self._vocabulary.spellings) if spelling}
+
+
+def _letters(word: str) -> str:
+    return "".join(character for character in word if character.isalnum() or character == "'")
+
+
+def _fewest_pieces(text: bytes, pieces: Mapping[bytes, int]) -> list[int] | None:
+    longest = max(map(len, pieces), default=0)
+    ways: list[list[int] | None] = [[]]
+    for end in range(1, len(text) + 1):
+        found = [
+            [*way, pieces[text[begin:end]]]
+            for begin in range(max(0, end - longest), end)
+            if (way := ways[begin]) is not None and text[begin:end] in pieces
+        ]
+        ways.append(min(found, key=len, default=None))
+    return ways[-1]
+
+
+def _without_gaps(starts: Sequence[float | None], ends: Sequence[float | None], seconds: float) -> list[Span]:
+    """Return the times of words, no longer than until the next; those without any lie between their neighbours."""
+    spans: list[Span] = []
+    before = 0.0
+    for index, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        until = next((following for following in starts[index + 1 :] if following is not None), seconds)
+        first = before if start is None else start
+        before = max(first, until if end is None else min(end, until))
+        spans.append((first, before))
+    return spans
+
+
+def _aligned(columns: Sequence[Tensor], tokens: Sequence[Tensor]) -> Iterator[UtteranceTokens]:
+    """Align a batch on the host, whose steps are many and small; index 0 of each row's columns is the blank."""
+    widest = max((row.size(1) for row in columns), default=0)
+    log_probabilities = pad_sequence([pad(row, (0, widest - row.size(1))) for row in columns], batch_first=True)
+    frames, counts = (torch.tensor([len(row) for row in rows]) for rows in (columns, tokens))
+    found = ctc_alignment(log_probabilities, frames, 0, pad_sequence(list(tokens), batch_first=True), counts)
+    rows = found.fetched().flat_rows()
+    return (rows.row(index) for index in range(len(columns)))

@@ -1,0 +1,184 @@
+"""A CTC model finds when words were said that another model wrote."""
+
+import tarfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import load_model
+from models.aligner import Aligner, Said
+from models.tokenizers import CharacterTokenizer, Vocabulary
+from tests.conftest import GOLDEN
+from tests.models import golden_data as golden
+from tests.models.checkpoint.nemo_files import CONFIG, TOKENIZER, WEIGHTS, archive, golden_members
+
+SECONDS = 0.08
+CTC = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
+CANARY = GOLDEN / "canary-small" / "model.nemo"
+
+
+@cache
+def subwords():
+    return load_model(CTC)._vocabulary
+
+
+def spelled_by(labels):
+    return Vocabulary(CharacterTokenizer(labels))
+
+
+def aligner(vocabulary):
+    return Aligner(vocabulary, len(vocabulary.pieces), lambda frames: frames * SECONDS)
+
+
+def scores(path, vocabulary, sure=0.9):
+    """Log probabilities with one token a frame, or the blank where that is None."""
+    labels = len(vocabulary.pieces)
+    found = torch.full((len(path), labels + 1), (1 - sure) / labels)
+    for frame, token in enumerate(path):
+        found[frame, labels if token is None else token] = sure
+    return found.log()
+
+
+WORDS = st.lists(st.tuples(st.text("etaoinshr", min_size=1, max_size=6), st.integers(1, 4)), min_size=1, max_size=8)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(WORDS, min_size=1, max_size=3))
+def test_words_begin_where_their_first_piece_is_said_and_end_before_the_next_alone_and_in_a_batch(utterances):
+    vocabulary, found = subwords(), aligner(subwords())
+    batch, begins = [], []
+    for utterance in utterances:
+        path, begun = [None], []
+        for word, pause in utterance:
+            begun.append(len(path))
+            for token in found._spelled(word):
+                path += [token, None]
+            path += [None] * pause
+        begins.append([frame * SECONDS for frame in begun])
+        batch.append(Said([word for word, _ in utterance], scores(path, vocabulary), len(path) * SECONDS))
+
+    together = found.times(batch)
+
+    for spans, begun, said in zip(together, begins, batch, strict=True):
+        assert [start for start, _ in spans] == pytest.approx(begun)
+        times = [time for span in spans for time in span]
+        assert times == sorted(times)
+        assert times[-1] <= said.seconds + 1e-6
+        assert found.times([said]) == [spans]
+
+
+def test_case_and_marks_that_the_vocabulary_lacks_are_left_out():
+    vocabulary = spelled_by([" ", "'", *"abcdefghijklmnopqrstuvwxyz"])
+    spelled = aligner(vocabulary)._spelled
+
+    texts = [
+        "".join(vocabulary.pieces[token] for token in spelled(word)) for word in ("It's,", "(Über)", "naïve", "42")
+    ]
+
+    assert [text.strip() for text in texts] == ["it's", "ber", "nave", ""]
+
+
+def test_a_word_that_cannot_be_spelled_lies_between_its_neighbours():
+    vocabulary = spelled_by([" ", *"abc"])
+    path = [1, None, None, None, None, None, 0, 3, None, None]
+
+    (spans,) = aligner(vocabulary).times([Said(["a", "42", "c", "7"], scores(path, vocabulary), 0.8)])
+
+    assert spans[0] == pytest.approx((0.0, 0.15))
+    assert spans[1] == pytest.approx((0.15, 7 * SECONDS))
+    assert spans[2] == pytest.approx((7 * SECONDS, 7 * SECONDS + 0.15))
+    assert spans[3] == pytest.approx((7 * SECONDS + 0.15, 0.8))
+
+
+@pytest.mark.parametrize("frames", [0, 4])
+def test_a_text_that_has_no_room_in_its_utterance_has_no_times(frames):
+    vocabulary = spelled_by([" ", *"abc"])
+
+    spans = aligner(vocabulary).times(
+        [
+            Said(["aab"], torch.zeros(frames, 5), 0.1),
+            Said(["a"], scores([1], vocabulary), 0.08),
+            Said([], scores([None], vocabulary), 0.08),
+        ]
+    )
+
+    assert spans[0] == ([(None, None)] if frames < 4 else [(0.0, 0.1)])
+    assert spans[1:] == [[(0.0, 0.08)], []]
+
+
+def with_aligner(path, name="fastconformer-ctc-bpe"):
+    """The golden Canary with a CTC model for times, packed as released ones are."""
+    members = golden_members(name)
+    config = members[CONFIG].replace(TOKENIZER.encode(), b"of_times_" + TOKENIZER.encode())
+    times = {"timestamps_asr_model_config.yaml": config, "timestamps_asr_model_weights.ckpt": members[WEIGHTS]}
+    return archive(path, all_members(CANARY) | times | {"of_times_" + TOKENIZER: members[TOKENIZER]})
+
+
+def all_members(path):
+    with tarfile.open(path) as tar:
+        return {Path(member.name).name: tar.extractfile(member).read() for member in tar if member.isfile()}
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    return load_model(with_aligner(tmp_path_factory.mktemp("aligned") / "canary.nemo"))
+
+
+def times_of(hypothesis):
+    return [(word.start, word.end) for word in hypothesis.words]
+
+
+def test_a_canary_with_an_aligner_writes_its_text_and_the_times_that_the_aligner_finds(packed):
+    plain, ctc, clips = load_model(CANARY), load_model(CTC), golden.clips()
+
+    found = packed.transcribe(clips, timestamps=True)
+
+    assert packed.info()["capabilities"]["word_timestamps"] is True
+    assert packed.weight_bytes > plain.weight_bytes + ctc.weight_bytes / 2
+    for samples, hypothesis, untimed in zip(clips, found, plain.transcribe(clips), strict=True):
+        assert (hypothesis.text, hypothesis.tokens) == (untimed.text, untimed.tokens)
+        words = [[word.text for word in hypothesis.words]]
+        (spans,) = ctc.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
+        assert times_of(hypothesis) == spans
+    assert any(start is not None for hypothesis in found for start, _ in times_of(hypothesis))
+
+
+@pytest.mark.parametrize("asked", [{}, {"timestamps": True, "language": "en", "target_language": "de"}])
+def test_words_that_are_not_heard_or_not_asked_for_have_no_times(packed, asked):
+    for hypothesis in packed.transcribe(golden.clips()[:3], **asked):
+        assert set(times_of(hypothesis)) <= {(None, None)}
+
+
+def test_an_aligner_can_be_named(packed):
+    named = load_model(CANARY, aligner=CTC)
+
+    expected = packed.transcribe(golden.clips(), timestamps=True)
+
+    assert list(map(times_of, named.transcribe(golden.clips(), timestamps=True))) == list(map(times_of, expected))
+
+
+def test_a_model_without_a_ctc_decoder_aligns_nothing():
+    with pytest.raises(ValueError, match="CTC decoder"):
+        load_model(CANARY, aligner=GOLDEN / "fastconformer-rnnt-bpe" / "model.nemo")
+
+
+def test_a_model_that_knows_when_words_were_said_needs_no_aligner():
+    assert load_model(CTC, aligner=CTC)._aligner is None
+
+
+@pytest.mark.teacher
+def test_a_trained_model_finds_its_own_words_where_it_heard_them(teacher):
+    model = load_model(teacher)
+    samples = golden.clip("slt-12s")
+    (heard,) = model.transcribe([samples])
+
+    words = [[f"{word.text.capitalize()}," for word in heard.words]]  # as a model writes that punctuates
+    (spans,) = model.align_batch(torch.tensor(samples)[None], torch.tensor([len(samples)]), words)
+
+    assert len(spans) > 10
+    for word, span in zip(heard.words, spans, strict=True):
+        assert span == pytest.approx((word.start, word.end), abs=2.1 * model.seconds_per_frame)
