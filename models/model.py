@@ -533,7 +533,7 @@ class Model:
         return written.with_texts(texts)
 
     def _translates(self, prompt: Prompt) -> bool:
-        """Tell whether a text is none of the words that are heard, so that they cannot be found."""
+        """Return whether a text is none of the words that are heard, so that they cannot be found."""
         assert self._config.prompts
         return prompt.target_language not in (None, prompt.language or self._config.prompts.default_language)
 

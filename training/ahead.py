@@ -1,4 +1,4 @@
-"""Work that threads do ahead of the one who needs it."""
+"""Prefetching: threads compute results before they are needed."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -15,13 +15,13 @@ def ahead(
     """Yield ``function`` of each item, in order, while threads compute the next few.
 
     Args:
-        function: what to compute; it has to release the interpreter lock for threads to help.
-        items: what to compute it of, taken only as far ahead as needed; there may be no end of them.
-        threads: threads that compute.
-        held: results that may wait.
+        function: the function; threads help only if it releases the interpreter lock.
+        items: its arguments, iterated only as far ahead as needed; may be endless.
+        threads: number of threads.
+        held: most results that wait.
 
     Raises:
-        Exception: what ``function`` raised, where its result would have been.
+        Exception: what ``function`` raised, in place of its result.
     """
     pending: deque[Future[_Result]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="ahead")

@@ -1,6 +1,6 @@
-"""What a microphone in another room would have recorded: waveforms changed without moving a sound in time.
+"""Augmentation of waveforms by rooms, noise and levels, without moving a sound in time.
 
-So the posteriors that a teacher gave the clean clip are right for the changed one.
+So a teacher's posteriors of the clean clip are valid for the augmented one.
 """
 
 import numpy as np
@@ -9,20 +9,20 @@ from audio.samples import Samples
 from training.codec import coded
 from training.recipe import Augmentation, Level, Noise, Reverberation
 
-# The exponent of a noise's power over frequency: 0 is white, 1 pink, 2 brown.
+# Range of the exponent of a noise's power over frequency: 0 is white, 1 pink, 2 brown.
 _COLOURS = (0.0, 2.0)
-# Sound is called gone when it has lost this much: 60 dB, as a natural logarithm of amplitude.
+# A room's decay of 60 dB, as a natural logarithm of amplitude.
 _GONE = np.log(1e3)
 
 
 def augmented(samples: Samples, rate: int, config: Augmentation, random: np.random.Generator) -> Samples:
-    """Return a clip as another room, another background and another microphone might give it.
+    """Return a clip with another room, background and level.
 
     Args:
         samples: mono, float32 [n].
         rate: samples per second.
-        config: what may be done, and how often.
-        random: where the choices come from.
+        config: the augmentations and their shares.
+        random: generator of the choices.
 
     Returns:
         As many samples, float32, within -1 to 1.
@@ -40,7 +40,7 @@ def augmented(samples: Samples, rate: int, config: Augmentation, random: np.rand
 
 
 def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.random.Generator) -> Samples:
-    """Return a clip in a room, as loud as before: the direct sound, and noise that dies away exponentially."""
+    """Return a clip in a room, as loud as before: the direct sound and exponentially decaying noise."""
     seconds = random.uniform(*config.seconds)
     direct_to_room = 10 ** (random.uniform(*config.direct_db) / 20)
     time = np.arange(1, int(seconds * rate) + 1) / rate
@@ -63,7 +63,7 @@ def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> 
 
 
 def at_level(samples: Samples, config: Level, random: np.random.Generator) -> Samples:
-    """Return a clip louder or softer."""
+    """Return a clip at another level."""
     return (samples * 10 ** (random.uniform(*config.gain_db) / 20)).astype(np.float32)
 
 

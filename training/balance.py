@@ -1,4 +1,4 @@
-"""How often each clip is heard in an epoch, so that neither a large folder nor a chatty voice drowns the others."""
+"""How often each clip is drawn in an epoch, to balance sources and speakers."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -13,12 +13,13 @@ def sampling_weights(takes: Sequence[Take], source_balance: float, speaker_balan
     """Return how often to draw each take in an epoch, 1 on average.
 
     A source's share of an epoch is proportional to (seconds of its audio) ** ``source_balance``, and within a source
-    a speaker's to (seconds of theirs) ** ``speaker_balance``; takes of one speaker and source are drawn alike. Powers
-    of 1 give every take the weight 1, powers of 0 every source, and every speaker of a source, the same audio.
+    a speaker's to (seconds of theirs) ** ``speaker_balance``; takes of one speaker and source have equal weights. With
+    powers of 1, each take has the weight 1. With powers of 0, all sources have the same audio, and so have all speakers
+    of a source.
     """
     of_source = _seconds([take.clip.source for take in takes], takes)
     of_speaker = _seconds([(take.clip.source, take.clip.speaker) for take in takes], takes)
-    # What the speakers of a source would be given, to be shared out so that the source gets what it is given.
+    # Sums of the speakers' shares in each source, to normalise them to the source's share.
     within: dict[str, float] = defaultdict(float)
     for (source, _), seconds in of_speaker.items():
         within[source] += seconds**speaker_balance
@@ -40,5 +41,5 @@ def _seconds(keys: Sequence[_Key], takes: Sequence[Take]) -> dict[_Key, float]:
 
 
 def _without_rounding(weight: float) -> float:
-    """Return a weight that is 1 but for rounding as 1, so that such a take is drawn once and never twice."""
+    """Round a weight that is nearly 1 to 1, so that such a take is drawn exactly once."""
     return 1.0 if abs(weight - 1) < 1e-9 else weight

@@ -1,4 +1,4 @@
-"""One batch of clips, padded, as the loop takes it."""
+"""A padded batch of clips for the training loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from training.sampler import Position
 
 @dataclass(frozen=True, slots=True)
 class BatchTargets:
-    """What a teacher thinks of the student's frames: ``FrameTargets`` of a batch, zero in the padding.
+    """Targets from a teacher for the student's frames: ``FrameTargets`` of a batch, zero in the padding.
 
     Attributes:
-        heard: which of the clips the teacher heard, bool [batch]; the others' frames are zero.
+        heard: which clips have targets, bool [batch]; frames of the others are zero.
         blank: the blank's probability, [batch, frames].
         labels: a few labels, [batch, frames, entries], int64.
         masses: their probabilities, [batch, frames, entries].
@@ -31,7 +31,7 @@ class BatchTargets:
     hidden: Tensor
 
     def to(self, device: torch.device) -> "BatchTargets":
-        """Return them on a device."""
+        """Return the targets on a device."""
         return BatchTargets(
             heard=self.heard.to(device),
             blank=self.blank.to(device),
@@ -43,24 +43,24 @@ class BatchTargets:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Clips to learn from.
+    """A batch of clips.
 
     Attributes:
-        position: where in the run it stands.
+        position: its position in the run.
         waveforms: [batch, samples], float32, zero in the padding.
         lengths: samples of each clip, [batch].
-        hidden_frames: features that SpecAugment hides, bool [batch, features]; never in the padding.
-        hidden_mels: bands that it hides, bool [batch, mels].
-        stretches: factors of the clips' frequencies, [batch], or None if they stay.
+        hidden_frames: features that SpecAugment masks, bool [batch, features]; never in the padding.
+        hidden_mels: bands that it masks, bool [batch, mels].
+        stretches: factors of the clips' frequencies, [batch], or None if they do not change.
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
-        sequences: what an attention decoder reads and writes, [batch, longest]; of no length without one.
-        sequence_lengths: labels of each of them, [batch].
-        targets: what the teacher thinks of the student's frames, or None if it heard none of the clips.
+        sequences: prompts and transcripts for an attention decoder, [batch, longest]; empty without one.
+        sequence_lengths: labels of each sequence, [batch].
+        targets: the teacher's targets, or None if no clip has any.
         audio_seconds: audio in it, without padding.
-        skipped: of each clip that could not be read, and is not in it, why.
-        part: which part of its step it is.
-        is_silence: whether there is no clip in it, but silence that nothing is learned from.
+        skipped: for each clip that could not be read and is left out, the reason.
+        part: the number of the part of its step.
+        is_silence: whether it holds no clip but silence, which has no loss.
     """
 
     position: Position
@@ -86,18 +86,18 @@ class Batch:
 
     @property
     def padding_share(self) -> float:
-        """How much of its audio is padding."""
+        """Share of padding in its audio."""
         return 1 - int(self.lengths.sum()) / self.waveforms.numel()
 
     @property
     def read_labels(self) -> tuple[Tensor, Tensor]:
-        """What a decoder reads, [batch, longest], and how much of each row that is: sequences, or else transcripts."""
+        """Return what a decoder reads, [batch, longest], and its lengths: sequences, or else transcripts."""
         if self.sequences.size(1):
             return self.sequences, self.sequence_lengths
         return self.tokens, self.token_lengths
 
     def to(self, device: torch.device) -> "Batch":
-        """Return it on a device."""
+        """Return the batch on a device."""
         return replace(
             self,
             waveforms=self.waveforms.to(device),
@@ -118,8 +118,8 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
 
     Args:
         examples: the clips.
-        position: where in the run the batch stands.
-        samples: length to pad to; a longer clip, which a manifest that rounds may hold, makes it longer.
+        position: position of the batch in the run.
+        samples: length to pad to; a longer clip, possible if a manifest rounds durations, makes it longer.
         hop: samples of a feature.
         stride: features of a student's frame.
         rate: samples per second.

@@ -1,21 +1,21 @@
-"""The lowest word error rate that a run has had, and how long ago that was."""
+"""The lowest word error rate of a run, and how long ago it was."""
 
 from collections.abc import Iterable
 
 
 class Best:
-    """Takes note of measurements.
+    """Tracks measurements of the word error rate.
 
     Attributes:
         rate: the lowest so far, or None.
     """
 
     def __init__(self, patience: int | None, before: Iterable[float] = ()) -> None:
-        """Begin anew, or where a run was stopped.
+        """Begin with the measurements of earlier runs.
 
         Args:
-            patience: measurements without a lower rate after which a run is over; None for any number.
-            before: the rates that were measured already, in order.
+            patience: measurements without a lower rate after which a run ends; None for any number.
+            before: the rates that were measured before, in order.
         """
         self.rate: float | None = None
         self._patience = patience
@@ -24,7 +24,7 @@ class Best:
             self.note(rate)
 
     def note(self, rate: float) -> bool:
-        """Take note of a rate; returns whether it is the lowest."""
+        """Add a rate; return whether it is the lowest."""
         if self.rate is None or rate < self.rate:
             self.rate, self._since = rate, 0
             return True
@@ -33,5 +33,5 @@ class Best:
 
     @property
     def is_long_ago(self) -> bool:
-        """Whether patience is at its end."""
+        """Whether the lowest rate is ``patience`` measurements ago."""
         return self._patience is not None and self._since >= self._patience

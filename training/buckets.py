@@ -1,4 +1,4 @@
-"""Buckets of length, and of labels where these are padded too: few shapes of batches, and little padding in each."""
+"""Buckets of clips by length, and by labels where these are padded too: few shapes of batches, with little padding."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """What the clips of a batch may have at most.
+    """The upper bounds of a bucket.
 
     Attributes:
-        seconds: of audio.
-        labels: of a transcript.
+        seconds: longest clip.
+        labels: most labels of a transcript.
     """
 
     seconds: float
@@ -23,11 +23,10 @@ class Buckets:
     """Shapes that batches may have.
 
     Attributes:
-        all: the buckets, ascending by seconds, and by labels where several have the same seconds; the last one of each
-            of these, and the last one of all, hold the most.
+        all: the buckets, ascending by seconds, and by labels among those of equal seconds.
         batch_seconds: audio and padding that a batch may hold; a longer clip has a batch to itself.
         batch_labels: labels and padding that a batch may hold, or None for any number.
-        counts: clips of a full batch of each bucket, where these are told instead.
+        counts: clips of a full batch of each bucket, if these are given instead.
     """
 
     all: tuple[Bucket, ...]
@@ -46,7 +45,7 @@ class Buckets:
         return bisect_left(self.all, Bucket(bounds[bisect_left(bounds, seconds)], labels))
 
     def rows(self, bucket: int) -> int:
-        """Return how many clips fill a batch."""
+        """Return the number of clips in a full batch."""
         if self.counts:
             return self.counts[bucket]
         shape = self.all[bucket]
@@ -64,16 +63,16 @@ def buckets_of_equal_audio(
     label_buckets: int = 1,
     batch_labels: int | None = None,
 ) -> Buckets:
-    """Return buckets between which clips of these lengths divide their audio, and then their labels, evenly.
+    """Return buckets that hold about equal audio, and are then divided by labels evenly.
 
-    Where many clips have one length, fewer buckets do.
+    If many clips have the same length, there are fewer buckets.
 
     Args:
         seconds: length of each clip.
-        count: lengths that batches may have, at most.
+        count: most lengths of batches.
         batch_seconds: audio and padding that a batch may hold.
-        labels: of each clip's transcript; None if they do not matter.
-        label_buckets: into how many buckets clips of similar length are divided by their labels, at most.
+        labels: number of labels of each clip; None if they do not matter.
+        label_buckets: most buckets by labels for clips of similar length.
         batch_labels: labels and padding that a batch may hold, or None for any number.
     """
     labels = [0] * len(seconds) if labels is None else labels
@@ -90,7 +89,7 @@ def buckets_of_equal_audio(
 
 
 def _edges(sizes: Sequence[float], count: int) -> list[float]:
-    """Return up to ``count`` sizes, the largest one last, up to which things of these sizes share their sum evenly."""
+    """Return up to ``count`` bounds, the largest size last, that divide the sum of the sizes evenly."""
     ascending = sorted(sizes)
     total = sum(ascending)
     edges: list[float] = []

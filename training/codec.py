@@ -1,7 +1,7 @@
-"""What a telephone, a messenger or a download leaves of a recording, without moving a sound in time.
+"""Augmentation by lossy codecs, as of telephones and messengers, without moving a sound in time.
 
-libsndfile takes away the delay of its codecs, and soxr's filters have none, so the posteriors that a teacher gave the
-clean clip are right for the coded one.
+libsndfile removes the delay of its codecs, and soxr's filters have none, so a teacher's posteriors of the clean clip
+are valid for the coded one.
 """
 
 import io
@@ -16,13 +16,13 @@ from audio.samples import Samples
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A lossy form of audio.
+    """A lossy codec.
 
     Attributes:
         container: libsndfile's name of the container.
         encoding: libsndfile's name of the codec.
         rate: samples per second, or None for those of the clip.
-        compression: the least and the most, as libsndfile counts from 0 to 1; None where there is no choice.
+        compression: range of libsndfile's compression level, within 0 to 1; None if it has none.
     """
 
     container: str
@@ -31,7 +31,7 @@ class Codec:
     compression: tuple[float, float] | None = None
 
 
-# libsndfile 1.2.2 crashes when it is given minutes of Vorbis at once.
+# libsndfile 1.2.2 crashes when it gets minutes of Vorbis in one call.
 _BLOCK = 8192
 
 CODECS = (
@@ -50,7 +50,7 @@ def coded(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
     Args:
         samples: mono, float32 [n], within -1 to 1.
         rate: samples per second.
-        random: where the choice of the codec and its bit rate come from.
+        random: generator of the choice of codec and compression.
 
     Returns:
         As many samples, float32.
@@ -63,7 +63,7 @@ def coded(samples: Samples, rate: int, random: np.random.Generator) -> Samples:
 
 
 def through(codec: Codec, compression: float | None, samples: Samples, rate: int) -> Samples:
-    """Return a clip that went through one codec, as many samples."""
+    """Return a clip that went through one codec, with as many samples."""
     own_rate = codec.rate or rate
     file = io.BytesIO()
     with soundfile.SoundFile(
@@ -81,7 +81,7 @@ def through(codec: Codec, compression: float | None, samples: Samples, rate: int
     file.seek(0)
     decoded, _ = soundfile.read(file, dtype="float32")
     heard = _at(decoded, own_rate, rate)[: len(samples)]
-    # Of the last block of a clip, some codecs keep less than there was.
+    # Some codecs lose samples of the last block.
     return np.pad(heard, (0, len(samples) - len(heard)))
 
 

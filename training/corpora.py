@@ -1,6 +1,6 @@
-"""More speech to train on: recordings that lie in public repositories, made into clips beside a corpus.
+"""Training clips from recordings in public repositories, in addition to a corpus.
 
-What each repository holds, under which licence, and the commit that is meant, is in docs/training.md.
+docs/training.md lists the repositories with contents, licences and commits.
 """
 
 import json
@@ -21,9 +21,9 @@ from training.student import FRONT_END
 
 _RATE = FRONT_END.sample_rate
 _LONGEST = 17.0
-# Silence before and after speech is cut to this much.
+# Most silence that is kept before and after speech.
 _EDGE = _RATE // 4
-# Below this power, relative to the loudest 25 ms, there is silence; a clip never louder than that is nothing to hear.
+# Power of silence relative to the loudest 25 ms; a clip that is never louder than the second one is skipped.
 _SILENT, _NOTHING = 1e-4, 1e-5
 _WORDS = re.compile(r"[a-z' ]+")
 
@@ -33,9 +33,9 @@ class Recording:
     """A file of a repository.
 
     Attributes:
-        path: where it is.
-        name: what the clip is called.
-        speaker: whose voice it is.
+        path: its path.
+        name: name of the clip.
+        speaker: its speaker.
         text: its transcript, or None.
     """
 
@@ -47,12 +47,12 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A corpus that clips are to stand beside.
+    """The corpus that clips are added to.
 
     Attributes:
         names: sources and names of its clips, without suffix.
-        heard: voices that are trained on.
-        sentences: that are not trained on.
+        heard: speakers of its training split.
+        sentences: sentences of its other splits.
     """
 
     names: frozenset[tuple[str, str]]
@@ -66,9 +66,9 @@ class Repository:
 
     Attributes:
         folder: name of its check-out.
-        source: what its clips are called.
-        min_seconds: shorter ones are left out.
-        recordings: lists what is of use.
+        source: source of its clips.
+        min_seconds: shorter clips are left out.
+        recordings: lists the recordings to use.
     """
 
     folder: str
@@ -81,16 +81,16 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
     """Write clips, 16 kHz FLAC without long silence at their edges, and a manifest of them.
 
     Args:
-        checkouts: folder of check-outs; those that are not there are left out.
-        corpus: folder of the corpus with ``manifest.jsonl``, whose clips, voices and sentences of other splits than
+        checkouts: folder of check-outs; missing ones are left out.
+        corpus: folder of the corpus with ``manifest.jsonl``; clips, speakers and sentences of its splits other than
             ``train`` are left out.
-        out: where the clips and ``manifest.jsonl`` go.
+        out: folder for the clips and ``manifest.jsonl``.
 
     Returns:
         Seconds by source.
 
     Raises:
-        ManifestError: if the corpus has no manifest, or no repository is there.
+        ManifestError: if the corpus has no manifest, or no repository was found.
         OSError: if something cannot be written.
     """
     known = _known(corpus / "manifest.jsonl")
@@ -128,7 +128,7 @@ def _known(manifest: Path) -> Known:
 
 
 def _clip(path: Path) -> Samples:
-    """Return a recording without the silence around it; nothing if it is silent or does not decode."""
+    """Return a recording without the silence around it; empty if it is silent or does not decode."""
     try:
         with path.open("rb") as file:
             samples = decode(file, rate=_RATE, limits=AudioLimits()).samples
@@ -142,7 +142,7 @@ def _clip(path: Path) -> Samples:
 
 
 def _written(out: Path, source: str, recording: Recording, samples: Samples) -> str:
-    """Write a clip; returns its line of the manifest."""
+    """Write a clip, and return its line of the manifest."""
     audio = Path(source) / f"{re.sub(r'[^A-Za-z0-9_-]', '_', recording.name)}.flac"
     (out / source).mkdir(exist_ok=True)
     soundfile.write(out / audio, samples, _RATE, format="FLAC", subtype="PCM_16")
@@ -159,7 +159,7 @@ def _written(out: Path, source: str, recording: Recording, samples: Samples) -> 
 
 
 def _speechocean(root: Path, known: Known) -> Iterator[Recording]:
-    """The clips that the corpus did not take, of the voices that it trains on."""
+    """Clips that the corpus does not have, of its training speakers."""
     texts = dict(
         line.split(maxsplit=1)
         for part in ("train", "test")
@@ -172,7 +172,7 @@ def _speechocean(root: Path, known: Known) -> Iterator[Recording]:
 
 
 def _intents(root: Path, known: Known) -> Iterator[Recording]:
-    """Orders of coffee, by over fifty voices that are not told apart."""
+    """Orders of coffee by over fifty speakers, without their names."""
     del known
     for path in sorted(root.glob("data/speech/clean/*.wav")):
         yield Recording(path, path.stem, "intents")

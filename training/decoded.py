@@ -1,4 +1,4 @@
-"""Decoded clips: a run hears each of them many times, and decodes it once while memory lasts."""
+"""A cache of decoded clips, which a run uses many times."""
 
 import os
 
@@ -12,21 +12,21 @@ from training.takes import Take
 Samples16 = NDArray[np.int16]
 
 _FULL_SCALE = 2**15
-# Of the machine's memory. In 8 GiB fit 74 hours, two bytes a sample.
+# Share of the machine's memory. 8 GiB hold 74 hours, at two bytes a sample.
 _MEMORY_SHARE = 1 / 3
 
 
 class DecodedTakes:
-    """Takes as samples of 16 bits, which recordings have anyway. Threads may share it."""
+    """A cache of takes with samples of 16 bits, as in most recordings. Threads may share it."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
-        """Hold so many bytes; None takes a third of the machine's memory."""
+        """Limit the cache to ``max_bytes``; None is a third of the machine's memory."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._room = int(memory * _MEMORY_SHARE) if max_bytes is None else max_bytes
         self._held: dict[Take, Samples16] = {}
 
     def samples(self, take: Take) -> Samples:
-        """Return a take at the front end's rate, rounded to 16 bits whether it was held or not.
+        """Return a take at the front end's rate, always rounded to 16 bits.
 
         Raises:
             ManifestError: if it cannot be decoded.

@@ -1,4 +1,4 @@
-"""Clips whose transcripts are too long for them: a batch with one takes memory that all others leave empty."""
+"""Leaving out clips with transcripts that are too long for their audio: a batch with one needs far more memory."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,19 +7,19 @@ from models.prompts import PromptError
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
 
-# Bounds of the histogram, in multiples of the most that is taken.
+# Bounds of the histogram, in multiples of ``most``.
 _MULTIPLES = (1, 1.5, 2, 4, 8)
 
 
 def without_dense(
     takes: Sequence[Take], vocabulary: TrainingVocabulary, most: float | None
 ) -> tuple[list[Take], str | None]:
-    """Return the takes that have at most so many labels in a second, and a line about the others, if there are any.
+    """Return the takes with at most ``most`` labels in a second, and a line about the others, if any.
 
     Args:
-        takes: what there is to train on; one without a transcript stays.
-        vocabulary: the labels; those of prompts are not counted, which short clips have as many of as long ones.
-        most: labels in a second; None takes all.
+        takes: the takes; one without a transcript stays.
+        vocabulary: the vocabulary; labels of prompts do not count, because their number does not depend on length.
+        most: most labels in a second; None keeps all takes.
     """
     if most is None:
         return list(takes), None
@@ -37,5 +37,5 @@ def without_dense(
 def _labels(take: Take, vocabulary: TrainingVocabulary) -> int:
     try:
         return len(vocabulary.encode(take.clip.text or "", take.clip.prompt))
-    except (PromptError, KeyError):  # a language that is refused later, with the name of the clip
+    except (PromptError, KeyError):  # an unsupported language is refused later, with the name of the clip
         return 0

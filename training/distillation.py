@@ -1,8 +1,8 @@
 """Learning from a teacher, frame by frame: from its posteriors (Hinton et al., 2015), and from its encoder's frames.
 
-CTC posteriors are blank nearly everywhere, and a student that says blank is nearly always right. Frames in which the
-teacher hears a label weigh more, which takes the student off that plateau at once. The encoder's frames (compare Romero
-et al., 2015, and Chang et al., 2022, arXiv 2110.01900) say something at every one, blank or not.
+CTC posteriors are blank nearly everywhere, so a student that only predicts blank is nearly always right. Frames in
+which the teacher has a label weigh more, which takes the student off that plateau at once. Targets from the encoder's
+frames (compare Romero et al., 2015, and Chang et al., 2022, arXiv 2110.01900) are informative at every frame.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,15 @@ from training.posteriors import Frames
 
 @dataclass(frozen=True, slots=True)
 class FrameTargets:
-    """What a student should think of the frames of a clip: the blank's probability and those of a few labels.
+    """Targets for a student's frames of a clip: probabilities of the blank and of a few labels, and encoder frames.
 
-    Together they are 1. A label may stand there more than once; its probabilities then add up. And what the teacher's
-    encoder makes of the same audio, frame beside frame.
+    Probabilities add up to 1. A label may occur more than once; its probabilities then add up.
 
     Attributes:
         blank: [frames], float32.
         labels: [frames, entries], int64.
         masses: their probabilities, [frames, entries], float32.
-        hidden: frames of the encoder, [frames, width], float32; of no width if they are not kept.
+        hidden: frames of the teacher's encoder, [frames, width], float32; width 0 if they are not kept.
     """
 
     blank: NDArray[np.float32]
@@ -36,7 +35,7 @@ class FrameTargets:
 
     @classmethod
     def unknown(cls, entries: int, width: int) -> "FrameTargets":
-        """Return those of a clip that the teacher did not hear: no frames at all."""
+        """Return the targets of a clip without any: no frames."""
         no_masses, no_hidden = np.empty((0, entries), np.float32), np.empty((0, width), np.float32)
         return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses, no_hidden)
 
@@ -45,8 +44,8 @@ def merged(frames: Frames, ratio: int) -> FrameTargets:
     """Merge every ``ratio`` frames of a teacher into one frame of a slower student.
 
     A merged frame is blank only if all of its frames are, so its blank's probability is the product of theirs. The
-    rest goes to the labels in proportion to their summed probabilities. The encoder's frames stand side by side. A last
-    frame may stand for fewer; what it lacks is zero.
+    rest goes to the labels in proportion to their summed probabilities. The encoder's frames are concatenated. The last
+    frame may merge fewer; the rest is zero.
     """
     count = -(-len(frames) // ratio)
     entries, width = frames["labels"].shape[1], frames["hidden"].shape[1]
@@ -78,7 +77,7 @@ def greedy_spans(frames: Frames) -> list[tuple[int, int, int]]:
     """Return a teacher's own transcript: the best label of every frame, repeats merged, blanks dropped.
 
     Returns:
-        Labels, each with the first and the last of its frames.
+        Each label with its first and its last frame.
     """
     best = np.where(frames["blank"] >= frames["masses"][:, 0], -1, frames["labels"][:, 0].astype(np.int64))
     starts = np.flatnonzero(np.diff(best, prepend=-2))
@@ -103,7 +102,7 @@ def distillation_loss(
         labels: its most probable labels, [batch, frames, entries], int64.
         masses: their probabilities, [batch, frames, entries].
         valid: which frames are real, bool [batch, frames].
-        label_emphasis: a frame weighs 1 + this x the probability that it is no blank.
+        label_emphasis: a frame weighs 1 + this x the probability that it is not blank.
     """
     of_labels = (masses * log_probabilities.gather(2, labels)).sum(dim=2)
     cross_entropy = -(of_labels + blank * log_probabilities[:, :, -1])
@@ -112,10 +111,10 @@ def distillation_loss(
 
 
 def hidden_loss(guessed: Tensor, hidden: Tensor, valid: Tensor) -> Tensor:
-    """Return the squared distance to the frames of a teacher's encoder, as a share of their squared size.
+    """Return the squared distance to the frames of a teacher's encoder, relative to their squared norm.
 
     Args:
-        guessed: the student's guess, [batch, frames, width].
+        guessed: the student's prediction, [batch, frames, width].
         hidden: the teacher's, [batch, frames, width].
         valid: which frames are real, bool [batch, frames].
     """

@@ -1,4 +1,4 @@
-"""The running mean of a network's weights, which is better than the weights of any one step (Polyak averaging)."""
+"""The moving average of a network's weights, which is better than the weights of a single step (Polyak averaging)."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """An exponential moving average of everything in a network's state that is a real number.
+    """An exponential moving average of a network's state.
 
     Attributes:
-        state: the averaged state, under the network's names. Counters are the network's own.
+        state: the averaged state dict. Integer counters are those of the network.
     """
 
     def __init__(self, network: nn.Module, decay: float) -> None:
@@ -19,9 +19,9 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, network: nn.Module, step: int) -> None:
-        """Take in the state after a step, counted from 0.
+        """Add the state after a step, counted from 0.
 
-        The first steps weigh more, so that the random weights of the beginning are soon forgotten.
+        The first steps weigh more, so that the random initial weights fade soon.
         """
         decay = min(self._decay, (1 + step) / (10 + step))
         for name, value in network.state_dict().items():
@@ -31,6 +31,6 @@ class WeightAverage:
                 self.state[name].copy_(value)
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from the state of another average of the same network."""
+        """Continue from a saved average of the same network."""
         for name, value in self.state.items():
             value.copy_(state[name])

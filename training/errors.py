@@ -1,8 +1,8 @@
-"""Why training was not begun, or stopped."""
+"""Errors that end training."""
 
 
 class TrainingError(Exception):
-    """Training cannot begin or go on. The message is one line for the one who started it."""
+    """Training cannot begin or go on. The message is one line for the user."""
 
 
 class RecipeError(TrainingError):
@@ -14,4 +14,4 @@ class ManifestError(TrainingError):
 
 
 class ResumeError(TrainingError):
-    """A run that cannot be gone on with: it is not there, or it is another one."""
+    """A run that cannot be resumed: it does not exist, or has another recipe."""

@@ -1,4 +1,4 @@
-"""Word error rate of a model in training, through the same code that transcribes for users."""
+"""Word error rate of a model in training, by the same code that transcribes for users."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ from training.ahead import ahead
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
 
-# Returns the errors and the words of a reference, given it and a transcript. What counts as an error is the caller's.
+# Returns errors and number of words, given a reference and a transcript. The caller defines what an error is.
 WordErrors = Callable[[str, str], tuple[int, int]]
 
 _CLIPS_AT_A_TIME = 64
@@ -34,7 +34,7 @@ def transcribing(
 
 
 def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordErrors) -> dict[str, float]:
-    """Return errors per word of the transcripts: of each source that has words, and at last of ``all``.
+    """Return the word error rate of each source that has words, and last that of ``all``.
 
     Raises:
         ManifestError: if a clip cannot be read.
@@ -53,7 +53,7 @@ def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordError
 
 
 def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Hypothesis]:
-    """Return what a model writes of takes, each asked for what its manifest says where the model takes prompts."""
+    """Transcribe takes, with the prompts of their manifests if the model takes prompts."""
     if "aed" not in model.decoders:
         return model.transcribe(samples)
     found: dict[int, Hypothesis] = {}

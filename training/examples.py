@@ -1,4 +1,4 @@
-"""From a draw of the sampler to what is learned from it. The same draw gives the same, whenever and in any order."""
+"""From a draw of the sampler to an example. The same draw always gives the same example."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,17 +27,16 @@ from training.vocabulary import TrainingVocabulary
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A clip to learn from.
+    """A clip with its targets.
 
     Attributes:
         samples: float32 [n].
-        hidden_frames: which of its features SpecAugment hides, [n // hop].
-        hidden_mels: which of their bands it hides, [mels].
+        hidden_frames: features that SpecAugment masks, [n // hop].
+        hidden_mels: bands that it masks, [mels].
         stretch: factor of its frequencies.
         tokens: labels of its transcript, int64.
-        sequence: what an attention decoder reads and writes: prompt, transcript and its end, int64; of no length
-            without one.
-        targets: what the teacher thinks of its frames, at the student's rate, or None if it did not hear it.
+        sequence: prompt, transcript and end for an attention decoder, int64; empty without one.
+        targets: the teacher's targets at the student's frame rate, or None.
     """
 
     samples: Samples
@@ -50,10 +49,10 @@ class Example:
 
 
 class Examples:
-    """Makes examples out of takes. Threads may share it.
+    """Makes examples from takes. Threads may share it.
 
     Attributes:
-        takes: what it makes them of.
+        takes: the takes.
     """
 
     def __init__(
@@ -69,16 +68,16 @@ class Examples:
         """Prepare to make examples.
 
         Args:
-            takes: what draws are of.
-            vocabulary: the labels of transcripts.
-            augmentation: what is done to clips.
-            seed: of what is done to clips.
-            labels: the teacher's, or None without a teacher.
+            takes: the takes that draws refer to.
+            vocabulary: the vocabulary of transcripts.
+            augmentation: the augmentation of clips.
+            seed: seed of the augmentation.
+            labels: the teacher's posteriors, or None without a teacher.
             mels: bands of the features.
             positions: the longest sequence of an attention decoder, or None without one.
 
         Raises:
-            ManifestError: if a clip has no transcript and no teacher heard it who could write one.
+            ManifestError: if a clip has neither a transcript nor one by a teacher.
         """
         self.takes = takes
         self._vocabulary = vocabulary
@@ -101,7 +100,7 @@ class Examples:
         """Return the example of a draw.
 
         Raises:
-            ManifestError: if its audio cannot be read, or is not what the teacher heard.
+            ManifestError: if its audio cannot be read, or differs from what the teacher got.
         """
         take = self.takes[draw.take]
         random = np.random.default_rng([self._seed, epoch, draw.take, draw.copy])
@@ -118,16 +117,16 @@ class Examples:
         return Example(samples, hidden_frames, hidden_mels, stretch, tokens, sequence, targets)
 
     def tokens(self, clip: Clip, text: str) -> list[int]:
-        """Return the labels of what is said in a clip.
+        """Return the labels of a clip's transcript.
 
         Raises:
-            ManifestError: if it is in a language that the vocabulary does not have.
+            ManifestError: if the vocabulary does not have its language.
         """
         self.sequence(clip, [])
         return self._vocabulary.encode(text, clip.prompt)
 
     def label_counts(self) -> list[int]:
-        """Return how many labels each take has, those of its prompt included; 0 where only a teacher knows."""
+        """Return the number of labels of each take, its prompt included; 0 if only a teacher knows the transcript."""
         return [
             0 if take.clip.text is None else len(self.sequence(take.clip, tokens)) or len(tokens)
             for take in self.takes
@@ -135,10 +134,10 @@ class Examples:
         ]
 
     def sequence(self, clip: Clip, tokens: list[int]) -> list[int]:
-        """Return what an attention decoder reads and writes: prompt, transcript, end; nothing without one.
+        """Return prompt, transcript and end for an attention decoder; empty without one.
 
         Raises:
-            ManifestError: if the vocabulary cannot ask for what the manifest says.
+            ManifestError: if the vocabulary cannot express the manifest's prompt.
         """
         if not isinstance(self._vocabulary, PromptedVocabulary):
             return []
@@ -148,7 +147,7 @@ class Examples:
             raise ManifestError(f"{clip.audio}: {error}") from error
 
     def silence(self) -> Example:
-        """Return a second in which nothing is to be heard, and nothing is said."""
+        """Return a second of silence with an empty transcript."""
         features = FRONT_END.sample_rate // FRONT_END.hop
         return Example(
             samples=np.zeros(FRONT_END.sample_rate, dtype=np.float32),
@@ -161,7 +160,7 @@ class Examples:
         )
 
     def _as_it_is(self, take: Take) -> Spoken:
-        """Return a take with its transcript, or the teacher's where there is none."""
+        """Return a take with its transcript, or else the teacher's."""
         text = take.clip.text
         if text is None:
             assert self._labels, "clips without a transcript have a teacher"
@@ -179,12 +178,12 @@ class Examples:
         return draw_masks(features, self._mels, config, random)
 
     def _stretch(self, random: np.random.Generator) -> float:
-        """Draw a factor of the frequencies: as often so many times higher as so many times lower."""
+        """Draw a factor of the frequencies, uniform on a logarithmic scale."""
         config = self._augmentation.vocal_tract
         return 1.0 if config is None else float(np.exp(random.uniform(*np.log(config.factors))))
 
     def _targets(self, frames: Frames, features: int, take: Take) -> FrameTargets:
-        """Return what the teacher thinks of a take that has so many features, at the student's rate."""
+        """Return the teacher's targets of a take with ``features`` features, at the student's frame rate."""
         assert self._labels, "they are its frames"
         targets = merged(frames, self._labels.ratio)
         if len(targets.blank) != self._labels.frames_of(features):

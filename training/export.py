@@ -1,4 +1,4 @@
-"""Writing a trained model as a ``.nemo`` archive, which ``load_model`` reads, and NeMo too: the loader, backwards."""
+"""Writing a trained model as a ``.nemo`` archive, which ``load_model`` and NeMo can read."""
 
 import io
 import tarfile
@@ -25,10 +25,10 @@ from training.student import MODULES
 from training.vocabulary import TrainingVocabulary
 
 _NEMO = "nemo.collections.asr"
-# Linear layers of ours that NeMo writes as convolutions over one point.
+# Linear layers of ours that are convolutions over one point in NeMo.
 _POINTWISE = ("convolution.gate.weight", "convolution.projection.weight", "ctc.projection.weight")
-# Half precision, which is enough for weights, ends at 65504 and begins to lose digits under 0.00006; variances may not.
-# Positions of an attention decoder are computed, and so they stay.
+# Kept in float32: half precision is enough for weights, but ends at 65504 and loses digits under 0.00006, which
+# variances may exceed. Positions of an attention decoder are computed, and stay exact.
 _EXACT = ("running_mean", "running_var", "attention_decoder.positions")
 
 
@@ -43,12 +43,12 @@ def export_nemo(
     """Write a model, its weights in half precision.
 
     Args:
-        path: where to; what is there is replaced in one stroke.
-        config: what the model is.
-        vocabulary: its labels.
+        path: the file; an existing one is replaced atomically.
+        config: the model's configuration.
+        vocabulary: its vocabulary.
         state: its weights, under the names of ``Network``.
-        front_end: what it was trained with, whose window and mel bands are written too.
-        dropout: what it was trained with, for whoever trains it on.
+        front_end: its front end, whose window and mel bands are written too.
+        dropout: its dropout in training, for further training.
 
     Raises:
         OSError: if it cannot be written.
@@ -61,10 +61,10 @@ def export_nemo(
 
 
 def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
-    """Refuse, before it is trained, a model that could not be loaded again.
+    """Check before training that a model could be loaded again.
 
     Raises:
-        RecipeError: naming what NeMo and we do not do.
+        RecipeError: if it could not; it names what is not supported.
     """
     try:
         parse_nemo_config(_document(config, vocabulary, dropout=0.0))
@@ -73,7 +73,7 @@ def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
 
 
 def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write an archive in one stroke; one that cannot be written whole leaves nothing behind."""
+    """Write an archive atomically; a failed write leaves nothing behind."""
     fresh = path.with_name(path.name + ".new")
     try:
         with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
@@ -102,9 +102,9 @@ def _tensors(config: ModelConfig, state: Mapping[str, Tensor], front_end: LogMel
 
 
 def _name(name: str, config: ModelConfig) -> str:
-    """Return what NeMo calls a tensor."""
+    """Return NeMo's name of a tensor."""
     alone, *others = nemo_names(name, config.encoder)
-    # A CTC head beside a transducer has another name than one alone; a joint without dropout has another place.
+    # A CTC head has another name beside a transducer; a joint's last layer has another number without dropout.
     return others[0] if config.transducer and others and name.startswith(("ctc.", "joint.output.")) else alone
 
 
@@ -127,13 +127,13 @@ def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: floa
         **({"tokenizer": tokenizer} if tokenizer else {}),
         **heads,
         **(_training_data(config.trained_seconds) if config.trained_seconds else {}),
-        # NeMo's transcribe() looks for options here, and fails without; null is no manifest to validate with.
+        # NeMo's transcribe() fails without this section; null means no manifest.
         "validation_ds": {"manifest_filepath": None, "defer_setup": True},
     }
 
 
 def _training_data(longest_seconds: float) -> dict[str, Any]:
-    """Return what tells how long pieces of a recording may be; there is no manifest."""
+    """Return the section with the length of training clips; there is no manifest."""
     return {"train_ds": {"manifest_filepath": None, "max_duration": longest_seconds, "defer_setup": True}}
 
 

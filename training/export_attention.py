@@ -10,12 +10,12 @@ _MODULES = "nemo.collections.asr.modules.transformer"
 
 
 def attention_sections(config: ModelConfig, vocabulary: PromptedVocabulary, dropout: float) -> dict[str, Any]:
-    """Return the sections of a model that has an attention decoder, and no other head.
+    """Return the sections of a model with an attention decoder and no other head.
 
     Args:
-        config: what the model is.
-        vocabulary: its labels.
-        dropout: what it was trained with, for whoever trains it on.
+        config: the model's configuration.
+        vocabulary: its vocabulary.
+        dropout: its dropout in training, for further training.
     """
     decoder, prompts = config.attention, config.prompts
     assert decoder, "it has an attention decoder"

@@ -1,4 +1,4 @@
-"""NeMo's configuration of an encoder: what ``models/checkpoint`` reads, backwards."""
+"""NeMo's configuration of an encoder, the inverse of ``models/checkpoint``."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ def encoder_section(encoder: EncoderConfig, dropout: float) -> dict[str, Any]:
     """Return the section of an encoder.
 
     Args:
-        encoder: what it is.
-        dropout: what it was trained with, for whoever trains it on.
+        encoder: the encoder's configuration.
+        dropout: its dropout in training, for further training.
     """
     return _jasper(encoder, dropout) if isinstance(encoder, JasperConfig) else _conformer(encoder, dropout)
 
@@ -66,7 +66,7 @@ def _block(block: BlockConfig, dropout: float) -> dict[str, Any]:
         "groups": block.groups,
         "residual": block.residual is not None,
         "residual_dense": block.dense,
-        # NeMo lets it stand for the blocks after this one, too, so every block has it.
+        # Set for every block, because NeMo keeps it for the blocks that follow.
         "residual_mode": "max" if block.residual == "max" else "stride_add" if block.stride > 1 else "add",
     }
     if block.stride > 1 and block.repeat > 1:

@@ -26,7 +26,7 @@ def tokenizer_section(vocabulary: TrainingVocabulary) -> dict[str, Any] | None:
 
 
 def tokenizer_files(vocabulary: TrainingVocabulary) -> dict[str, bytes]:
-    """Return the files of a vocabulary by name: of each SentencePiece model itself, its pieces, and their scores."""
+    """Return the files of a vocabulary by name: each SentencePiece model, its pieces, and their scores."""
     if isinstance(vocabulary, PieceVocabulary):
         return _files("", vocabulary)
     if not isinstance(vocabulary, PromptedVocabulary):

@@ -1,4 +1,4 @@
-"""What an epoch will be like, before it is computed."""
+"""A forecast of an epoch, before it is computed."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from training.takes import Take
 
 
 def forecast(sampler: BucketSampler, takes: Sequence[Take], labels: Sequence[int]) -> str:
-    """Return a line about the first epoch: its steps, the clips in them, and how much of them is padding.
+    """Return a line about the first epoch: its steps, clips and padding.
 
     Args:
-        sampler: what makes the batches.
-        takes: what it draws from.
-        labels: of each of them.
+        sampler: makes the batches.
+        takes: the takes.
+        labels: number of labels of each take.
     """
     batches = [batch for step in sampler.epoch(0) for batch in step if batch.draws]
     audio = padded_audio = text = padded_text = clips = 0.0

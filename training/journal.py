@@ -1,4 +1,4 @@
-"""The log of a run: one JSON object a line, one line a step or a measurement."""
+"""The log of a run: JSON Lines, one for each step or measurement."""
 
 import json
 import os
@@ -9,14 +9,14 @@ from training.errors import ResumeError, TrainingError
 
 
 class Journal:
-    """Appends to a log that tells the run as if it had never stopped.
+    """Writes a log that is the same as if the run had never stopped.
 
     Attributes:
-        measured: the word error rates that it tells of, over all sources.
+        measured: the word error rates in it, over all sources.
     """
 
     def __init__(self, path: Path, steps: int) -> None:
-        """Open a log, without what it says about steps after the first ``steps``, which are about to be done again.
+        """Open a log, and drop its lines about steps after the first ``steps``, which will be done again.
 
         Raises:
             ResumeError: if it is damaged.
@@ -47,7 +47,7 @@ class Journal:
             raise self._unwritable(error) from error
 
     def write(self, **fields: Any) -> None:  # noqa: ANN401  # what JSON holds
-        """Add a line: all of it or, where the disk is full, nothing.
+        """Add a line, as a whole or, if the disk is full, not at all.
 
         Raises:
             TrainingError: if it cannot be written.

@@ -1,4 +1,4 @@
-"""What a teacher thinks of every take, computed once and kept on disk."""
+"""A teacher's posteriors of all takes, computed once and stored on disk."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
@@ -18,9 +18,9 @@ from training.student import FRONT_END
 from training.takes import Take
 from training.teacher import TeacherModel
 
-# Audio and padding of a batch that the teacher hears; how a clip is batched changes the last digits of its posteriors.
+# Audio and padding of a teacher's batch, fixed because batching changes the last digits of posteriors.
 _BATCH_SECONDS = 120.0
-# Clips are told apart by their length in bytes and by what they begin with.
+# Clips are identified by their length in bytes and a digest of their beginning.
 _HEAD_BYTES = 2**18
 
 
@@ -30,9 +30,9 @@ class TeacherLabels:
     Attributes:
         ratio: frames of the teacher in one frame of the student.
         frame_samples: samples of a frame of the teacher.
-        pieces: labels that the teacher knows.
-        width: values of the frames of its encoder that stand for one of the student's, or 0.
-        unreadable: files that it should have heard and that could not be read.
+        pieces: the teacher's labels.
+        width: values of its encoder's frames for one frame of the student, or 0.
+        unreadable: files that could not be read.
     """
 
     def __init__(
@@ -57,32 +57,32 @@ class TeacherLabels:
         self._stride = stride
 
     def of(self, take: Take) -> Frames | None:
-        """Return the teacher's frames of a take, or None if it did not hear it."""
+        """Return the teacher's frames of a take, or None."""
         return self._store.read(_entry(self._names, take)) if take in self._heard else None
 
     def transcript(self, clip: Clip) -> str | None:
-        """Return what the teacher understood of a clip, or None if it heard none of its takes."""
+        """Return the teacher's transcript of a clip, or None if it has none of its takes."""
         take = self._a_take_of.get(clip.audio)
         if take is None:
             return None
         return self._tokenizer.join(greedy_labels(self._store.read(_entry(self._names, take))))
 
     def frames_of(self, features: int) -> int:
-        """Return how many frames the student makes of so many features."""
+        """Return the student's number of frames for a number of features."""
         return -(-features // self._stride)
 
 
 def labelled(
     takes: Sequence[Take], teacher: Teacher, student_stride: int, device: torch.device, precision: Precision
 ) -> TeacherLabels:
-    """Return a teacher's posteriors of the takes it hears; what is not on disk yet is computed, with a progress bar.
+    """Return a teacher's posteriors of the takes of its sources; missing ones are computed, with a progress bar.
 
     Args:
-        takes: what is trained on.
-        teacher: the model, and where its posteriors are kept.
+        takes: the takes.
+        teacher: the model, and the folder of its posteriors.
         student_stride: features of a frame of the student, a multiple of the teacher's.
-        device: where the teacher computes.
-        precision: of its matrix products.
+        device: the teacher's device.
+        precision: precision of its matrix products.
 
     Raises:
         RecipeError: if the teacher cannot be used.
@@ -113,13 +113,13 @@ def _is_heard(take: Take, teacher: Teacher) -> bool:
 
 
 def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> set[Path]:
-    """Let the teacher hear takes; returns the files that could not be read."""
+    """Compute and store the posteriors of takes; return the files that could not be read."""
     unreadable: set[Path] = set()
     decoded = ahead(lambda batch: [_samples(take) for take in batch], _batches(takes))
     bar = tqdm(total=round(sum(take.seconds for take in takes)), desc="labelling", unit="s", disable=None)
     with bar, store.writing() as writer:
         for batch, clips in zip(_batches(takes), decoded, strict=True):
-            # The same file may stand in two manifests, and another run may have been faster.
+            # The same file may be in two manifests, or another run may have been faster.
             fresh = {}
             for take, samples in zip(batch, clips, strict=True):
                 if samples is None:
@@ -133,7 +133,7 @@ def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, na
 
 
 def _samples(take: Take) -> Samples | None:
-    """Return a take's samples, or None if it cannot be read: the run that learns from it says why."""
+    """Return a take's samples, or None if it cannot be read; the training loop reports why."""
     try:
         return take.samples(FRONT_END.sample_rate)
     except ManifestError:
@@ -157,7 +157,7 @@ def _entry(names: dict[Path, str], take: Take) -> str:
 
 
 def _digest(path: Path, *, whole: bool) -> str:
-    """Return what tells a file from others."""
+    """Return a digest of a file."""
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256") if whole else hashlib.sha256(file.read(_HEAD_BYTES))

@@ -1,8 +1,8 @@
-"""Counts n-grams of tokens and smooths them: what models/language_model.py reads.
+"""Counting and smoothing n-grams of tokens for models/language_model.py.
 
-Interpolated Kneser-Ney smoothing (Chen and Goodman, 1999) with one discount an order: an n-gram that is not of the
-highest order counts as often as different tokens precede it. N-grams that were seen too rarely are left out, and what
-they would have had is shared out with the rest of their context's.
+Interpolated Kneser-Ney smoothing (Chen and Goodman, 1999) with one discount for each order: an n-gram below the highest
+order counts once for each different token before it. Rare n-grams are left out, and their probability goes to the
+back-off of their context.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,13 +19,13 @@ from training.errors import TrainingError
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Of half precision, which the file is in; e to the power of it is nothing.
+# Log probability of the impossible; the file is in half precision.
 _NEVER = -100.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """N-grams of an order as numbers, ascending, and how often each was seen."""
+    """N-grams of an order as numbers, ascending, and the count of each."""
 
     codes: Integers
     seen: Integers
@@ -43,18 +43,18 @@ def write_language_model(
     """Write the language model of sentences.
 
     Args:
-        sentences: labels of each.
+        sentences: labels of each sentence.
         pieces: the vocabulary.
-        path: where the file goes.
-        least: how often an n-gram must have been seen to be kept, of each order from two up; not falling.
+        path: the file.
+        least: smallest count of n-grams that are kept, for each order from two up; must not decrease.
         weight: factor of its log probabilities in a search.
-        bonus: what a search gives every token.
+        bonus: added to a search's score for each token.
 
     Returns:
-        How many n-grams it has.
+        The number of n-grams.
 
     Raises:
-        TrainingError: if there are no sentences, too many labels for so long n-grams, or ``least`` falls.
+        TrainingError: if there are no sentences, too many labels for such long n-grams, or ``least`` decreases.
         OSError: if the file cannot be written.
     """
     labels = len(pieces)
@@ -87,7 +87,7 @@ def write_language_model(
 
 
 def _joined(sentences: Iterable[Sequence[int]], labels: int) -> tuple[Integers, Integers]:
-    """Return all sentences, each between its start and its end, and the place of each token in its sentence."""
+    """Return all sentences, each with start and end, and the position of each token in its sentence."""
     framed = [np.asarray([labels, *sentence, labels + 1], dtype=np.int64) for sentence in sentences]
     if not framed:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -95,7 +95,7 @@ def _joined(sentences: Iterable[Sequence[int]], labels: int) -> tuple[Integers, 
 
 
 def _count(text: Integers, place: Integers, order: int, width: int) -> _Counted:
-    """Count the n-grams that end with a label, or with an end, and lie in one sentence."""
+    """Count the n-grams within sentences that end with a label or with the end."""
     places = max(0, len(text) - order + 1)
     codes = np.zeros(places, np.int64)
     for offset in range(order):
@@ -105,7 +105,7 @@ def _count(text: Integers, place: Integers, order: int, width: int) -> _Counted:
 
 
 def _predecessors(counted: Sequence[_Counted], order: int, width: int) -> Integers:
-    """Return how many different tokens precede each n-gram; of one that starts a sentence, how often it was seen."""
+    """Return the number of different tokens before each n-gram; for one at the start of a sentence, its count."""
     this = counted[order - 1]
     if order == len(counted):
         return this.seen
@@ -117,7 +117,7 @@ def _predecessors(counted: Sequence[_Counted], order: int, width: int) -> Intege
 
 
 def _unigrams(counted: Sequence[_Counted], width: int) -> Floats:
-    """Return the probability of every token, never nothing but for the start, which is never said."""
+    """Return the probability of each token, above 0 except for the start, which is never predicted."""
     counts = np.full(width, 0.5)
     counts[counted[0].codes] += _predecessors(counted, 1, width)
     counts[width - 2] = 0
@@ -128,7 +128,7 @@ def _unigrams(counted: Sequence[_Counted], width: int) -> Floats:
 def _smoothed(
     counted: Sequence[_Counted], order: int, kept: Sequence[Integers], lower: Floats, width: int
 ) -> tuple[Floats, Floats]:
-    """Return the probabilities of the n-grams that are kept, and what each context leaves for the others."""
+    """Return the probabilities of the n-grams that are kept, and the back-off weight of each context."""
     this = counted[order - 1]
     counts = _predecessors(counted, order, width)
     once, twice = int((counts == 1).sum()), int((counts == 2).sum())

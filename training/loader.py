@@ -1,4 +1,4 @@
-"""Batches for the loop, loaded by threads while it computes."""
+"""Loading batches in threads, while the training loop computes."""
 
 from collections.abc import Generator
 from dataclasses import replace
@@ -14,10 +14,10 @@ from training.student import FRONT_END
 def load(
     sampler: BucketSampler, examples: Examples, start: Position, student_stride: int, own: range | None = None
 ) -> Generator[Batch, None, None]:
-    """Yield batches without end, from the step at ``start``: of each step those parts that are one's own, or all.
+    """Yield batches without end, from the step at ``start``: the parts ``own`` of each step, or all.
 
-    A clip that cannot be read is left out, and its batch says so. A batch of which no clip can be read, or that
-    has none, holds a second of silence instead, which nothing is learned from: those who train together step together.
+    A clip that cannot be read is left out, and listed in its batch. A batch without clips holds a second of silence
+    instead, which has no loss, because all processes must take each step together.
     """
 
     def one(plan: PlannedBatch) -> Batch:

@@ -1,4 +1,4 @@
-"""One process writes into the folder of a run."""
+"""A lock, so that only one process writes into the folder of a run."""
 
 import fcntl
 import os
@@ -11,10 +11,10 @@ from training.errors import TrainingError
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep others out of a run's folder. The lock goes with its process, however that ends.
+    """Lock a run's folder. The lock ends with its process, however that ends.
 
     Raises:
-        TrainingError: if another process has the folder, or nothing can be written there.
+        TrainingError: if another process holds the lock, or the folder cannot be written.
     """
     path = folder / "lock"
     try:

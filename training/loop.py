@@ -1,4 +1,4 @@
-"""The loop: a batch, a loss, a step, and now and then a line, a measurement, a state on disk."""
+"""The training loop: load a batch, compute the loss, take a step; at intervals report, evaluate and save."""
 
 import math
 import time
@@ -35,7 +35,7 @@ from training.schedule import learning_rate
 from training.student import without_teacher_heads
 from training.vocal_tract import stretched
 
-# Batches in a row without one clip that can be read, after which a run ends.
+# A run ends after this number of batches in a row without a readable clip.
 _LOST_BATCHES = 10
 # The averaged weights at the lowest word error rate, in the run's folder.
 _BEST = "best.nemo"
@@ -43,23 +43,23 @@ _BEST = "best.nemo"
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step did.
+    """The result of a step.
 
     Attributes:
-        loss: what was minimised.
+        loss: the loss.
         ctc: its part from transcripts, or None.
         distillation: its part from the teacher's posteriors, or None.
         hidden: its part from the frames of the teacher's encoder, or None.
         transducer: its part from transcripts by the transducer, or None.
         attention: its part from transcripts by the attention decoder, or None.
-        gradient_norm: before it was cut.
-        learning_rate: of the step.
+        gradient_norm: the gradient's norm before clipping.
+        learning_rate: its learning rate.
         audio_seconds: audio in it.
-        padding_share: of its audio.
-        label_padding_share: of what a decoder reads.
-        skipped: clips that could not be read.
-        clips: those that were learned from.
-        labels: of their transcripts.
+        padding_share: share of padding in its audio.
+        label_padding_share: share of padding in the labels that a decoder reads.
+        skipped: number of clips that could not be read.
+        clips: number of clips that were used.
+        labels: number of labels of their transcripts.
     """
 
     loss: float
@@ -87,18 +87,18 @@ def train(
     stops: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Train until the recipe's last step, for so many minutes, or until told to stop; then the state is on the disk.
+    """Train until the recipe's last step, for ``minutes``, or until ``stops``; then save the state.
 
     Args:
         run: the run, at any step.
         word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
-        report: takes lines of progress.
-        minutes: time after which to stop and save, to be gone on with later; None takes as long as it takes.
-        stops: whether to stop after the step that was taken last.
-        clock: seconds, of which only differences count.
+        report: gets lines of progress.
+        minutes: time after which to save and stop; None has no limit.
+        stops: whether to stop after the current step.
+        clock: monotonic seconds.
 
     Raises:
-        TrainingError: if nothing can be read any more, or the loss is not a finite number any more.
+        TrainingError: if no clip can be read any more, or the loss is not a finite number.
     """
     progress = Progress(run, clock)
     deadline = None if minutes is None else clock() + 60 * minutes
@@ -148,7 +148,7 @@ def train(
 
 
 class PartCosts(nn.Module):
-    """What a part of a step costs, as the module whose gradients processes put together."""
+    """The loss of a part of a step, as the module whose gradients processes average."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -156,21 +156,21 @@ class PartCosts(nn.Module):
         self._run = run
 
     def forward(self, batch: Batch, labels: Labels) -> Losses:
-        """Return what a batch costs, shared out to the labels of the step."""
+        """Return the losses of a batch, per label of the whole step."""
         return batch_losses(self._run, batch, labels)
 
 
 def take_step(run: Run, *parts: Batch, costs: nn.Module | None = None) -> StepResult:
-    """Change the weights once, and move the run on by a step.
+    """Take a training step.
 
     Args:
         run: the run.
-        parts: the parts of the step that are this process's.
-        costs: ``PartCosts`` of the run, as all processes have it together; None where there is one.
+        parts: this process's parts of the step.
+        costs: ``PartCosts`` of the run, wrapped for all processes; None for a single process.
 
     Raises:
-        TrainingError: if the loss or its gradient is not a finite number; no weight is changed then. A scaled loss is
-            scaled less instead, and the step changes nothing.
+        TrainingError: if the loss or its gradient is not a finite number; weights do not change then. If the loss is
+            scaled, the scale is reduced instead, and the step changes nothing.
     """
     recipe, ranks = run.recipe.optimizer, run.ranks
     costs = costs or PartCosts(run)
@@ -187,12 +187,12 @@ def take_step(run: Run, *parts: Batch, costs: nn.Module | None = None) -> StepRe
     run.optimizer.zero_grad()
     found = []
     for number, batch in enumerate(parts):
-        # Dropout is a function of the step, so a resumed run draws what the run itself would have drawn.
+        # Dropout is a function of the step, so that a resumed run draws the same.
         seed = np.random.SeedSequence([run.recipe.seed, run.step, batch.part])
         torch.manual_seed(int(seed.generate_state(1)[0]))
         with ranks.syncing(costs, last=number == len(parts) - 1):
             part: Losses = costs(batch.to(run.device), labels)
-            # Gradients are averaged over processes, and their sum is wanted.
+            # DDP averages gradients over processes; the factor turns the mean into the sum.
             (part.total * (run.loss_scale.value * ranks.count)).backward()  # type: ignore[no-untyped-call]  # untyped
         found.append(part)
     run.loss_scale.unscale(run.network.parameters())
@@ -215,7 +215,7 @@ def take_step(run: Run, *parts: Batch, costs: nn.Module | None = None) -> StepRe
 
 
 def _labels_of_step(run: Run, parts: Sequence[Batch]) -> Labels:
-    """Count the labels of all parts of a step, of the other processes too."""
+    """Count the labels of all parts of a step, in all processes."""
     own = [labels_of(batch, run.recipe.objective) for batch in parts if not batch.is_silence]
     counts = [sum(one.transcripts for one in own), sum(one.sequences for one in own)]
     transcripts, sequences = run.ranks.sums(counts)
@@ -223,7 +223,7 @@ def _labels_of_step(run: Run, parts: Sequence[Batch]) -> Labels:
 
 
 def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: float, rate: float) -> StepResult:
-    """Put together what all parts of a step, those of other processes too, say of themselves."""
+    """Combine the results of all parts of a step, in all processes."""
     names = ("ctc", "distillation", "hidden", "transducer", "attention")
     costs = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in names]
     read = [batch.read_labels for batch in parts]
@@ -259,12 +259,12 @@ def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: 
 
 
 def batch_losses(run: Run, batch: Batch, labels: Labels | None = None) -> Losses:
-    """Return what a batch, which is on the run's device, costs.
+    """Return the losses of a batch on the run's device.
 
     Args:
         run: the run.
         batch: the batch.
-        labels: what costs are shared out to; None takes its own.
+        labels: the numbers of labels that losses are divided by; None: those of the batch.
     """
     network, objective = run.network, run.recipe.objective
     labels = labels or labels_of(batch, objective)
@@ -303,13 +303,13 @@ def batch_losses(run: Run, batch: Batch, labels: Labels | None = None) -> Losses
 
 
 def _with_durations(run: Run) -> bool:
-    """Tell whether a TDT learns with its durations in a step: the same in every process."""
+    """Return whether a TDT learns with its durations in this step; the same in all processes."""
     random = np.random.default_rng([run.recipe.seed, run.step, 2**32])
     return bool(random.random() >= run.recipe.objective.omega)
 
 
 def measure(run: Run, journal: Journal, word_errors: WordErrors, best: Best) -> str:
-    """Measure the averaged weights on the dev set, log it, and return a line that says so; the best are exported."""
+    """Evaluate the averaged weights on the dev set, log the result, and return a line about it; export the best."""
     state = without_teacher_heads(run.average.state)
     model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
     rates = word_error_rates(model, run.dev, word_errors)
@@ -345,7 +345,7 @@ def _journal_step(journal: Journal, run: Run, result: StepResult, *, seconds: fl
 
 
 class SkippedClips:
-    """Tells of clips that cannot be read, of each once, and gives up where nothing can be read any more."""
+    """Reports each clip that cannot be read once, and fails if no clip can be read any more."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
@@ -353,10 +353,10 @@ class SkippedClips:
         self._lost_in_a_row = 0
 
     def note(self, batch: Batch) -> None:
-        """Take note of a batch.
+        """Report the skipped clips of a batch.
 
         Raises:
-            TrainingError: if no clip of the last batches could be read: then a disk is gone, and not a file.
+            TrainingError: if no clip of the last batches could be read, as when a disk is gone.
         """
         for message in batch.skipped:
             if message not in self._told:

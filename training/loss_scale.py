@@ -12,10 +12,10 @@ _PATIENCE = 1000
 
 
 class LossScale:
-    """A factor that is halved when gradients overflow, and doubled when they have not for a while.
+    """A factor that is halved when gradients overflow, and doubled after a while without overflow.
 
     Attributes:
-        value: the factor; 1 always where nothing is scaled.
+        value: the factor; always 1 without scaling.
     """
 
     def __init__(self, *, scales: bool) -> None:
@@ -24,13 +24,13 @@ class LossScale:
         self._good_steps = 0
 
     def unscale(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Give gradients their own size again."""
+        """Divide gradients by the factor."""
         if self.value != 1.0:
             gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
             torch._foreach_mul_(gradients, 1 / self.value)
 
     def after_step(self, *, overflowed: bool) -> None:
-        """Take note of a step."""
+        """Update the factor after a step."""
         if not self._scales:
             return
         self._good_steps = 0 if overflowed else self._good_steps + 1
@@ -42,7 +42,7 @@ class LossScale:
 
     @property
     def can_shrink(self) -> bool:
-        """Whether an overflow is a reason to try a smaller factor, and not the end."""
+        """Whether a smaller factor may help after an overflow."""
         return self._scales and self.value > 1.0
 
     def state(self) -> dict[str, float]:
@@ -50,5 +50,5 @@ class LossScale:
         return {"value": self.value, "good_steps": self._good_steps}
 
     def restore(self, state: dict[str, float]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         self.value, self._good_steps = state["value"], int(state["good_steps"])

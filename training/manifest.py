@@ -1,4 +1,4 @@
-"""Recordings to learn from: a JSON Lines manifest, or a folder of LibriSpeech."""
+"""Training clips: a JSON Lines manifest, or a folder of LibriSpeech."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from training.librispeech import seconds_of, transcripts
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
-# Keys of NeMo's manifests, and what they are called here.
+# Keys of NeMo's manifests, and our names.
 _OF_NEMO = {
     "audio_filepath": "audio",
     "source_lang": "language",
@@ -19,7 +19,7 @@ _OF_NEMO = {
     "target_lang": "target_language",
     "pnc": "punctuation",
 }
-# What NeMo's manifests write for true and false.
+# Values of true and false in NeMo's manifests.
 _FLAGS = {"yes": True, "pnc": True, "true": True, "1": True, "no": False, "nopnc": False, "false": False, "0": False}
 
 
@@ -29,12 +29,12 @@ class Clip:
 
     Attributes:
         audio: the file.
-        name: what the manifest calls it; of two manifests beside each other, or copied elsewhere, the same.
-        seconds: its length, as the manifest has it.
+        name: its path in the manifest; the same when manifest and files are moved.
+        seconds: its length as given in the manifest.
         text: its transcript, or None.
         source: the collection that it is from.
-        speaker: whose voice it is; the source itself when that is not known.
-        prompt: what an attention decoder is asked for: which language is spoken, and how it is written.
+        speaker: its speaker; the source if that is not known.
+        prompt: its prompt for an attention decoder: languages and punctuation.
     """
 
     audio: Path
@@ -52,8 +52,8 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
     Args:
         path: a file with one JSON object a line: ``audio`` (relative to the manifest) and ``duration`` in seconds;
             ``text``, ``source``, ``speaker`` and ``split`` where they are known; for attention decoders ``language``,
-            ``target_language`` and ``punctuation`` (true or false). NeMo's keys for these will do. Or a folder of
-            LibriSpeech, whose sets are its splits and sources.
+            ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys are accepted too. Or a
+            folder of LibriSpeech, whose sets are its splits and sources.
         split: only clips of this split; None takes all.
 
     Raises:
@@ -71,7 +71,7 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
 
 
 def _clips(path: Path, split: str | None) -> Iterator[Clip]:
-    with path.open(encoding="utf-8-sig") as file:  # editors of Windows begin a file with a mark
+    with path.open(encoding="utf-8-sig") as file:  # editors on Windows begin a file with a byte order mark
         number = 0
         while line := file.readline(_LONGEST_LINE):
             number += 1
@@ -89,12 +89,12 @@ def _librispeech(folder: Path, split: str | None) -> Iterator[Clip]:
     for audio, text, name, speaker in transcripts(folder):
         if split in (None, name):
             seconds = seconds_of(audio)
-            # One that cannot be read is as long as any: it is named and skipped when its turn comes.
+            # A file that cannot be read gets some length; it is reported and skipped when it is loaded.
             yield Clip(audio, audio.name, _UNKNOWN_SECONDS if seconds is None else seconds, text, name, speaker)
 
 
 def _fields(line: str) -> Mapping[str, object]:
-    """Return what a line says, its types checked."""
+    """Parse a line, and check its types."""
     fields = json.loads(line)
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
@@ -131,6 +131,6 @@ def _clip(manifest: Path, fields: Mapping[str, object]) -> Clip:
 
 
 def _code(fields: Mapping[str, object], name: str) -> str | None:
-    """Return the code of a language in two letters: en, for en-US as well."""
+    """Return the two-letter code of a language: en, also for en-US."""
     value = fields.get(name)
     return None if value is None else str(value).split("-")[0].lower()

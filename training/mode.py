@@ -1,4 +1,4 @@
-"""What of a network learns, and how it behaves while it does."""
+"""Which weights of a network are trained, and its mode during training."""
 
 from typing import Literal
 
@@ -8,11 +8,12 @@ from training.recipe import Recipe
 
 
 class TrainingMode:
-    """Sets a network up for a training step as a recipe says.
+    """Sets up a network for training by a recipe.
 
     Attributes:
-        batch_norm: whose statistics batch norm takes: the batch's, or the running ones, which then stay as they are.
-        frozen: whether the encoder stays as it is.
+        batch_norm: the statistics of batch norm: those of the batch, of all processes' batches, or the running ones,
+            which then do not change.
+        frozen: whether the encoder is frozen.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -22,12 +23,12 @@ class TrainingMode:
         self.frozen = recipe.freeze == "encoder"
 
     def freeze(self, network: Network) -> None:
-        """Mark what does not learn, before an optimizer is made."""
+        """Freeze weights; call it before an optimizer is made."""
         if self.frozen:
             network.encoder.requires_grad_(requires_grad=False)
 
     def apply(self, network: Network) -> None:
-        """Turn on what is only for training, where it learns: dropout, and the statistics of batch norm."""
+        """Set the training mode of modules that are not frozen: dropout and statistics of batch norm."""
         network.train()
         if self.frozen:
             network.encoder.eval()

@@ -1,8 +1,8 @@
-"""Muon (Jordan et al., 2024): steps of equal size in every direction of a matrix, where AdamW's are uneven.
+"""The Muon optimizer (Jordan et al., 2024): steps of equal size in every direction of a matrix.
 
-The momentum of a matrix is replaced by the nearest orthogonal one, found by a few matrix products (Newton and Schulz),
-and scaled to the size that a step of AdamW has (Liu et al., 2025), so both share a learning rate. PyTorch's own takes
-matrices only; kernels of width 1 are matrices, too, and those of one shape are computed together here.
+The momentum of a matrix is replaced by the nearest orthogonal matrix, found by a few matrix products (Newton-Schulz
+iteration), and scaled to the size of AdamW's steps (Liu et al., 2025), so that both share a learning rate. PyTorch's
+own Muon takes matrices only; this one also takes kernels of width 1, and computes matrices of one shape together.
 """
 
 import math
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-# Of the odd polynomial that is applied five times; its slope at 0 is as large as it can be (Jordan et al., 2024).
+# Coefficients of the odd polynomial of an iteration, with the largest slope at 0 (Jordan et al., 2024).
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 _ADAMS_RMS = 0.2
@@ -24,10 +24,10 @@ class Muon(Optimizer):
     """Muon with Nesterov's momentum and decoupled decay.
 
     Args:
-        weights: matrices [out, in], or kernels of convolutions [out, in, 1], which are matrices as well.
-        lr: size of a step, as AdamW has it.
+        weights: matrices [out, in], or kernels of convolutions [out, in, 1].
+        lr: learning rate, comparable to AdamW's.
         momentum: decay of the momentum.
-        weight_decay: what a step takes off a weight, as a share, over the learning rate.
+        weight_decay: decoupled weight decay, times the learning rate.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ def orthogonalized(matrices: Tensor) -> Tensor:
     """Return matrices with the same singular vectors, whose singular values are all about 1 (0.7 to 1.2).
 
     Args:
-        matrices: [count, rows, columns]; one of nothing but zeros stays so.
+        matrices: [count, rows, columns]; a matrix of zeros stays zero.
     """
     linear, cubic, quintic = _COEFFICIENTS
     is_tall = matrices.size(1) > matrices.size(2)

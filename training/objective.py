@@ -1,4 +1,4 @@
-"""What is minimised over a batch."""
+"""The losses of a batch."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,20 @@ from training.distillation import distillation_loss, hidden_loss
 from training.losses.transducer import transducer_loss
 from training.recipe import Objective
 
-# A label that nothing is asked about.
+# A label without a loss.
 _IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
 class Guesses:
-    """What a student says of a batch.
+    """A student's outputs for a batch.
 
     Attributes:
         logits: [batch, frames, labels + 1], any floating dtype; None without a CTC head.
-        teacher_logits: the same for the teacher's labels, if the student's are others.
-        hidden: frames of the teacher's encoder, [batch, frames, width], if it guesses them.
-        transducer: what the transcripts cost its transducer, per label, if it has one.
-        attention: what the transcripts cost its attention decoder, per label, if it has one.
+        teacher_logits: the same for the teacher's labels, if the student has other labels.
+        hidden: predicted frames of the teacher's encoder, [batch, frames, width], if wanted.
+        transducer: the transducer's loss per label, if it has one.
+        attention: the attention decoder's loss per label, if it has one.
     """
 
     logits: Tensor | None
@@ -39,13 +39,13 @@ class Guesses:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What a batch costs.
+    """The losses of a batch.
 
     Attributes:
-        total: what is minimised.
+        total: the weighted sum, which is minimised.
         ctc: negative log-probability of the transcripts, per label, or None if it has no weight.
         distillation: cross-entropy against the teacher, per weighted frame, or None without one.
-        hidden: distance to the frames of the teacher's encoder, as a share of their size, or None if they are not kept.
+        hidden: distance to the frames of the teacher's encoder, relative to their norm, or None if they are not kept.
         transducer: negative log-probability of the transcripts by the transducer, per label, or None without one.
         attention: smoothed cross-entropy of the transcripts, per label, or None without an attention decoder.
     """
@@ -60,12 +60,12 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """How many labels costs are shared out to: those of a batch, or of all the batches that make a step.
+    """The numbers of labels that losses are divided by: those of a batch, or of all batches of a step.
 
     Attributes:
         transcripts: labels of the transcripts.
         sequences: labels that an attention decoder predicts.
-        share: what a batch's mean over frames weighs in that of the step.
+        share: weight of a batch's mean over frames in that of the step.
     """
 
     transcripts: float
@@ -77,21 +77,21 @@ def labels_of(batch: Batch, objective: Objective) -> Labels:
     """Count the labels of a batch."""
     sequences = 0.0
     if batch.sequences.size(1):
-        # All but the first, or the transcript and its end.
+        # All labels but the first, or the transcript and its end.
         predicted = batch.sequence_lengths - 1 if objective.predict_prompts else batch.token_lengths + 1
         sequences = float(predicted.sum())
     return Labels(float(batch.token_lengths.sum()), sequences)
 
 
 def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective, labels: Labels) -> Losses:
-    """Return what a batch costs.
+    """Return the losses of a batch.
 
     Args:
-        guesses: the student's.
-        lengths: frames of each clip, [batch].
-        batch: what was asked for.
+        guesses: the student's outputs.
+        lengths: number of frames of each clip, [batch].
+        batch: the batch.
         objective: the weights.
-        labels: what costs are shared out to.
+        labels: the numbers of labels that losses are divided by.
     """
     total = torch.zeros((), device=lengths.device)
     ctc = distillation = hidden = None
@@ -124,7 +124,7 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
 
 
 def without_weight(costs: Losses) -> Losses:
-    """Return costs of nothing, whose gradients are zero."""
+    """Return losses of 0 with gradients of 0."""
 
     def nothing(cost: Tensor | None) -> Tensor | None:
         return None if cost is None else torch.zeros_like(cost)
@@ -146,13 +146,13 @@ def ctc_objective(
 
     Args:
         log_probabilities: [batch, frames, labels + 1], the blank last.
-        lengths: frames of each clip, [batch].
+        lengths: number of frames of each clip, [batch].
         tokens: labels of the transcripts, [batch, longest].
-        token_lengths: labels of each transcript, [batch].
-        labels: what the cost is shared out to.
+        token_lengths: number of labels of each transcript, [batch].
+        labels: the number of labels that the loss is divided by.
 
     Returns:
-        A number. A transcript that does not fit into its clip's frames, which has no alignment at all, counts nothing.
+        A scalar. A transcript that is too long for its frames has no alignment, and counts 0.
     """
     blank = log_probabilities.size(2) - 1
     of_clips = ctc_loss(
@@ -178,16 +178,16 @@ def transducer_objective(
     *,
     with_durations: bool,
 ) -> Tensor:
-    """Return what the transcripts cost a transducer, per label of theirs.
+    """Return the transducer's loss per label of the transcripts.
 
     Args:
-        predictor: reads the labels.
-        joint: scores them.
+        predictor: the predictor.
+        joint: the joint.
         encoded: frames of the encoder, [batch, frames, width].
-        lengths: frames of each clip, [batch].
-        batch: what was said.
-        objective: how the loss departs from the log-probability.
-        labels: what the cost is shared out to.
+        lengths: number of frames of each clip, [batch].
+        batch: the batch.
+        objective: options of the loss.
+        labels: the numbers of labels that losses are divided by.
         with_durations: whether a TDT learns with its durations.
     """
     loss = transducer_loss(
@@ -207,19 +207,19 @@ def transducer_objective(
 def attention_objective(
     decoder: AttentionDecoder, encoded: Tensor, lengths: Tensor, batch: Batch, objective: Objective, labels: Labels
 ) -> Tensor:
-    """Return what the transcripts cost an attention decoder, per label that it predicts: smoothed cross-entropy.
+    """Return the attention decoder's smoothed cross-entropy per predicted label.
 
-    Every label but the first is predicted from those before it, in one pass (teacher forcing). With ``e`` of label
-    smoothing the right label should have 1 - e, and each other one an even share of e (Szegedy et al., 2016), as in
-    NeMo's loss.
+    Each label but the first is predicted from those before it, in one pass (teacher forcing). With label smoothing
+    ``e``, the target of the right label is 1 - e, and the others share e evenly (Szegedy et al., 2016), as in NeMo's
+    loss.
 
     Args:
-        decoder: reads the prompts and transcripts.
+        decoder: the decoder.
         encoded: frames of the encoder, [batch, frames, width].
-        lengths: frames of each clip, [batch].
-        batch: what was said, and asked for.
+        lengths: number of frames of each clip, [batch].
+        batch: the batch.
         objective: smoothing, and whether prompts are predicted.
-        labels: what the cost is shared out to.
+        labels: the numbers of labels that losses are divided by.
     """
     logits = decoder.read(batch.sequences[:, :-1], decoder.memory(encoded, lengths)).float()
     wanted = batch.sequences[:, 1:]

@@ -1,4 +1,4 @@
-"""What changes the weights: AdamW (Loshchilov and Hutter, 2019) or NovoGrad, Muon for the encoder's matrices beside."""
+"""Optimizers: AdamW (Loshchilov and Hutter, 2019) or NovoGrad, with Muon for the encoder's matrices if wanted."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from training.novograd import NovoGrad
 
 
 class Optimizers:
-    """One optimizer of several parts, each with weights of its own."""
+    """Several optimizers with separate weights, used as one."""
 
     def __init__(self, *parts: Optimizer) -> None:
         self._parts = parts
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The groups of all parts."""
+        """The parameter groups of all optimizers."""
         return [group for part in self._parts for group in part.param_groups]
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Clear the gradients."""
         for part in self._parts:
             part.zero_grad(set_to_none=True)
 
@@ -36,15 +36,15 @@ class Optimizers:
         return {"parts": [part.state_dict() for part in self._parts]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Restore a state."""
         for part, own in zip(self._parts, state["parts"], strict=True):
             part.load_state_dict(own)
 
 
 def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
-    """Return an optimizer of the network's weights; its learning rate is set at every step.
+    """Return an optimizer of the network's weights; its learning rate is set at each step.
 
-    Norms and biases, those of the attention too, are not decayed: nothing is gained by pulling them to zero.
+    Norms and biases, also those of attention, are not decayed, because pulling them to zero gains nothing.
     """
     matrices = encoder_matrices(network) if config.matrices == "muon" else {}
     decayed: list[nn.Parameter] = []
@@ -65,7 +65,7 @@ def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
 
 
 def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the weights of an encoder that multiply whole frames, by name: not those of heads, or along time."""
+    """Return the matrices of an encoder that multiply whole frames, by name; not kernels along time."""
     matrices: dict[str, nn.Parameter] = {}
     for name, module in network.named_modules():
         is_matrix = isinstance(module, nn.Linear) or (isinstance(module, nn.Conv1d) and module.kernel_size == (1,))

@@ -1,8 +1,8 @@
-"""What a teacher thinks of every frame, on disk: its most probable labels, and what its encoder makes of it.
+"""A store on disk for a teacher's posteriors (the most probable labels of each frame) and frames of its encoder.
 
-A store is a folder with two files. ``frames.bin`` is memory-mapped and holds one record a frame, clip after clip.
-``index.jsonl`` says which clip lies where. A clip is entered in the index after its frames are on the disk, and what
-lies behind the last clip entered is cut off when writing begins, so a store that was killed goes on where it stopped.
+A store is a folder with two files. ``frames.bin`` is memory-mapped and has a record for each frame, clip after clip.
+``index.jsonl`` has the place of each clip. A clip is added to the index after its frames are on the disk, and frames
+after the last clip are cut off when writing begins, so a writer that was killed can continue.
 """
 
 import fcntl
@@ -26,24 +26,24 @@ MAX_LABEL = np.iinfo(np.uint16).max
 def record_type(labels: int, width: int = 0) -> np.dtype[np.void]:
     """Return the record of a frame.
 
-    Its fields are ``blank``, the blank's probability; ``labels``, the numbers of the most probable others, the best
-    first; and ``masses``, their probabilities. All of them add up to 1, within half precision. ``hidden`` has
-    ``width`` values of the encoder's frame, none if it is not kept.
+    Its fields are ``blank``, the blank's probability; ``labels``, the ids of the most probable labels, the best first;
+    and ``masses``, their probabilities. All probabilities add up to 1, within half precision. ``hidden`` has ``width``
+    values of the encoder's frame.
     """
     hidden = ("hidden", "<f2", (width,))
     return np.dtype([("blank", "<f2"), ("labels", "<u2", (labels,)), ("masses", "<f2", (labels,)), hidden])
 
 
 class PosteriorStore:
-    """Posteriors by the name of what they are of."""
+    """A store of posteriors by name of the take."""
 
     def __init__(self, folder: Path, labels: int, width: int = 0) -> None:
-        """Open a store, or begin one.
+        """Open a store, or create one.
 
         Args:
-            folder: where it is.
+            folder: its folder.
             labels: labels of each frame, besides the blank.
-            width: values of the encoder's frames.
+            width: values of the encoder's frames; 0 for none.
 
         Raises:
             TrainingError: if it is damaged.
@@ -62,10 +62,10 @@ class PosteriorStore:
         return name in self._places
 
     def read(self, name: str) -> Frames:
-        """Return the frames of something in the store, a view of the disk.
+        """Return the frames of a take, memory-mapped.
 
         Raises:
-            KeyError: if it is not there.
+            KeyError: if the store does not have them.
         """
         start, count = self._places[name]
         if start + count > len(self._map):
@@ -74,10 +74,10 @@ class PosteriorStore:
 
     @contextmanager
     def writing(self) -> Iterator["StoreWriter"]:
-        """Add to the store.
+        """Open the store for writing.
 
         Raises:
-            TrainingError: if another process does.
+            TrainingError: if another process is writing to it.
         """
         with self._frames_path.open("r+b") as frames, self._index_path.open("r+b") as index:
             try:
@@ -95,7 +95,7 @@ class PosteriorStore:
         return max((start + count for start, count in self._places.values()), default=0)
 
     def _read_index(self) -> None:
-        """Read which clips are whole; a last line that was cut short is not."""
+        """Read the index; a last line that was cut short does not count."""
         self._places.clear()
         self._index_end = 0
         size = self._frames_path.stat().st_size // self._type.itemsize
@@ -114,7 +114,7 @@ class PosteriorStore:
 
 
 class StoreWriter:
-    """Adds frames to a store that nobody else writes."""
+    """Adds frames to a store that it has locked."""
 
     def __init__(self, places: dict[str, tuple[int, int]], end: int, frames: int, index: int) -> None:
         self._places = places
@@ -123,7 +123,7 @@ class StoreWriter:
         self._index = index
 
     def add(self, names: Sequence[str], frames: Sequence[Frames]) -> None:
-        """Add the frames of some clips; when this returns, they are there to stay."""
+        """Add the frames of some clips; when this returns, they are on the disk."""
         _write(self._frames, b"".join(one.tobytes() for one in frames))
         lines = []
         for name, one in zip(names, frames, strict=True):

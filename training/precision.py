@@ -1,4 +1,4 @@
-"""Which arithmetic a forward pass uses."""
+"""The precision of matrix products in training."""
 
 import torch
 
@@ -8,13 +8,13 @@ _HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """Return the context in which matrix products have this precision; weights and their gradients stay float32."""
+    """Return a context in which matrix products have this precision; weights and their gradients stay float32."""
     half = _HALVES.get(precision)
     return torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None)
 
 
 def set_products(precision: Precision) -> None:
-    """Let the float32 products of a process on GPUs round their factors to 10 bits (TF32), or keep all 23."""
+    """Set whether float32 products on GPUs round their factors to 10 bits (TF32) or keep 23."""
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed

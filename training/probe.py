@@ -1,7 +1,7 @@
-"""Which batch each bucket should have: the largest that fits a GPU, or the one beyond which a CPU is no faster.
+"""Finding the batch size of each bucket: the largest that fits a GPU, or the one beyond which a CPU is not faster.
 
-Each size is tried by a real step of the real model: forward, backward and optimizer, on noise of the bucket's length
-with as many labels as the bucket may have.
+Each size is tried by a step of the real model (forward, backward and optimizer), on noise of the bucket's length with
+as many labels as the bucket may have.
 """
 
 import time
@@ -17,9 +17,9 @@ from training.run import Run
 from training.sampler import Position
 from training.student import FRONT_END
 
-# Of a GPU's memory, what a step may take: what it takes varies a little with what came before.
+# Share of a GPU's memory that a step may take; its use varies a little with earlier steps.
 MEMORY_SHARE = 0.9
-# A search is over when what fits and what does not are as close as this.
+# A search ends when the sizes that fit and that do not differ by less than this.
 _TOLERANCE = 0.05
 # On a CPU, twice the batch must do at least this much more in a second.
 _WORTH_IT = 1.05
@@ -27,34 +27,34 @@ _WORTH_IT = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A step.
+    """The cost of a step.
 
     Attributes:
-        seconds: that it took.
-        bytes: of a GPU's memory that it took at most; None on a CPU.
+        seconds: its time.
+        bytes: its peak of GPU memory; None on a CPU.
     """
 
     seconds: float
     bytes: int | None
 
 
-# Returns what a step of so many clips of a bucket takes, or None if they do not fit.
+# Returns the cost of a step with a number of clips of a bucket, or None if they do not fit.
 Measure = Callable[[Bucket, int], Measured | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of a bucket.
+    """The batch size found for a bucket.
 
     Attributes:
-        bucket: which.
-        clips: that are in it, in an epoch.
-        rows: the batch that it should have.
-        step: of such a batch.
-        fixed: of a batch as large as that of the longest bucket.
-        equal: of a batch of as many seconds as the recipe says.
-        fixed_rows: the size of the one.
-        equal_rows: the size of the other.
+        bucket: the bucket.
+        clips: its clips in an epoch.
+        rows: the batch size.
+        step: cost of a step with that size.
+        fixed: cost of a step with the batch size of the longest bucket.
+        equal: cost of a step with the recipe's seconds.
+        fixed_rows: batch size of ``fixed``.
+        equal_rows: batch size of ``equal``.
     """
 
     bucket: Bucket
@@ -68,11 +68,11 @@ class Found:
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
-    """Return how many clips fit, within 5 %, or 0 if not even one does; twice as many are tried until they do not.
+    """Return the largest number that fits, within 5 %, or 0; it is doubled until it does not fit, and then bisected.
 
     Args:
-        fits: whether so many do; who fits, fits with fewer.
-        most: how many there are.
+        fits: whether a number of clips fits; smaller numbers then fit too.
+        most: the largest number to try.
     """
     fitting, failing = 0, most + 1
     while failing - fitting > max(1, int(failing * _TOLERANCE)):
@@ -85,11 +85,11 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
 
 
 def fastest(speed: Callable[[int], float], most: int) -> int:
-    """Return the batch beyond which twice as many clips do hardly more in a second.
+    """Return the batch size beyond which doubling hardly increases the speed.
 
     Args:
-        speed: clips in a second, of batches of so many.
-        most: how many there are.
+        speed: returns the clips in a second for a batch size.
+        most: the largest size to try.
     """
     rows, best = 1, speed(1)
     while 2 * rows <= most:
@@ -101,15 +101,15 @@ def fastest(speed: Callable[[int], float], most: int) -> int:
 
 
 def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_memory: bool) -> list[Found]:
-    """Find the batch of each bucket, the longest first.
+    """Find the batch size of each bucket, the longest bucket first.
 
     Args:
-        buckets: each with its clips in an epoch, and with the rows that the recipe's seconds give it.
+        buckets: each with its clips in an epoch, and the batch size by the recipe's seconds.
         measure: tries a step.
-        by_memory: whether the largest that fits is wanted, or the fastest.
+        by_memory: whether to find the largest that fits, or the fastest.
 
     Raises:
-        MemoryError: if not even one clip of a bucket fits.
+        MemoryError: if a single clip of a bucket does not fit.
     """
     found: list[Found] = []
     fixed_rows = 0
@@ -139,7 +139,7 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
 
 
 def table(found: Sequence[Found]) -> list[str]:
-    """Return lines that say what was found, and how much sooner an epoch is over with it."""
+    """Return lines with the batch sizes found, and how much faster an epoch is with them."""
     lines = ["seconds  labels   clips  batch     step   memory"]
     for one in found:
         memory = "" if one.step.bytes is None else f"{one.step.bytes / 2**30:.2f} GiB"
@@ -168,7 +168,7 @@ def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
 
 
 class Steps:
-    """Takes steps of a run, which is of no use afterwards."""
+    """Takes steps of a run, which cannot be used afterwards."""
 
     def __init__(self, run: Run, clock: Callable[[], float] = time.perf_counter) -> None:
         self._run = run
@@ -177,7 +177,7 @@ class Steps:
             torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE, run.device)
 
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
-        """Take two steps of so many clips, and measure the second; None if they do not fit."""
+        """Take two steps of ``rows`` clips, and measure the second; None if they do not fit."""
         device = self._run.device
         batch = noise(self._run, bucket, rows)
         try:
@@ -195,7 +195,7 @@ class Steps:
 
 
 def noise(run: Run, bucket: Bucket, rows: int) -> Batch:
-    """Return a batch of noise that is as long as a bucket's clips may be, and says as much."""
+    """Return a batch of noise with the length and the labels of the longest clips of a bucket."""
     random = torch.Generator().manual_seed(0)
     samples = max(FRONT_END.hop, int(bucket.seconds * FRONT_END.sample_rate))
     attends = run.config.attention is not None

@@ -1,4 +1,4 @@
-"""How fast a run goes, and when it will be done."""
+"""The speed of a run, and the time left."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from training.run import Run
 
 
 class Progress:
-    """Sums up the steps between two lines."""
+    """Sums over the steps between two lines."""
 
     def __init__(self, run: Run, clock: Callable[[], float]) -> None:
         self._run = run
@@ -17,13 +17,13 @@ class Progress:
         self._loss = 0.0
 
     def after_step(self, audio_seconds: float, loss: float) -> None:
-        """Take note of a step."""
+        """Add a step."""
         self._steps += 1
         self._audio += audio_seconds
         self._loss += loss
 
     def line(self, learning_rate: float) -> str:
-        """Return what happened since the last line: the mean loss, the speed, and the time left at that speed."""
+        """Return a line with the mean loss and the speed since the last line, and the time left at that speed."""
         now = self._clock()
         elapsed = max(now - self._since, 1e-9)
         left = (self._run.recipe.steps - self._run.step) * elapsed / self._steps

@@ -1,4 +1,4 @@
-"""The labels of an attention decoder: special pieces that make prompts, and the text of one or several languages."""
+"""The vocabulary of an attention decoder: special pieces for prompts, and pieces of one or several languages."""
 
 import io
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from models.prompts import Prompt, PromptWriter, required_pieces, with_vocabular
 from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 
-# The first part of an aggregate vocabulary, under NeMo's name; the whole of one in a single piece.
+# NeMo's name of the first part of an aggregate vocabulary, and ours of the only part of another.
 SPECIAL = "spl_tokens"
 PAD = "<pad>"
-# What NeMo's builder of these pieces begins with, in its order: numbers of released models and ours agree.
+# The first pieces of NeMo's builder, in its order, so that ids are those of released models.
 _PIECES = (
     "<|nospeech|>", PAD, "<|endoftext|>", "<|startoftranscript|>", "<|pnc|>", "<|nopnc|>", "<|startofcontext|>",
     "<|itn|>", "<|noitn|>", "<|timestamp|>", "<|notimestamp|>", "<|diarize|>", "<|nodiarize|>", "<|spkchange|>",
@@ -27,20 +27,20 @@ class PromptedVocabulary:
     """Special pieces and text.
 
     Attributes:
-        parts: the SentencePiece models by name, in the order of their labels: special pieces and the languages, or one
-            for all.
-        prompts: what can be asked for.
-        tokenizer: from labels to text.
-        size: labels.
+        parts: the SentencePiece models by name, in the order of their labels: special pieces and languages, or one for
+            all.
+        prompts: the configuration of prompts.
+        tokenizer: the tokenizer, from labels to text.
+        size: number of labels.
         end: the label that ends a text.
-        pad: the label that stands for none.
+        pad: the label of padding.
     """
 
     def __init__(self, parts: Mapping[str, bytes], prompts: PromptConfig) -> None:
         """Parse the models.
 
         Raises:
-            ValueError: if one of them is no SentencePiece model.
+            ValueError: if one of them is not a SentencePiece model.
             RecipeError: if a piece that prompts need is missing.
         """
         self.parts = dict(parts)
@@ -56,14 +56,14 @@ class PromptedVocabulary:
         self._writer = PromptWriter(self.prompts, self.tokenizer)
         self.end = self._writer.end
         starts = [sum(len(one.pieces) for one in tokenizers[:place]) for place in range(len(tokenizers))]
-        # By the two letters of a language: en, for en-US as well.
+        # By the two-letter code of a language: en, also for en-US.
         self._texts = {
             name.split("-")[0]: (sentencepiece.SentencePieceProcessor(model_proto=model), start)
             for (name, model), start in zip(parts.items(), starts, strict=True)
         }
 
     def question(self, prompt: Prompt) -> list[int]:
-        """Return the labels that ask for what a prompt says; all of them have the same number.
+        """Return the labels of a prompt; all prompts have the same number of labels.
 
         Raises:
             PromptError: if the model cannot do it.
@@ -71,12 +71,12 @@ class PromptedVocabulary:
         return self._writer.tokens(prompt)
 
     def encode(self, text: str, prompt: Prompt = Prompt()) -> list[int]:  # noqa: B008  # frozen
-        """Return the labels of a transcript, in the language that a prompt asks for."""
+        """Return the labels of a transcript, in the language of the prompt."""
         processor, start = self._text(prompt)
         return [start + label for label in processor.encode(text)]
 
     def lacks(self, text: str, prompt: Prompt = Prompt()) -> bool:  # noqa: B008  # frozen
-        """Tell whether a transcript has characters without a label."""
+        """Return whether a transcript has characters without a label."""
         processor, _ = self._text(prompt)
         return processor.unk_id() in processor.encode(text)
 
@@ -88,13 +88,13 @@ class PromptedVocabulary:
 
 
 def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
-    """Return the vocabulary of a new attention decoder, with prompts as Canary's flash models have them.
+    """Return the vocabulary of a new attention decoder, with the prompts of Canary's flash models.
 
     Args:
-        models: SentencePiece models of the languages, by their codes; the first is spoken where nobody says.
+        models: SentencePiece models of the languages, by code; the first is the default language.
 
     Raises:
-        RecipeError: if one of them is none.
+        RecipeError: if one is not a SentencePiece model.
     """
     try:
         config = PromptConfig("canary2", tuple(models), next(iter(models)), timestamps=False)
@@ -104,7 +104,7 @@ def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
 
 
 def _special_model(languages: tuple[str, ...]) -> bytes:
-    """Return a SentencePiece model of the special pieces, each of which is one whole piece wherever it stands."""
+    """Return a SentencePiece model of the special pieces, which are never split."""
     pieces = [*_PIECES, *(f"<|{language}|>" for language in languages)]
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

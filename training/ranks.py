@@ -1,7 +1,7 @@
-"""The processes that train together, one a device, as `torchrun` starts them; alone there is one.
+"""The processes that train together, one for each device, started by `torchrun`; or a single process.
 
-Every process has the same weights and its own parts of each step. Which parts, follows from the seed, the epoch and the
-step, so that nobody has to be asked. Gradients are averaged by PyTorch's DistributedDataParallel.
+All processes have the same weights, and each has its own parts of each step, which follow from the seed, the epoch and
+the step, without communication. PyTorch's DistributedDataParallel averages gradients.
 """
 
 import os
@@ -16,16 +16,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.errors import RecipeError, TrainingError
 
-# A measurement on the first rank may take hours, and nobody has failed then. A rank that is gone is noticed at once.
+# Others wait while the first rank evaluates, which may take hours. A rank that died is noticed at once.
 _PATIENCE = timedelta(hours=12)
 
 
 class Ranks:
-    """One of the processes of a run, and what it does together with the others.
+    """A process of a run, and its communication with the others.
 
     Attributes:
-        rank: which one it is, from 0; the first writes and reports.
-        count: how many there are.
+        rank: its number, from 0; the first process writes and reports.
+        count: number of processes.
     """
 
     def __init__(self, rank: int = 0, count: int = 1) -> None:
@@ -38,10 +38,10 @@ class Ranks:
         return self.rank == 0
 
     def share(self, parts: int) -> range:
-        """Return which parts of a step are those of this process.
+        """Return this process's parts of a step.
 
         Raises:
-            RecipeError: if they cannot be shared out evenly.
+            RecipeError: if they cannot be divided evenly.
         """
         if parts % self.count:
             raise RecipeError(f"batches.parts is {parts}; it must be a multiple of the {self.count} processes")
@@ -49,7 +49,7 @@ class Ranks:
         return range(self.rank * own, (self.rank + 1) * own)
 
     def sums(self, values: Sequence[float]) -> list[float]:
-        """Return sums over all processes, each of which calls this with as many values."""
+        """Return sums over all processes; each must call this with as many values."""
         if self.count == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64)
@@ -60,12 +60,12 @@ class Ranks:
         return found
 
     def any(self, *, here: bool) -> bool:
-        """Tell whether something holds in any of the processes, each of which calls this."""
+        """Return whether ``here`` is true in any process; each must call this."""
         return self.sums([float(here)])[0] > 0
 
     @contextmanager
     def one_after_the_first(self) -> Iterator[None]:
-        """Let the first process do something before the others do: what it leaves on the disk, they find."""
+        """Run the block in the first process before the others, so that they find its results on the disk."""
         if self.count > 1 and not self.is_first:
             dist.barrier()
         yield
@@ -76,15 +76,15 @@ class Ranks:
         """Return a module whose gradients are the mean over all processes.
 
         Args:
-            module: what computes the cost of a part.
-            some_unused: whether some of its weights may take no part in a step.
+            module: computes the loss of a part.
+            some_unused: whether some of its weights may be unused in a step.
         """
         if self.count == 1:
             return module
         return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=some_unused)
 
     def syncing(self, module: nn.Module, *, last: bool) -> AbstractContextManager[None]:
-        """Return the context of a backward pass, of which only the last one of a step averages gradients."""
+        """Return a context for a backward pass; only the last one of a step averages gradients."""
         if isinstance(module, DistributedDataParallel) and not last:
             context: AbstractContextManager[None] = module.no_sync()
             return context
@@ -96,7 +96,7 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
     """Join the other processes that `torchrun` started, if it did: over NCCL on GPUs, over Gloo on CPUs.
 
     Raises:
-        TrainingError: if one of the others is gone, while this one waits for it.
+        TrainingError: if another process is gone while this one waits for it.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield Ranks()
@@ -113,7 +113,7 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """Return the GPU of this process, where `torchrun` says which one of the machine's it is."""
+    """Return the GPU of this process, by `torchrun`'s local rank."""
     if device.type != "cuda" or "LOCAL_RANK" not in os.environ:
         return device
     return torch.device("cuda", int(os.environ["LOCAL_RANK"]))

@@ -1,6 +1,6 @@
-"""Everything about a training run that decides its result, in one frozen record.
+"""The recipe of a training run: everything that decides its result, in frozen dataclasses.
 
-Sizes are bounded here, so that nothing else has to ask whether a recipe makes sense.
+Values are checked here, so that other code can rely on them.
 """
 
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ def _within(low: float, high: float, **options: Any) -> Any:  # noqa: ANN401  # 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
-    """What is trained on.
+    """The training data.
 
     Attributes:
         manifests: JSON Lines files, or folders of LibriSpeech (training/manifest.py).
         split: only clips of this split, or None for all.
         min_seconds: shorter clips are left out.
         max_seconds: longer clips are left out.
-        speeds: factors at which every clip is heard, each once an epoch; 1 is the clip itself.
-        source_balance: power of a source's audio that its share in an epoch is proportional to: 1 takes what there
-            is, 0 gives every source the same.
+        speeds: factors of speed at which each clip is used, each once an epoch; 1 is the clip itself.
+        source_balance: a source's share of an epoch is proportional to its audio to this power: 1 keeps the shares of
+            the data, 0 makes all sources equal.
         speaker_balance: the same for the speakers of a source.
-        max_labels_per_second: clips with more labels in a second are left out: a short clip with the transcript of a
-            long one makes a batch take memory that others leave empty. None leaves out none.
+        max_labels_per_second: clips with more labels in a second are left out, because a short clip with a long
+            transcript needs far more memory. None leaves out none.
     """
 
     manifests: tuple[Path, ...]
@@ -44,18 +44,18 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """How clips are put together.
+    """How batches are formed.
 
     Attributes:
         seconds: audio and padding in one batch.
-        buckets: lengths that batches may have; each holds about the same audio.
-        label_buckets: into how many buckets clips of similar length are divided by their labels. None takes 4 for an
-            attention decoder, which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
+        buckets: number of lengths of batches; each bucket holds about the same audio.
+        label_buckets: number of buckets by labels for clips of similar length. None is 4 for an attention decoder,
+            which computes the padding of labels, and 1 for CTC and transducers, whose losses do not.
         labels: labels and padding in one batch, at most; None sets no bound.
         rows: clips in one batch, bucket by bucket, such as `steno train --probe` finds; in place of ``seconds`` and
             ``labels``.
-        parts: batches that make a step: their gradients are put together. The processes that train together share
-            them, and one alone computes them in turn, so that the step is the same (training/ranks.py).
+        parts: batches in a step, whose gradients are summed. Processes share them, and a single process computes them
+            one after the other, so the step is the same on any number of devices (training/ranks.py).
     """
 
     seconds: float = _within(1, 10_000)
@@ -68,7 +68,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dev:
-    """What progress is measured on.
+    """The dev set, on which progress is measured.
 
     Attributes:
         manifest: a JSON Lines file whose clips have transcripts, or a folder of LibriSpeech.
@@ -85,15 +85,14 @@ class Dev:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teacher:
-    """The model that is learned from.
+    """The teacher.
 
     Attributes:
         checkpoint: a model with a CTC head, whose vocabulary becomes the student's unless the recipe names another.
-        cache: folder of its posteriors, which any number of runs may share.
-        labels: how many of its most probable labels are kept of each frame, besides the blank.
-        hidden: whether the frames of its encoder are kept and learned from as well, which takes disk: two bytes for
-            each of their values.
-        sources: sources whose clips it hears, or None for all; the others are learned from their transcripts alone.
+        cache: folder of its posteriors, which runs may share.
+        labels: most probable labels that are kept of each frame, besides the blank.
+        hidden: whether frames of its encoder are targets too; they take two bytes on disk for each value.
+        sources: sources whose clips have targets from it, or None for all; others have their transcripts only.
     """
 
     checkpoint: Path
@@ -108,9 +107,9 @@ class Transducer:
     """Shape of a predictor and a joint beside the CTC head.
 
     Attributes:
-        predictor_width: of the label embedding and of the LSTM.
-        predictor_layers: of the LSTM.
-        joint_width: in which frames and predictions meet.
+        predictor_width: width of the label embedding and the LSTM.
+        predictor_layers: layers of the LSTM.
+        joint_width: width of the sum of frames and predictions.
         durations: frames that a token-and-duration transducer (TDT; Xu et al., 2023) may pass over, ascending; null
             for an RNN-T (Graves, 2012).
     """
@@ -131,8 +130,8 @@ class Attention:
     """Shape of an attention decoder, Canary's (Puvvada et al., 2024, arXiv 2406.19674).
 
     Attributes:
-        width: of a token; encoder frames of another width are projected to it.
-        layers: of self-attention, cross-attention and feed-forward.
+        width: width of a token; encoder frames of another width are projected to it.
+        layers: layers of self-attention, cross-attention and feed-forward.
         heads: attention heads; they divide ``width``.
         feed_forward_factor: inner width of the feed-forward modules in widths.
         positions: the longest sequence, prompt and text together; longer transcripts are left out.
@@ -151,18 +150,18 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A block of a convolutional encoder: convolutions over time, each with batch norm, and a way around them.
+    """A block of a convolutional encoder: convolutions over time, each with batch norm, and a residual around them.
 
     Attributes:
-        filters: width of its frames.
+        filters: channels of its output.
         kernel_size: frames that a convolution sees, odd.
         repeat: convolutions one after the other.
-        stride: frames per frame that the last of them gives.
+        stride: stride of the last of them.
         dilation: distance of the frames that a convolution sees.
-        separable: whether each convolution is a depthwise and a pointwise one (QuartzNet), or one of all (Jasper).
+        separable: whether each convolution is a depthwise and a pointwise one (QuartzNet), or a full one (Jasper).
         residual: whether the block's input joins its output.
-        dense: whether the inputs of all the dense blocks right before it do so as well (Jasper's dense residual).
-        squeeze_ratio: of a squeeze-and-excitation (Citrinet), its width in parts of ``filters``; null for none.
+        dense: whether inputs of the dense blocks right before it do so too (Jasper's dense residual).
+        squeeze_ratio: ``filters`` divided by the inner width of squeeze-and-excitation (Citrinet); null for none.
     """
 
     filters: int = _within(1, 2**14)
@@ -226,8 +225,8 @@ class Student:
         kernel_size: frames that the convolution modules see, odd.
         subsampling_factor: features per encoder frame, a power of two.
         subsampling_channels: channels of the convolutions that shorten the features.
-        transducer: what it has beside the CTC head, if anything; then it decodes with that unless told otherwise.
-        attention: an attention decoder that it has instead of a CTC head, if any.
+        transducer: a transducer in addition to the CTC head; then it is the default decoder.
+        attention: an attention decoder instead of the CTC head.
     """
 
     layers: int = _within(1, 100)
@@ -253,18 +252,18 @@ class Student:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What is minimised: distillation when there is a teacher, and what transcripts cost CTC and a transducer.
+    """The loss: a weighted sum of distillation, if there is a teacher, and the losses of the heads.
 
     Attributes:
-        ctc: weight of CTC; with neither a teacher nor a transducer it changes the scale of the loss only.
-        transducer: weight of the transducer's loss, where the student has one.
-        fast_emit: how much more a transducer's labels are pulled for than its blanks (Yu et al., 2021).
-        sigma: what is taken from the log-probability of every label and blank of a TDT, so that it jumps farther.
+        ctc: weight of CTC; with neither a teacher nor a transducer it only scales the loss.
+        transducer: weight of the transducer's loss.
+        fast_emit: additional weight of a transducer's labels over its blanks (Yu et al., 2021).
+        sigma: subtracted from the log-probability of each label and blank of a TDT, for longer durations.
         omega: share of the steps in which a TDT learns as an RNN-T, without its durations.
-        hidden: weight of the distance to the frames of the teacher's encoder, where they are kept.
-        label_smoothing: of an attention decoder's cross-entropy, the share of a token that the others get.
-        predict_prompts: whether an attention decoder learns to predict the tokens of its prompts, too, as NeMo's do.
-        label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is no blank.
+        hidden: weight of the distance to the frames of the teacher's encoder, if they are kept.
+        label_smoothing: label smoothing of an attention decoder's cross-entropy.
+        predict_prompts: whether an attention decoder learns to predict its prompts too, as NeMo's do.
+        label_emphasis: a frame of the teacher weighs 1 + this x the probability that it is not blank.
     """
 
     ctc: float = _within(0, 100, default=1.0)
@@ -280,21 +279,21 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """What changes the weights, with warm-up, a plateau, and a cosine to the end of the run.
+    """The optimizer and its learning rate: warm-up, a plateau, and a cosine to the end of the run.
 
     Attributes:
         algorithm: AdamW (Loshchilov and Hutter, 2019), or NovoGrad (Ginsburg et al., 2019), with which Jasper and
             QuartzNet were published (peak 0.01, betas 0.95 and 0.5 or 0.8 and 0.5).
-        matrices: what changes the encoder's matrices: the same, or Muon (Jordan et al., 2024), which learns from fewer
-            batches and takes longer for each.
+        matrices: the optimizer of the encoder's matrices: the same, or Muon (Jordan et al., 2024), which needs fewer
+            steps but takes longer for each.
         peak: highest learning rate.
-        warmup: steps on the way there.
+        warmup: steps up to it.
         decay: share of the run over which the learning rate falls, at its end.
         final: learning rate at the end, as a share of the highest.
-        weight_decay: of matrices; norms and biases are not decayed.
+        weight_decay: weight decay of matrices; norms and biases are not decayed.
         betas: decay of the two moments.
-        max_norm: the gradient's norm is cut to this.
-        ema: decay of the running mean of the weights, which is what is evaluated and exported.
+        max_norm: the gradient is clipped to this norm.
+        ema: decay of the moving average of the weights, which is evaluated and exported.
     """
 
     algorithm: Literal["adamw", "novograd"] = "adamw"
@@ -332,7 +331,7 @@ class SpecAugment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VocalTract:
-    """Voices made higher or lower, without moving anything in time (Jaitly and Hinton, 2013).
+    """Vocal tract length perturbation: higher or lower voices, without moving sounds in time (Jaitly and Hinton, 2013).
 
     Attributes:
         factors: lowest and highest factor of the frequencies.
@@ -356,7 +355,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reverberation:
-    """Rooms that a share of the clips is heard in.
+    """Rooms for a share of the clips.
 
     Attributes:
         share: share of the clips.
@@ -382,10 +381,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Codec:
-    """Lossy coding and back.
+    """Lossy codecs for a share of the clips.
 
     Attributes:
-        share: of the clips that go through a codec.
+        share: share of the clips.
     """
 
     share: float = _within(0, 1)
@@ -393,12 +392,12 @@ class Codec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splice:
-    """Clips put together anew out of phrases of the same voice, where a teacher says when its words end.
+    """New clips from phrases of the same speaker, cut where a teacher finds ends of words.
 
     Attributes:
         share: share of the clips.
-        seconds: shortest and longest part that is taken of a clip at a time; parts end with a phrase.
-        clips: only voices with at least so many clips.
+        seconds: shortest and longest phrase that is cut from a clip.
+        clips: fewest clips of a speaker; others are not spliced.
     """
 
     share: float = _within(0, 1)
@@ -408,7 +407,7 @@ class Splice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Augmentation:
-    """What is done to clips before they are learned from; None leaves them as they are."""
+    """Augmentation of clips; None turns one off."""
 
     splice: Splice | None = None
     spec_augment: SpecAugment | None = None
@@ -424,36 +423,33 @@ class Recipe:
     """A training run.
 
     Attributes:
-        seed: of weights, order, augmentation and dropout.
-        steps: updates of the weights until the run is done.
-        data: what is trained on.
-        batches: how clips are put together.
+        seed: seed of weights, order, augmentation and dropout.
+        steps: number of steps.
+        data: the training data.
+        batches: how batches are formed.
         student: shape of the model, if it is a FastConformer; without it and ``convolutional``, that of ``initial``.
         convolutional: shape of the model, if it is a Jasper, a QuartzNet or a Citrinet.
-        optimizer: how its weights are changed.
-        objective: what is minimised.
-        augmentation: what is done to clips.
-        teacher: the model that is learned from, if any.
-        vocabulary: a SentencePiece model or a ``.nemo`` checkpoint whose pieces are the labels, or None for the
-            teacher's, or for those of ``initial`` where its shape is taken. Beside a teacher, a model with labels of
-            its own has a second head for the teacher's, which helps the encoder to learn and is not part of what comes
-            out.
-        characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; a text is spelled
-            in their case, and what it has beside them is left out.
+        optimizer: the optimizer.
+        objective: the loss.
+        augmentation: the augmentation of clips.
+        teacher: the teacher, if any.
+        vocabulary: a SentencePiece model or a ``.nemo`` checkpoint with the labels; None for those of the teacher, or
+            of ``initial`` if its shape is used. With a teacher and labels of its own, a model has a second head for the
+            teacher's labels during training, which is not exported.
+        characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are
+            converted to their case, and other characters left out.
         languages: the vocabularies of an attention decoder; its special pieces are made here.
-        initial: a ``.nemo`` checkpoint from whose weights the model starts, those of its heads too where they have the
-            same labels and shape; None starts from random ones. Without a shape, whatever released model it is, is
-            trained on as it is: a FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or
-            a Jasper, a QuartzNet or a Citrinet.
+        initial: a ``.nemo`` checkpoint with the initial weights, also of heads with the same labels and shape; None for
+            random weights. Without a shape, the released model itself is trained on: a FastConformer or Conformer with
+            CTC, a transducer, both or an attention decoder, or a Jasper, a QuartzNet or a Citrinet.
         dropout: share of each module's output in the encoder that is dropped.
-        batch_norm: whose mean and variance batch norm takes in training: those of the ``batch``, of the batches that
-            all ``ranks`` have at a time, or the ``running`` ones, which stay as they are. None takes the running ones
-            where a model starts from a checkpoint, whose statistics are of far more speech than a batch holds, and the
-            batch's elsewhere.
-        freeze: what stays as the checkpoint has it: the ``encoder``, its batch norm and dropout included, or nothing.
-        dev: what progress is measured on, if anything.
-        precision: of matrix products; weights and their updates are float32 always. ``tf32`` rounds the factors of
-            float32 products on GPUs; the loss of ``float16`` is scaled.
+        batch_norm: the statistics of batch norm in training: those of the ``batch``, of the batches of all ``ranks``,
+            or the ``running`` ones, which then do not change. None is the running ones for a model that starts from a
+            checkpoint, whose statistics are of far more speech than a batch, and else the batch's.
+        freeze: what does not change: the ``encoder``, its batch norm and dropout included, or nothing.
+        dev: the dev set, if any.
+        precision: precision of matrix products; weights and their updates are always float32. ``tf32`` rounds the
+            factors of float32 products on GPUs; with ``float16`` the loss is scaled.
         report_every: steps from one line of progress to the next.
         save_every: steps from one state on disk to the next.
     """
@@ -495,7 +491,7 @@ class Recipe:
             raise ValueError("objective.ctc must be above 0 for a student with labels of its own")
 
     def _check_labels(self) -> None:
-        """Refuse a recipe that says nothing, or several things, about the labels."""
+        """Refuse a recipe with no source of the labels, or with several."""
         named = [name for name in ("vocabulary", "characters", "languages") if getattr(self, name)]
         if self.shape is None and named:
             raise ValueError(f"{named[0]} is for a new model: without a shape, the labels are those of initial")
@@ -511,10 +507,10 @@ class Recipe:
 
     @property
     def shape(self) -> Student | Convolutional | None:
-        """What is trained, or None for what ``initial`` is."""
+        """The shape of the model, or None for that of ``initial``."""
         return self.student or self.convolutional
 
     @property
     def labels(self) -> bool:
-        """Whether the recipe names labels, and does not take a teacher's or those of ``initial``."""
+        """Whether the recipe names labels of its own, and does not use those of a teacher or of ``initial``."""
         return bool(self.vocabulary or self.characters or self.languages)

@@ -1,6 +1,6 @@
-"""Reading a recipe: YAML in which every key is known and every value has its type.
+"""Reading a recipe: YAML with known keys and checked types.
 
-What a recipe may say is what the dataclasses of training/recipe.py have as fields.
+The keys are the fields of the dataclasses of training/recipe.py.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ def _record(kind: type, values: object, key: str, folder: Path) -> object:
 
 
 def _value(kind: Any, value: object, key: str, folder: Path) -> object:  # noqa: ANN401  # a type, as typing spells it
-    """Return ``value`` as what the type asks for."""
+    """Return ``value`` converted to a type."""
     if get_origin(kind) in {Union, types.UnionType}:
         inner = next(option for option in get_args(kind) if option is not types.NoneType)
         return None if value is None else _value(inner, value, key, folder)
@@ -73,7 +73,7 @@ def _value(kind: Any, value: object, key: str, folder: Path) -> object:  # noqa:
 
 
 def _items(kinds: tuple[Any, ...], value: object, key: str, folder: Path) -> tuple[object, ...]:
-    """Return a list as a tuple: of any length but 0 when the type ends in an ellipsis, else a pair that ascends."""
+    """Return a list as a tuple: of one or more items if the type ends in an ellipsis, else an ascending pair."""
     open_ended = kinds[-1] is Ellipsis
     if not isinstance(value, list) or not value or not (open_ended or len(value) == len(kinds)):
         raise ValueError(f"{key} must be a list of {'at least 1' if open_ended else len(kinds)}")
@@ -91,7 +91,7 @@ def _plain(kind: type, value: object, key: str, folder: Path) -> object:
     if kind is int and type(value) is int:
         return value
     if kind is float and not isinstance(value, bool) and isinstance(value, int | float | str):
-        # YAML takes 1e-3 for text: its numbers need a point before the exponent.
+        # YAML reads 1e-3 as text, because its numbers need a point before the exponent.
         try:
             return float(value)
         except (ValueError, OverflowError):

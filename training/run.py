@@ -1,4 +1,4 @@
-"""A training run: what its recipe names, built, and how far it has come."""
+"""A training run: the objects of its recipe, and its progress."""
 
 import dataclasses
 import hashlib
@@ -44,44 +44,44 @@ from training.takes import Take, read_clips, takes_of
 from training.vocabulary import CharacterVocabulary, TrainingVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
-# Parts of a recipe that may change while a run goes on: those that watch it, and its length, which the learning rate
-# follows from then on.
+# Parts of a recipe that may change when a run is resumed: evaluation and reports, and its length, to which the learning
+# rate then adapts.
 _CHANGEABLE = ("dev", "report_every", "save_every", "steps")
-# Buckets by labels for each length, where a decoder computes the padding of labels.
+# Buckets by labels for each length, if a decoder computes the padding of labels.
 _LABEL_BUCKETS = 4
 
 
 class Run:
-    """Everything that the loop works with.
+    """The objects that the training loop uses.
 
     Attributes:
-        recipe: what was asked for.
-        folder: where the run keeps its state and its log.
-        device: where it computes.
-        vocabulary: the labels.
-        config: what the student is.
+        recipe: the recipe.
+        folder: the folder of its state and its log.
+        device: the device.
+        vocabulary: the vocabulary.
+        config: the student's configuration.
         network: the student.
-        ranks: the processes that train it together.
-        own_parts: which parts of a step are those of this process.
-        loss_scale: what the loss is multiplied by.
-        front_end: what turns waveforms into its features.
-        mode: what of it learns, and how.
-        optimizer: what changes its weights.
-        average: the running mean of its weights.
-        sampler: what is in which batch.
-        examples: what makes examples of it.
-        dev: the clips that progress is measured on.
-        survey: lines about what is trained on, and what is left out.
+        ranks: the processes that train together.
+        own_parts: this process's parts of a step.
+        loss_scale: the factor of the loss.
+        front_end: computes features from waveforms.
+        mode: which weights are trained, and the training mode.
+        optimizer: the optimizer.
+        average: the moving average of the weights.
+        sampler: draws the clips of each batch.
+        examples: makes examples from draws.
+        dev: the clips of the dev set.
+        survey: lines about the training data and what is left out.
         step: steps done.
-        position: the batch that comes next.
+        position: the position of the next batch.
         audio_seconds: audio trained on.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, device: torch.device, ranks: Ranks | None = None) -> None:
-        """Prepare a run at its first step; labels that the teacher has not given yet are computed now.
+        """Prepare a run at its first step; missing posteriors of the teacher are computed now.
 
         Raises:
-            TrainingError: if the recipe names something that cannot be used.
+            TrainingError: if something that the recipe names cannot be used.
         """
         self.recipe = recipe
         self.folder = folder
@@ -110,7 +110,8 @@ class Run:
             assert tuned, "a recipe has a shape or an initial checkpoint"
             self.config = tuned
         longest = round(max(take.seconds for take in takes), 1)
-        if recipe.shape or longest > (self.config.piece_seconds or math.inf):  # a tuned model still hears what it did
+        # A tuned model keeps its former length if that is longer.
+        if recipe.shape or longest > (self.config.piece_seconds or math.inf):
             self.config = dataclasses.replace(self.config, trained_seconds=longest)
         check_export(self.config, self.vocabulary)
         labels = None
@@ -126,20 +127,20 @@ class Run:
         self.network = new_network(self.config, recipe.dropout, recipe.seed, teacher_labels, hidden).to(device)
         if initial:
             start_from(self.network, initial, self.config, self.vocabulary)
-        own = initial if initial and not recipe.shape else None  # what a tuned model hears with
+        own = initial if initial and not recipe.shape else None  # a tuned model keeps its front end
         window, mel_bank = (own.window, own.mel_bank) if own else (None, None)
         self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
         if self.network.ctc and not labels and not recipe.objective.ctc:
-            self.network.ctc.requires_grad_(requires_grad=False)  # it has no part in the loss
+            self.network.ctc.requires_grad_(requires_grad=False)  # it is not part of the loss
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         mels = self.config.features.mels
         positions = self.config.attention.positions if self.config.attention else None
         self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels, positions)
         for take in self.dev:
-            self.examples.tokens(take.clip, "")  # in a language that the model has
+            self.examples.tokens(take.clip, "")  # checks that the vocabulary has its language
         counts = self.examples.label_counts()
         self.sampler = _sampler(takes, counts, recipe, attends=self.config.attention is not None)
         self.survey = survey(clips, takes, recipe.data, self.examples, self.vocabulary, self.config)
@@ -157,11 +158,11 @@ class Run:
 
     @property
     def parameters(self) -> int:
-        """Weights of the student, without what only its training needs."""
+        """Number of the student's weights, without those used only in training."""
         return sum(value.numel() for name, value in self.network.named_parameters() if not is_of_teacher_heads(name))
 
     def save(self) -> None:
-        """Put the state on the disk, in the first process."""
+        """Save the state, in the first process."""
         if not self.ranks.is_first:
             return
         snapshot = Snapshot(
@@ -177,10 +178,10 @@ class Run:
         write_snapshot(_state_path(self.folder), snapshot)
 
     def resume(self) -> None:
-        """Go on from the state on the disk.
+        """Restore the saved state.
 
         Raises:
-            ResumeError: if there is none, or it is that of another recipe or of other clips.
+            ResumeError: if there is none, or it is of another recipe or other clips.
         """
         snapshot = read_snapshot(_state_path(self.folder), self.device)
         check_identity(snapshot.identity, self._identity)
@@ -194,7 +195,7 @@ class Run:
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
 
     def export(self, path: Path) -> None:
-        """Write the average of the weights as a ``.nemo`` archive.
+        """Write the averaged weights as a ``.nemo`` archive.
 
         Raises:
             TrainingError: if it cannot be written.
@@ -207,7 +208,7 @@ class Run:
 
 
 def has_state(folder: Path) -> bool:
-    """Tell whether a run was begun in ``folder``."""
+    """Return whether ``folder`` holds the state of a run."""
     return _state_path(folder).exists()
 
 
@@ -246,14 +247,14 @@ def _sampler(takes: Sequence[Take], labels: Sequence[int], recipe: Recipe, *, at
 
 
 def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
-    """Return what decides how a run goes: its recipe, without where things lie, and what it trains on."""
+    """Return what must not change when a run is resumed: its recipe without folders, and its takes."""
     digest = hashlib.sha256("\n".join(_line(take) for take in takes).encode())
     values = _without_folders(dataclasses.asdict(recipe))
     return {key: value for key, value in values.items() if key not in _CHANGEABLE} | {"clips": digest.hexdigest()}
 
 
 def _line(take: Take) -> str:
-    """Return what tells a take from others, and from what it was before its manifest changed."""
+    """Return the fields of a take that identify it, to notice a changed manifest."""
     asked = f" {take.clip.prompt}" if take.clip.prompt != Prompt() else ""
     return f"{take.name} {take.seconds} {take.clip.text}{asked}"
 

@@ -1,4 +1,4 @@
-"""Which clips are in which batch: a function of the seed and the epoch, so a run resumes from two numbers."""
+"""Sampling batches: a function of the seed and the epoch, so that a run resumes from two numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from training.buckets import Bucket, Buckets
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A step of a run: its epoch, and the number of its batch there."""
+    """A position in a run: the epoch, and the number of the step in it."""
 
     epoch: int = 0
     batch: int = 0
@@ -22,7 +22,7 @@ class Draw:
 
     Attributes:
         take: its index.
-        copy: which of its draws in this epoch it is, from 0.
+        copy: the number of this draw of the take in this epoch, from 0.
     """
 
     take: int
@@ -35,9 +35,9 @@ class PlannedBatch:
 
     Attributes:
         position: the step.
-        draws: what it holds: nothing, where a step has fewer clips than parts.
+        draws: its draws; empty if a step has fewer clips than parts.
         seconds: length that its clips are padded to.
-        part: which part of the step it is.
+        part: number of the part in the step.
     """
 
     position: Position
@@ -50,8 +50,8 @@ class BucketSampler:
     """Draws batches of clips of similar length, epoch after epoch.
 
     In an epoch a clip of weight w is drawn floor(w) or ceil(w) times, w on average. All parts of a step are of one
-    bucket, so that nobody who computes one waits for another's longer clips. They are full but for those of the last
-    step of each bucket, which share evenly what is left, and the order of the steps is random.
+    bucket, so that processes take equally long. Parts are full, except in the last step of each bucket, whose parts
+    share the rest evenly. The order of steps is random.
     """
 
     def __init__(
@@ -63,15 +63,15 @@ class BucketSampler:
         labels: Sequence[int] | None = None,
         parts: int = 1,
     ) -> None:
-        """Sample clips of these lengths.
+        """Prepare to sample.
 
         Args:
             seconds: length of each clip.
-            weights: how often to draw each clip in an epoch.
-            buckets: lengths of batches; the longest clip fits.
-            seed: of all choices.
-            labels: of each clip, or None where they do not matter.
-            parts: batches that make a step.
+            weights: how often to draw each clip in an epoch, on average.
+            buckets: the buckets; the longest clip must fit.
+            seed: seed of all choices.
+            labels: number of labels of each clip, or None if they do not matter.
+            parts: parts of a step.
         """
         self._weights = np.asarray(weights, dtype=np.float64)
         labels = [0] * len(seconds) if labels is None else labels
@@ -82,7 +82,7 @@ class BucketSampler:
 
     @property
     def buckets(self) -> list[tuple[Bucket, int, int]]:
-        """The buckets, each with the clips that are in it, and with those of a full batch."""
+        """The buckets, each with its number of clips, and the clips of a full batch."""
         clips = np.bincount(self._bucket, minlength=len(self._buckets.all)).tolist()
         return [(bucket, clips[number], self._buckets.rows(number)) for number, bucket in enumerate(self._buckets.all)]
 
@@ -101,11 +101,11 @@ class BucketSampler:
         return [self._shared_out(Position(number, place), *steps[index]) for place, index in enumerate(order)]
 
     def batches(self, start: Position, own: range | None = None) -> Iterator[PlannedBatch]:
-        """Yield parts without end, from the step at ``start``; one past the end of its epoch opens the next.
+        """Yield parts without end, from the step at ``start``; a position after the end of an epoch begins the next.
 
         Args:
             start: the first step.
-            own: which parts of each step are wanted; None wants all.
+            own: the parts of each step to yield; None: all.
         """
         own = range(self._parts) if own is None else own
         epoch, steps = start.epoch, self.epoch(start.epoch)[start.batch :]

@@ -14,8 +14,8 @@ def learning_rate(step: int, *, steps: int, peak: float, warmup: int, decay: flo
         step: the step, from 0.
         steps: steps of the run.
         peak: highest learning rate.
-        warmup: steps on the way there.
-        decay: share of the run over which it falls, at its end, but not before the peak.
+        warmup: steps up to it.
+        decay: share of the run over which it falls, at the end, but not before the peak.
         final: learning rate of the last step, as a share of the highest.
     """
     if step < warmup:

@@ -1,7 +1,7 @@
-"""The state of a run on disk, from which it goes on as if it had never stopped.
+"""The saved state of a run, from which it continues as if it had never stopped.
 
-Augmentation and dropout are drawn from the seed, the epoch and the step, so no state of a random generator has to be
-kept: the weights, the optimizer, the average and two counters are all there is.
+Augmentation and dropout follow from the seed, the epoch and the step, so no state of a random generator is needed:
+weights, optimizer, average and two counters are the whole state.
 """
 
 import json
@@ -24,7 +24,7 @@ class Snapshot:
     """A run between two steps.
 
     Attributes:
-        identity: what makes it this run and no other: recipe and clips, as JSON holds them.
+        identity: recipe and clips of the run, as JSON values.
         step: steps done.
         position: the batch that comes next.
         audio_seconds: audio trained on.
@@ -45,7 +45,7 @@ class Snapshot:
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Replace what is at ``path`` in one stroke: whoever is killed while writing leaves the old state behind.
+    """Replace the file at ``path`` atomically: a process that is killed while writing leaves the old state.
 
     Raises:
         TrainingError: if it cannot be written; the old state is still there.
@@ -67,9 +67,9 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
         with fresh.open("wb") as file:
             noting = _NotingErrors(file)
             try:
-                torch.save(content, noting)  # type: ignore[arg-type]  # it writes and flushes, and no more
+                torch.save(content, noting)  # type: ignore[arg-type]  # has the methods that torch needs
             except RuntimeError as error:
-                # Of a full disk, torch says where in its source it noticed.
+                # torch's own error of a full disk does not name the reason.
                 raise noting.error or error from error
             file.flush()
             os.fsync(file.fileno())
@@ -89,7 +89,7 @@ class _NotingErrors:
         self.error: OSError | None = None
 
     def write(self, content: bytes) -> int:
-        """Write, and note what went wrong."""
+        """Write, and record an error."""
         try:
             return self._file.write(content)
         except OSError as error:
@@ -97,7 +97,7 @@ class _NotingErrors:
             raise
 
     def flush(self) -> None:
-        """Pass on what is buffered."""
+        """Flush the file."""
         self._file.flush()
 
 
@@ -105,7 +105,7 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
     """Read the state at ``path``, its tensors onto ``device``.
 
     Raises:
-        ResumeError: if there is none, or it is damaged.
+        ResumeError: if there is no state, or it is damaged.
     """
     try:
         content = torch.load(path, map_location=device, weights_only=True)
@@ -126,10 +126,10 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
 
 
 def check_identity(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse to go on with another run than the one that was begun.
+    """Check that a saved state is of the same run.
 
     Raises:
-        ResumeError: naming what differs.
+        ResumeError: if it is not; the message names what differs.
     """
     wanted = cast("dict[str, Any]", json.loads(json.dumps(wanted)))
     different = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]

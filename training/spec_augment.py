@@ -1,6 +1,6 @@
-"""SpecAugment (Park et al., 2019): bands of the features and stretches of time that a model has to do without.
+"""SpecAugment (Park et al., 2019): masking bands and time spans of the features.
 
-Without the time warp, which the authors found to matter least.
+There is no time warp, which the authors found to matter least.
 """
 
 import numpy as np
@@ -12,17 +12,16 @@ Mask = NDArray[np.bool_]
 
 
 def draw_masks(frames: int, mels: int, config: SpecAugment, random: np.random.Generator) -> tuple[Mask, Mask]:
-    """Draw what to hide of a clip.
+    """Draw the masks of a clip.
 
     Args:
-        frames: features of the clip, without padding.
-        mels: bands of its features.
-        config: how many masks, and how wide.
-        random: where the choices come from.
+        frames: number of features of the clip, without padding.
+        mels: number of bands.
+        config: number and width of masks.
+        random: generator of the choices.
 
     Returns:
-        The frames to hide, [frames], and the bands to hide, [mels]. Hidden features become 0, which is the mean of
-        their band.
+        The frames to mask, [frames], and the bands to mask, [mels]. Masked features become 0, the mean of their band.
     """
     hidden_frames, hidden_mels = np.zeros(frames, dtype=np.bool_), np.zeros(mels, dtype=np.bool_)
     for _ in range(config.time_masks):
@@ -33,7 +32,7 @@ def draw_masks(frames: int, mels: int, config: SpecAugment, random: np.random.Ge
 
 
 def _hide(mask: Mask, widest: int, random: np.random.Generator) -> None:
-    """Hide a stretch of ``mask``, of any width up to ``widest`` and anywhere."""
+    """Mask a random span of ``mask``, of any width up to ``widest``."""
     width = int(random.integers(0, min(widest, len(mask)) + 1))
     start = int(random.integers(0, len(mask) - width + 1))
     mask[start : start + width] = True

@@ -1,8 +1,8 @@
-"""New sentences out of recorded ones: phrases that a voice said in several clips, one after the other.
+"""Splicing: new clips from phrases of the same speaker, taken from several clips.
 
-A few hours of speech hold a few thousand sentences, which a model learns by heart. Cut into phrases and put together
-anew, they are other sentences every time they are heard (compare Lam et al., 2021). A clip is cut where its teacher
-hears the end of a word and the voice is quiet, and used where what the teacher understood is what the transcript says.
+A few hours of speech hold a few thousand sentences, which a model memorises. Spliced phrases are new sentences each
+time (compare Lam et al., 2021). A clip is cut where its teacher finds the end of a word and the audio is quiet, and
+phrases are used where the teacher's words equal the transcript's.
 """
 
 import difflib
@@ -33,12 +33,12 @@ _TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What is learned from, before it is augmented.
+    """A clip before augmentation.
 
     Attributes:
         samples: float32 [n].
-        text: what is said.
-        frames: what the teacher thinks of it, or None if it did not hear it.
+        text: its transcript.
+        frames: the teacher's frames, or None.
     """
 
     samples: Samples
@@ -56,10 +56,10 @@ class Phrase:
 
 
 class Splicer:
-    """Puts clips of a voice together anew. Threads may share it."""
+    """Splices clips of a speaker. Threads may share it."""
 
     def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice, decoded: DecodedTakes) -> None:
-        """Prepare to splice; only takes that the teacher heard are cut."""
+        """Prepare to splice; only takes with the teacher's frames are cut."""
         self._labels = labels
         self._config = config
         self._decoded = decoded
@@ -70,7 +70,7 @@ class Splicer:
                 self._of_voice[_voice(take)].append(take)
 
     def spoken(self, take: Take, random: np.random.Generator) -> Spoken | None:
-        """Return what is said instead of a take, no longer than it, or None if it is to be heard as it is."""
+        """Return a spliced clip in place of a take, not longer than it, or None to use the take itself."""
         others = self._of_voice.get(_voice(take), [])
         if len(others) < self._config.clips or random.random() >= self._config.share:
             return None
@@ -103,7 +103,7 @@ class Splicer:
                 yield self._cut(take, samples, start, end, found[first : last + 1])
 
     def _phrases(self, take: Take, samples: Samples) -> list[Phrase]:
-        """Return the phrases of a take, which are looked for once."""
+        """Return the phrases of a take, which are found once."""
         if take not in self._found:
             self._found[take] = phrases(samples, take, self._labels)
         return self._found[take]
@@ -120,12 +120,12 @@ class Splicer:
 
 
 def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]:
-    """Return the phrases of a take that can be cut out: those of which the teacher understood each word.
+    """Return the phrases of a take whose words the teacher has all right.
 
     Args:
-        samples: of the take, float32 [n].
-        take: the take, of a clip that the teacher heard.
-        labels: the teacher's.
+        samples: samples of the take, float32 [n].
+        take: a take with the teacher's frames.
+        labels: the teacher's posteriors.
     """
     frames = labels.of(take)
     if frames is None:
@@ -152,7 +152,7 @@ def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]
 
 
 def _understood(spoken: Sequence[str], text: str | None) -> Callable[[int, int], bool]:
-    """Return what says of words from one number up to another whether they are what was said there."""
+    """Return a function that tells whether the teacher's words from one index up to another are right."""
     said = spoken if text is None else text.split()
     wrong, missed = set[int](), set[int]()
     for kind, first, last, *_ in difflib.SequenceMatcher(None, spoken, said, autojunk=False).get_opcodes():
@@ -165,7 +165,7 @@ def _understood(spoken: Sequence[str], text: str | None) -> Callable[[int, int],
 
 
 def _words(frames: Frames, pieces: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the words that a teacher understood, with the first and the last frame in which it heard each."""
+    """Return a teacher's words, each with its first and last frame."""
     words: list[tuple[str, int, int]] = []
     for label, first, last in greedy_spans(frames):
         piece = pieces[label]

@@ -1,4 +1,4 @@
-"""The model that is trained: a FastConformer with CTC, a transducer beside it or an attention decoder, or a Jasper.
+"""The model that is trained: a FastConformer with CTC, optionally a transducer, or an attention decoder; or a Jasper.
 
 Its front end is that of NVIDIA's released models.
 """
@@ -41,11 +41,11 @@ FRONT_END = FeatureConfig(
     preemphasis=0.97,
     log_offset=2**-24,
 )
-# Of the window of Jasper and QuartzNet, 20 ms.
+# Samples of the window of Jasper and QuartzNet, 20 ms.
 _CONVOLUTIONAL_WINDOW = 320
 # Tokens that a text of an attention decoder may have beyond the frames, as in NVIDIA's released models.
 _LENGTH_MARGIN = 50
-# Labels of one frame after which search leaves it, as in NVIDIA's released models.
+# Most labels in one frame, as in NVIDIA's released models.
 _MAX_SYMBOLS = 10
 # NeMo's classes of models that are trained here, and the modules that they are in.
 MODULES = {
@@ -60,16 +60,16 @@ MODULES = {
 def student_config(
     shape: Student | Convolutional, labels: int, *, characters: bool = False, prompts: PromptConfig | None = None
 ) -> ModelConfig:
-    """Return what the student is, in the words of models/.
+    """Return the configuration of the student.
 
     Args:
-        shape: what was asked for.
-        labels: how many there are.
-        characters: whether they are characters, and not pieces.
-        prompts: what can be asked for with them; None if they are of no attention decoder.
+        shape: its shape in the recipe.
+        labels: number of labels.
+        characters: whether labels are characters, and not pieces.
+        prompts: the prompts of an attention decoder, else None.
 
     Raises:
-        RecipeError: if the labels are not those of such a model.
+        RecipeError: if such a model cannot have these labels.
     """
     attends = isinstance(shape, Student) and shape.attention is not None
     if attends != (prompts is not None):
@@ -158,7 +158,7 @@ def _transducer_config(transducer: Transducer) -> TransducerConfig:
 
 
 class Float32Subsampling(Subsampling):
-    """Subsampling that autocast leaves alone.
+    """Subsampling in float32, also under autocast.
 
     On a CPU, the gradient of a depthwise convolution takes three times as long in bf16 as in float32.
     """
@@ -170,11 +170,11 @@ class Float32Subsampling(Subsampling):
 
 
 class StudentNetwork(Network):
-    """The model in training, and what only its training needs.
+    """The model in training, with heads that only training needs.
 
     Attributes:
-        teacher_head: says the labels of a teacher who has others than the student, or None.
-        hidden_head: guesses the frames of the teacher's encoder, or None.
+        teacher_head: CTC head for a teacher's labels, if the student has others, or None.
+        hidden_head: predicts frames of the teacher's encoder, or None.
     """
 
     def __init__(self, config: ModelConfig, dropout: float, teacher_labels: int | None, hidden: int) -> None:
@@ -182,7 +182,7 @@ class StudentNetwork(Network):
         if isinstance(config.encoder, ConformerConfig):
             self.encoder.subsampling = Float32Subsampling(config.encoder)
         if self.attention_decoder:
-            # As small as the positions that they are added to; they are the output layer, too.
+            # As small as the positions that they are added to; they are the output layer too.
             nn.init.normal_(self.attention_decoder.embedding.weight, std=self.attention_decoder.config.width**-0.5)
         self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
         self.hidden_head = nn.Linear(config.encoder.width, hidden) if hidden else None
@@ -191,14 +191,14 @@ class StudentNetwork(Network):
 def new_network(
     config: ModelConfig, dropout: float, seed: int, teacher_labels: int | None = None, hidden: int = 0
 ) -> StudentNetwork:
-    """Return a network with random weights, PyTorch's own, the same for the same seed; nothing else draws from it.
+    """Return a network with PyTorch's random weights, which depend on the seed only.
 
     Args:
-        config: what the model is.
+        config: the model's configuration.
         dropout: share of each module's output that is dropped.
-        seed: of the weights.
-        teacher_labels: labels of a teacher who has others than the student, or None.
-        hidden: values of the teacher's frames that the student guesses, or 0.
+        seed: seed of the weights.
+        teacher_labels: number of the teacher's labels, if the student has others, or None.
+        hidden: values of the teacher's frames that the student predicts, or 0.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -218,10 +218,10 @@ def read_initial(path: Path) -> Checkpoint:
 
 
 def tunable_config(config: ModelConfig) -> ModelConfig:
-    """Return what a released model is, if that can be trained on and written again.
+    """Check that a released model can be trained on and exported, and return its configuration.
 
     Raises:
-        RecipeError: if not; the message says why.
+        RecipeError: if it cannot; the message says why.
     """
     encoder, features = config.encoder, config.features
     if config.name not in MODULES:
@@ -242,10 +242,10 @@ def tunable_config(config: ModelConfig) -> ModelConfig:
 def start_from(
     network: StudentNetwork, checkpoint: Checkpoint, config: ModelConfig, vocabulary: TrainingVocabulary
 ) -> None:
-    """Give a student the weights of a checkpoint: those of the encoder, and of what else has the same labels and shape.
+    """Load the weights of a checkpoint into a student: the encoder, and heads with the same labels and shape.
 
     Raises:
-        RecipeError: if it is of another shape.
+        RecipeError: if the encoder is of another shape.
     """
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
         raise RecipeError(f"initial, a {checkpoint.config.name}, is of another shape than the student")
@@ -261,10 +261,10 @@ def start_from(
 
 
 def without_teacher_heads(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return of a student's state what the model needs."""
+    """Return a student's state without heads that only training needs."""
     return {name: value for name, value in state.items() if not is_of_teacher_heads(name)}
 
 
 def is_of_teacher_heads(name: str) -> bool:
-    """Tell whether a weight is of a head that only learning from a teacher needs."""
+    """Return whether a weight is of a head that only training needs."""
     return name.startswith(("teacher_head.", "hidden_head."))

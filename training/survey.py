@@ -1,4 +1,4 @@
-"""What is trained on and what is left out, in a few lines before the first step."""
+"""A survey of the training data before the first step: what is used and what is left out."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -20,20 +20,20 @@ def survey(
     vocabulary: TrainingVocabulary,
     config: ModelConfig,
 ) -> list[str]:
-    """Return lines that say how many clips there are and how long, and what is wrong with some of them.
+    """Return lines about the number and length of clips, and problems of some of them.
 
-    Nothing is decoded: that a file is there is seen, and that it can be read only when its turn comes.
+    Files are not decoded; only their existence is checked.
 
     Args:
-        clips: what the manifests have.
-        takes: what is trained on.
-        data: what was asked for.
-        examples: what makes labels of transcripts.
-        vocabulary: the labels.
-        config: what is trained.
+        clips: the clips of the manifests.
+        takes: the takes to train on.
+        data: the recipe's training data.
+        examples: makes labels of transcripts.
+        vocabulary: the vocabulary.
+        config: the student's configuration.
 
     Raises:
-        ManifestError: if none of the files is there.
+        ManifestError: if none of the files exists.
     """
     lines = [f"{_amount(clips)}; trained on: {len(takes):,} takes, {_hours(take.seconds for take in takes)}"]
     missing = [clip for clip in clips if not clip.audio.exists()]
@@ -49,7 +49,7 @@ def survey(
 def _odd_transcripts(
     takes: Sequence[Take], examples: Examples, vocabulary: TrainingVocabulary, config: ModelConfig
 ) -> dict[str, list[Clip]]:
-    """Return the clips whose transcripts teach little, by what is the matter with them."""
+    """Return the clips with unusable transcripts, by problem."""
     empty: list[Clip] = []
     unknown: list[Clip] = []
     crowded: list[Clip] = []
@@ -79,7 +79,7 @@ def _odd_transcripts(
 
 
 def _line(what: str, groups: Iterable[tuple[str, Sequence[Clip]]]) -> list[str]:
-    """Return a line about the groups that hold clips, if any does."""
+    """Return a line about the groups that are not empty, if any."""
     told = [f"{_amount(group)} {name}" for name, group in groups if group]
     return [f"{what}: " + ", ".join(told)] if told else []
 

@@ -1,4 +1,4 @@
-"""A take is a clip at one speed: what is labelled by the teacher, drawn by the sampler and learned from."""
+"""Takes: a take is a clip at one speed, the unit of posteriors, sampling and examples."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ from training.errors import ManifestError, RecipeError
 from training.manifest import Clip, read_manifest
 from training.recipe import TrainingData
 
-# What a manifest says and what decodes may differ by this: codecs pad, and writers round.
+# Allowed difference of a manifest's duration and the decoded length, because codecs pad and writers round.
 _TOLERATED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """A clip, faster or slower by a factor; pitch changes with it (Ko et al., 2015)."""
+    """A clip with its speed changed by a factor; the pitch changes too (Ko et al., 2015)."""
 
     clip: Clip
     speed: float = 1.0
 
     @property
     def seconds(self) -> float:
-        """Its length, as the manifest has it."""
+        """Its length by the manifest and the speed."""
         return self.clip.seconds / self.speed
 
     @property
     def name(self) -> str:
-        """What tells it from the other takes of its manifest."""
+        """Its unique name among the takes of its manifest."""
         return f"{self.clip.name}@{self.speed:g}"
 
     def samples(self, rate: int) -> Samples:
-        """Decode it to mono samples at ``rate``.
+        """Decode the take to mono samples at ``rate``.
 
         Raises:
             ManifestError: if it does not decode, or is not as long as the manifest says.
@@ -66,7 +66,7 @@ def read_clips(data: TrainingData) -> list[Clip]:
 
 
 def takes_of(clips: Sequence[Clip], data: TrainingData) -> list[Take]:
-    """Return what a recipe trains on: every clip that is neither too short nor too long, at every speed.
+    """Return the takes of a recipe: each clip at each speed, except those that are too short or too long.
 
     Raises:
         RecipeError: if no clip is left.
@@ -78,7 +78,7 @@ def takes_of(clips: Sequence[Clip], data: TrainingData) -> list[Take]:
 
 
 def fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:
-    """Yield the clips at every speed at which they are neither too short nor too long."""
+    """Yield each clip at each speed at which it is neither too short nor too long."""
     for clip in clips:
         for speed in data.speeds:
             take = Take(clip, speed)

@@ -1,4 +1,4 @@
-"""The model that is learned from, and what it thinks of every frame."""
+"""The teacher model, and its posteriors of each frame."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from training.student import FRONT_END
 
 
 class TeacherModel:
-    """A CTC model, its search left out.
+    """A CTC model without its search.
 
     Attributes:
         stride: features of a frame.
@@ -33,12 +33,12 @@ class TeacherModel:
         Args:
             path: a checkpoint that ``load_model`` reads.
             labels: labels to keep of each frame, besides the blank.
-            device: where it computes.
-            precision: of its matrix products.
+            device: the device.
+            precision: precision of its matrix products.
             hidden: whether to keep the frames of its encoder.
 
         Raises:
-            RecipeError: if it cannot be loaded, has no CTC head, or does not hear what the student hears.
+            RecipeError: if it cannot be loaded, has no CTC head, or has another rate or hop than the student.
         """
         try:
             checkpoint = read_checkpoint(path)
@@ -65,7 +65,7 @@ class TeacherModel:
 
     @torch.no_grad()
     def posteriors(self, clips: Sequence[Samples]) -> list[Frames]:
-        """Return what it thinks of each frame of each clip, the clips heard in one batch."""
+        """Return the posteriors of each frame of each clip, computed in one batch."""
         lengths = torch.tensor([len(samples) for samples in clips])
         waveforms = torch.zeros(len(clips), int(lengths.max()))
         for row, samples in zip(waveforms, clips, strict=True):
@@ -79,7 +79,7 @@ class TeacherModel:
         return self._records(probabilities, encoded.float(), frames.tolist())
 
     def _records(self, probabilities: Tensor, encoded: Tensor, counts: Sequence[int]) -> list[Frames]:
-        """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last, and what was asked for."""
+        """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last, and frames if wanted."""
         masses, labels = probabilities[:, :, :-1].topk(self._labels, dim=-1)
         records = np.empty(probabilities.shape[:2], dtype=record_type(self._labels, self.width))
         records["blank"] = probabilities[:, :, -1].cpu().numpy()

@@ -1,4 +1,4 @@
-"""The labels that a model is trained on, and how text is cut into them."""
+"""Vocabularies for training: the labels of a model, and the encoding of text."""
 
 import io
 from collections.abc import Sequence
@@ -14,25 +14,25 @@ _ENGLISH = Prompt()
 
 
 class TrainingVocabulary(Protocol):
-    """Labels in both directions.
+    """The interface of vocabularies.
 
     Attributes:
-        size: labels; the blank, which is none of them, has this number.
+        size: number of labels, and the id of the blank.
     """
 
     size: int
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """From labels to text."""
+        """The tokenizer, from labels to text."""
         ...
 
     def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:
-        """Return the labels of a transcript, in the language that a prompt asks for where there are several."""
+        """Return the labels of a transcript, in the language of the prompt if there are several."""
         ...
 
     def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:
-        """Tell whether a transcript has characters without a label."""
+        """Return whether a transcript has characters without a label."""
         ...
 
 
@@ -40,7 +40,7 @@ class PieceVocabulary:
     """The pieces of a SentencePiece model.
 
     Attributes:
-        model: the SentencePiece model, as its file has it.
+        model: content of the SentencePiece model's file.
         tokenizer: from labels to text.
         size: labels; the blank, which is none of them, has this number.
     """
@@ -62,18 +62,18 @@ class PieceVocabulary:
         return labels
 
     def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:  # noqa: ARG002  # one language
-        """Tell whether a transcript has characters without a piece."""
+        """Return whether a transcript has characters without a piece."""
         return self._processor.unk_id() in self.encode(text)
 
     @property
     def scores(self) -> str:
-        """The pieces and their scores as SentencePiece writes them beside a model, for those who want such a file."""
+        """The content of SentencePiece's file of pieces and scores."""
         pieces = enumerate(self.tokenizer.pieces)
         return "".join(f"{piece}\t{self._processor.get_score(label):g}\n" for label, piece in pieces)
 
 
 class CharacterVocabulary:
-    """One label a character. A text is spelled in the case of the labels, and what has no label is left out.
+    """A label for each character. Texts are converted to the case of the labels, and other characters left out.
 
     Attributes:
         tokenizer: from labels to text.
@@ -92,7 +92,7 @@ class CharacterVocabulary:
         return [self._labels[character] for character in self._spelled(text) if character in self._labels]
 
     def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:  # noqa: ARG002  # one language
-        """Tell whether a transcript has characters without a label."""
+        """Return whether a transcript has characters without a label."""
         return any(character not in self._labels for character in self._spelled(text))
 
     def _spelled(self, text: str) -> str:
@@ -100,14 +100,14 @@ class CharacterVocabulary:
 
 
 def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
-    """Return a SentencePiece model of the unigram kind (Kudo, 2018), made for sentences.
+    """Train a SentencePiece unigram model (Kudo, 2018) on sentences, and return it.
 
     Args:
-        sentences: what to cut into pieces; their characters are taken as they are.
-        size: pieces, the unknown one among them.
+        sentences: the sentences; characters are not normalised.
+        size: number of pieces, with the unknown one.
 
     Raises:
-        RecipeError: if the sentences do not give so many pieces, or hold too many characters for so few.
+        RecipeError: if the sentences do not give ``size`` pieces, or have more characters than that.
     """
     model = io.BytesIO()
     try:
@@ -120,7 +120,7 @@ def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
             character_coverage=1.0,
             bos_id=-1,
             eos_id=-1,
-            num_threads=1,  # more of them add in another order
+            num_threads=1,  # more threads change the order of sums
             minloglevel=2,
         )
     except RuntimeError as error:

@@ -33,7 +33,7 @@ def read_languages(languages: tuple[Language, ...]) -> PromptedVocabulary:
     """Read the vocabularies of an attention decoder's languages.
 
     Raises:
-        RecipeError: if one of them cannot be read, is of another kind, or stands there twice.
+        RecipeError: if one cannot be read, is of another kind, or is listed twice.
     """
     models: dict[str, bytes] = {}
     for language in languages:
@@ -60,7 +60,7 @@ def _from_checkpoint(path: Path) -> TrainingVocabulary:
 
 
 def _prompted(archive: Archive, document: dict[str, dict[str, object]], model: NemoModel) -> PromptedVocabulary:
-    """Return the vocabulary of an attention decoder, its parts under their names."""
+    """Return the vocabulary of an attention decoder, its parts by name."""
     assert model.config.prompts
     languages = document["tokenizer"].get("langs")
     names = list(languages) if isinstance(languages, dict) and len(model.tokenizer_files) > 1 else [SPECIAL]

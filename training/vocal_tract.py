@@ -1,6 +1,6 @@
-"""Other voices out of the same recording: its spectrum stretched, as by a shorter or a longer vocal tract.
+"""Vocal tract length perturbation (Jaitly and Hinton, 2013): higher or lower voices by stretching the spectrum.
 
-Vocal tract length perturbation (Jaitly and Hinton, 2013), on mel bands instead of spectra. Nothing moves in time.
+It is applied to mel bands instead of spectra. Nothing moves in time.
 """
 
 import numpy as np
@@ -13,20 +13,20 @@ from models.features import hz_of_mels, mels_of_hz
 
 Mels = NDArray[np.float64]
 
-# Up to here frequencies are stretched in proportion; from here to the highest, which stays, in a straight line.
+# Frequencies up to this share are stretched in proportion; above it linearly, so that the highest stays.
 _PROPORTIONAL_SHARE = 0.6
 
 
 def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tensor:
-    """Move what is heard at a frequency to that frequency times its clip's factor.
+    """Multiply the frequencies of features by a factor for each clip.
 
     Args:
         features: log-mel features, [batch, mels, frames].
-        factors: above 1 makes a voice higher, [batch], on the same device.
-        config: where the bands are.
+        factors: factors, [batch], on the same device; above 1 makes a voice higher.
+        config: the front end, for the frequencies of bands.
 
     Returns:
-        The same shape; a band between two is interpolated, one below the lowest takes that one's place.
+        Features in the same shape, interpolated between bands; below the lowest band its values are used.
     """
     low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
     centers = np.linspace(low, high, config.mels + 2)[1:-1]
@@ -39,7 +39,7 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
 
 
 def _bands_heard(centers: Mels, factor: float, high_hz: float) -> Mels:
-    """Return what each band, given by its centre in mels, is to hold: a position among the bands, from 0."""
+    """Return the source of each band, given by its centre in mels: a position among the bands, from 0."""
     knee = _PROPORTIONAL_SHARE * high_hz * min(1.0, factor)
     wanted = np.interp(hz_of_mels(centers), [0.0, knee, high_hz], [0.0, knee / factor, high_hz])
     positions: Mels = (mels_of_hz(wanted) - centers[0]) / (centers[1] - centers[0])

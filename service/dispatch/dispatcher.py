@@ -304,7 +304,7 @@ class Dispatcher:
                     has_fed = True
 
     def _takes_more(self, engine: EngineLink) -> bool:
-        """Tell whether it has a free slot, and holds nothing that an engine died with: that is to run with no other."""
+        """Return whether it has a free slot, and no suspect utterance, which must have the engine to itself."""
         return engine.free_slots > 0 and not any(one.engines_lost for one in self._ledger.held(engine))
 
     def _next_batch(self, engine: EngineLink, speeds: Mapping[str, float]) -> list[Utterance]:

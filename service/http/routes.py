@@ -60,7 +60,7 @@ async def healthz() -> JSONResponse:
 
 @operations.get("/readyz", responses={503: {"description": "Loading or draining."}})
 async def readyz(request: Request) -> JSONResponse:
-    """Tell whether new work is accepted and an engine is ready; a full queue does not change that.
+    """Return whether new work is accepted and an engine is ready; a full queue does not change that.
 
     All models of the configuration must have been loaded; those that are loaded later do not count.
     """

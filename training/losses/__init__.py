@@ -1,1 +1,1 @@
-"""Losses of transducers, which hold no more in memory than a part of a batch."""
+"""The loss of transducers, computed with the memory of a part of a batch."""

@@ -1,4 +1,4 @@
-"""The nodes of some clips' lattices in one row, without padding, to be gone through part by part."""
+"""Packing the nodes of several clips' lattices without padding, to be processed in parts."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -10,19 +10,19 @@ from torch import Tensor
 
 from training.losses.lattice import diagonals_of
 
-# Clips of one length have 1.3, and more the shorter they are.
+# Most lattice entries for each node. Clips of equal length have 1.3, shorter ones more.
 _PLACES_A_NODE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Nodes that follow each other, each with its frame and the labels said before; all are int64 [nodes].
+    """Consecutive nodes; all tensors are int64 [nodes].
 
     Attributes:
-        heard: places of their frames among all frames of the clips, padding included.
-        said: places of their predictions among all predictions of the clips, padding included.
-        next_label: the label that comes next in the transcript; any at its end.
-        place: their places in the clips' lattices, as ``lattice.align`` has them.
+        heard: index of their frames among all frames of the clips, padding included.
+        said: index of their predictions among all predictions of the clips, padding included.
+        next_label: the next label of the transcript; any label at its end.
+        place: their indices in the clips' lattices, see ``lattice.align``.
     """
 
     heard: Tensor
@@ -33,15 +33,15 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Which nodes of a part belong to one frame, or to one prediction: every so many, beginning with one of them.
+    """The nodes of a part that belong to each frame, or to each prediction: a first one, and then one every ``step``.
 
-    All are int64, one for each frame or prediction that has nodes in the part.
+    All tensors are int64, with an entry for each frame or prediction that may have nodes in the part.
 
     Attributes:
-        place: of the frame or prediction among all of the clips, padding included; no two are the same.
-        first: its first node, counted from the part's.
-        step: from one of its nodes to the next.
-        count: of its nodes; not above 0 for one that has none after all.
+        place: unique index of the frame or prediction among all of the clips, padding included.
+        first: its first node, counted from the beginning of the part.
+        step: distance of its nodes.
+        count: number of its nodes; 0 or less for none.
     """
 
     place: Tensor
@@ -51,15 +51,15 @@ class Sums:
 
 
 class PackedClips:
-    """The nodes of some clips in one row, without padding.
+    """The nodes of some clips in a row, without padding.
 
     Args:
-        sizes: frames and labels of each.
-        tokens: labels of the transcripts, and any one behind the last, [clips, labels + 1].
-        frames: that a clip has with its padding.
+        sizes: numbers of frames and labels of each clip.
+        tokens: labels of the transcripts, and any label after the last, [clips, labels + 1].
+        frames: number of frames of a clip with its padding.
 
     Attributes:
-        size: nodes in it.
+        size: number of nodes.
         lattice: clips, diagonals and labels + 1 of their lattices.
     """
 
@@ -73,7 +73,7 @@ class PackedClips:
         self._last_of = list(accumulate(counts))
         self._frames_before = list(accumulate((of_clip for of_clip, _ in sizes), initial=0))
         self._said_before = list(accumulate((labels + 1 for _, labels in sizes), initial=0))
-        # From memory that is not pinned, so that nobody waits: it is copied before the call returns.
+        # Memory that is not pinned is copied before the call returns, so it may be freed at once.
         of_clips = torch.tensor([*zip(*sizes, strict=True)]).to(tokens.device, non_blocking=True)
         self._frame_counts, self._widths = of_clips[0], of_clips[1] + 1
         self._counts = self._frame_counts * self._widths
@@ -82,11 +82,11 @@ class PackedClips:
         )
 
     def parts(self, most: int) -> list[slice]:
-        """Return it in parts of so many nodes."""
+        """Return the ranges of parts with at most ``most`` nodes."""
         return [slice(first, min(first + most, self.size)) for first in range(0, self.size, most)]
 
     def nodes(self, part: slice) -> Nodes:
-        """Return the nodes of a part; this waits for no device."""
+        """Return the nodes of a part, without waiting for the device."""
         index = torch.arange(part.start, part.stop, device=self._ends.device)
         clip = torch.searchsorted(self._ends, index, right=True)
         width = self._widths[clip]
@@ -101,7 +101,7 @@ class PackedClips:
         )
 
     def of_frames(self, part: slice) -> Sums:
-        """Return which nodes of a part belong to which frame."""
+        """Return the nodes of each frame in a part."""
         (first, frame), (last, last_frame) = (self._frame_of(node) for node in (part.start, part.stop - 1))
         before = self._frames_before
         index = torch.arange(before[first] + frame, before[last] + last_frame + 1, device=self._ends.device)
@@ -117,14 +117,14 @@ class PackedClips:
         )
 
     def of_predictions(self, part: slice) -> Sums:
-        """Return which nodes of a part belong to which prediction."""
+        """Return the nodes of each prediction in a part."""
         first, last = (self._frame_of(node)[0] for node in (part.start, part.stop - 1))
         index = torch.arange(self._said_before[first], self._said_before[last + 1], device=self._ends.device)
         clip = torch.searchsorted(self._said_ends, index, right=True)
         width = self._widths[clip]
         said = index - (self._said_ends[clip] - width)
         own = (self._ends - self._counts)[clip] + said
-        # Of the nodes own, own + width and so on, those from the part's first on, and before its end.
+        # The nodes own, own + width, and so on, from the part's first up to its end.
         begin = (-((own - part.start) // width)).clamp(min=0)
         return Sums(
             place=clip * self._tokens.size(1) + said,
@@ -141,12 +141,12 @@ class PackedClips:
 
 
 def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
-    """Add up what nodes say of their frames and predictions.
+    """Sum gradients of nodes for their frames and predictions.
 
     Args:
-        met: gradients of what frames and predictions come to together, [nodes, width].
-        row: the nodes' row.
-        part: which of it they are.
+        met: gradients of the sums of frame and prediction, [nodes, width].
+        row: the packed clips.
+        part: the range of nodes in them.
         of_heard: gradients of frames, float32 or wider [frames, width]; changed.
         of_said: gradients of predictions, in the same dtype [predictions, width]; changed.
     """
@@ -156,13 +156,13 @@ def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: 
 
 
 def rows_of(sizes: Sequence[tuple[int, int]], most: int) -> Iterator[slice]:
-    """Yield clips that make a row of so many nodes at most, or are alone.
+    """Yield groups of clips with at most ``most`` nodes, or single clips.
 
-    Lattices have places for the most frames and labels of a row, so neither do clips share one that differ too much.
+    Lattices are padded to the most frames and labels of a group, so clips of very different sizes are not grouped.
 
     Args:
-        sizes: frames and labels of all clips.
-        most: nodes.
+        sizes: numbers of frames and labels of all clips.
+        most: most nodes of a group.
     """
     first = held = longest = widest = 0
     for clip, (frames, labels) in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""What alignments need of a joint's scores, the weights of arcs, and what they make of them, gradients of scores."""
+"""From a joint's scores to the weights of arcs, and from shares of arcs to gradients of scores."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What the outputs of a joint stand for, and how the loss departs from minus the log-probability.
+    """The meaning of a joint's outputs, and options of the loss.
 
     Attributes:
-        blank: its place; labels are before it.
-        durations: what stands behind it; empty for an RNN-T, and for a TDT that learns as one, whose further outputs
-            are then left alone.
-        fast_emit: how much more labels are pulled for than blanks.
-        sigma: taken from the log-probability of every blank and label, if there are durations.
+        blank: index of the blank; labels come before it.
+        durations: the durations of the outputs after it; empty for an RNN-T, and for a TDT that learns as one.
+        fast_emit: additional weight of the gradients of labels over blanks.
+        sigma: subtracted from the log-probability of each blank and label, if there are durations.
     """
 
     blank: int
@@ -25,7 +24,7 @@ class Outputs:
 
     @property
     def passing(self) -> list[int]:
-        """Places of the durations that pass over frames, which those of blanks do."""
+        """Return the indices of durations above 0, which blanks may have."""
         return [place for place, duration in enumerate(self.durations) if duration > 0]
 
 
@@ -34,7 +33,7 @@ class Weighed:
     """What is kept of the scores of some nodes.
 
     Attributes:
-        mass: logarithm of the sum of exponentials of labels and blank, [nodes].
+        mass: log-sum-exp of labels and blank, [nodes].
         weights: log-probabilities of the arcs out of each node, [arcs, nodes], in the order of ``arcs_of``.
     """
 
@@ -46,9 +45,9 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
     """Return the log-probabilities of arcs.
 
     Args:
-        logits: of labels, blank and durations, [nodes, outputs].
-        next_label: the label that comes next in the transcript, int64 [nodes]; any at its end.
-        outputs: what they are.
+        logits: logits of labels, blank and durations, [nodes, outputs].
+        next_label: the next label of the transcript, int64 [nodes]; any label at its end.
+        outputs: the meaning of the outputs.
     """
     scores = logits.to(_wide(logits))
     mass = scores[:, : outputs.blank + 1].logsumexp(1)
@@ -61,17 +60,17 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
 
 
 def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outputs: Outputs) -> Tensor:
-    """Return the gradients of scores, in their shape and dtype and, where that is possible, in their place.
+    """Return the gradients of scores, in their shape and dtype and, if possible, in place.
 
-    The gradient of a score is the probability of what it is of, as far as alignments come to its node, without the
-    share of those that take it.
+    The gradient of a score is the probability of its output times that of its node, minus the share of the arcs that
+    take it.
 
     Args:
-        logits: of labels, blank and durations, [nodes, outputs]; lost.
-        mass: as ``weigh`` gave it.
-        next_label: as ``weigh`` took it.
-        shares: of all alignments those that take an arc, [arcs, nodes].
-        outputs: what they are.
+        logits: logits of labels, blank and durations, [nodes, outputs]; overwritten.
+        mass: from ``weigh``.
+        next_label: see ``weigh``.
+        shares: shares of the arcs, [arcs, nodes].
+        outputs: the meaning of the outputs.
     """
     blanks = len(outputs.passing) if outputs.durations else 1
     by_blank, by_label = shares[:blanks], shares[blanks:]
@@ -97,5 +96,5 @@ def _of_durations(scores: Tensor, outputs: Outputs) -> Tensor:
 
 
 def _wide(logits: Tensor) -> torch.dtype:
-    """Return what scores are summed in."""
+    """Return the dtype for sums of scores."""
     return torch.promote_types(logits.dtype, torch.float32)

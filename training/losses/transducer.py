@@ -1,9 +1,9 @@
 """The loss of transducers: minus the log-probability of transcripts, over all alignments (lattice.py).
 
-A joint scores every label for every frame and number of labels said: of 32 clips of 20 s and 100 labels, for 1,024
-labels, 3.3 GB, and as much for the gradients. Here frames and labels of some clips stand in one row, so that no padding
-is scored, and go through the joint part by part. Of the scores of a part the few are kept that alignments need; the
-gradients of all clips in the row follow at once, so that nothing of them is kept but what is returned.
+A joint scores each label for each frame and number of labels emitted: for 32 clips of 20 s and 100 labels, with 1,024
+labels, 3.3 GB, and as much for the gradients. Here the nodes of some clips are packed, so that no padding is scored,
+and go through the joint part by part. Only the scores that alignments need are kept, and gradients of these clips are
+computed at once, so nothing else has to be kept for the backward pass.
 """
 
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ _PLAIN = Operations(weigh, pull, align, fold)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is held at a time.
+    """Limits on memory.
 
     Attributes:
-        scores: of a part.
-        nodes: of the clips in a row; more than a part's are scored twice, and aligned at once.
+        scores: most scores of a part.
+        nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned at once.
     """
 
     scores: int
     nodes: int
 
 
-# 64 MB of scores in float32 on a CPU, and 256 MB in half precision on a GPU, which takes as long to align few clips as
-# many.
+# 64 MB of scores in float32 on a CPU. 256 MB in half precision on a GPU, where aligning many clips takes as long as
+# few.
 _ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 27, 1 << 23)}
 
 
@@ -55,26 +55,26 @@ def transducer_loss(
     sigma: float = 0.0,
     room: Room | None = None,
 ) -> Tensor:
-    """Return the loss of a batch, the sum of its clips'.
+    """Return the loss of a batch, the sum over its clips.
 
-    A clip whose transcript has no alignment, because it has no frame or a TDT cannot say so many labels in them, counts
-    nothing. The gradient has no gradient of its own.
+    A clip without an alignment, because it has no frames or more labels than a TDT can emit in them, counts 0. The
+    gradient cannot be differentiated again.
 
     Args:
-        joint: scores; its projections were applied already.
+        joint: the joint; its projections are applied already.
         heard: encoder frames, projected for the joint, [batch, frames, joint width].
         said: predictor outputs at the start and after each label, projected too, [batch, labels + 1, joint width].
-        frames: of each clip, [batch]; with those of ``labels`` on the host, a GPU is not waited for.
+        frames: number of frames of each clip, [batch]. With this and ``labels`` on the host, a GPU is not waited for.
         tokens: labels of the transcripts, [batch, labels].
-        labels: of each transcript, [batch].
-        with_durations: False takes a TDT for an RNN-T, whose durations learn nothing.
-        fast_emit: how much more labels are pulled for than blanks (Yu et al., 2021), which makes them come earlier; the
-            loss itself stays what it is.
-        sigma: taken from the log-probability of every blank and label of a TDT, which makes it use longer durations.
-        room: what is held at a time; None takes what suits the device.
+        labels: number of labels of each transcript, [batch].
+        with_durations: False trains a TDT as an RNN-T, without its durations.
+        fast_emit: additional weight of the gradients of labels over blanks (Yu et al., 2021), for earlier labels; the
+            loss itself does not change.
+        sigma: subtracted from the log-probability of each blank and label of a TDT, for longer durations.
+        room: limits on memory; None suits the device.
 
     Returns:
-        A number, float32, or float64 if the frames are.
+        A scalar, float32, or float64 if the frames are.
     """
     outputs = Outputs(joint.blank, joint.durations if with_durations else (), fast_emit, sigma)
     transcripts = _Transcripts(frames, tokens, labels)
@@ -87,7 +87,7 @@ def transducer_loss(
 
 @dataclass(frozen=True, slots=True)
 class _Transcripts:
-    """What was said in how many frames: [batch], [batch, labels], [batch]."""
+    """Numbers of frames, transcripts and numbers of labels: [batch], [batch, labels], [batch]."""
 
     frames: Tensor
     tokens: Tensor
@@ -96,7 +96,7 @@ class _Transcripts:
 
 @dataclass(frozen=True, slots=True)
 class _Scorer:
-    """What does not change from batch to batch, but for the weights."""
+    """The parts of the computation that are the same for all batches."""
 
     activation: nn.Module
     outputs: Outputs
@@ -105,7 +105,7 @@ class _Scorer:
 
 
 class _TransducerLoss(torch.autograd.Function):
-    """The loss, whose gradients are computed on the way."""
+    """The loss, whose gradients are computed in the forward pass."""
 
     @staticmethod
     def forward(
@@ -133,11 +133,11 @@ class _TransducerLoss(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """What the joint makes of some nodes.
+    """The joint's outputs for some nodes.
 
     Attributes:
-        hidden: after its activation, [nodes, joint width].
-        logits: of labels, blank and durations, [nodes, outputs].
+        hidden: sums after the activation, [nodes, joint width].
+        logits: logits of labels, blank and durations, [nodes, outputs].
     """
 
     hidden: Tensor
@@ -146,7 +146,7 @@ class _Scored:
 
 @dataclass(slots=True)
 class _Gradients:
-    """Those of frames and predictions, in their dtype, and those of weight and bias, in which parts are summed."""
+    """Gradients of frames, predictions, weight and bias."""
 
     heard: Tensor
     said: Tensor
@@ -155,7 +155,7 @@ class _Gradients:
 
     @classmethod
     def of(cls, inputs: tuple[Tensor, Tensor, Tensor, Tensor], wide: torch.dtype) -> "_Gradients":
-        """Return some that are zero."""
+        """Return zero gradients."""
         heard, said, weight, bias = inputs
         return cls(
             torch.zeros_like(heard),
@@ -165,15 +165,15 @@ class _Gradients:
         )
 
     def like(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return them, each in the dtype of what it is of."""
+        """Return the gradients, each in the dtype of its tensor."""
         return self.heard, self.said, self.weight.to(weight.dtype), self.bias.to(bias.dtype)
 
 
 class _Batch:
-    """A batch whose loss is computed.
+    """The computation of a batch's loss.
 
     Attributes:
-        gradients: of the loss, once it is computed; None if they are not wanted.
+        gradients: the gradients, once the loss is computed; None if they are not wanted.
     """
 
     def __init__(
@@ -184,20 +184,20 @@ class _Batch:
         *,
         learns: bool,
     ) -> None:
-        """Take what goes in.
+        """Prepare the computation.
 
         Args:
             inputs: frames, predictions, weight and bias.
-            transcripts: what was said.
-            scorer: how.
+            transcripts: the transcripts.
+            scorer: the joint and its options.
             learns: whether gradients are wanted.
         """
         self._heard, self._said, weight, bias = inputs
         self._weight, self._bias = (each.to(self._heard.dtype) for each in (weight, bias))
         self._transcripts, self._scorer = transcripts, scorer
-        self._tokens = pad(transcripts.tokens, (0, 1))  # so that there is one after the last, and one of no transcript
+        self._tokens = pad(transcripts.tokens, (0, 1))  # a label after the last, also for empty transcripts
         self._arcs = arcs_of(scorer.outputs.durations)
-        self._wide = torch.promote_types(self._heard.dtype, torch.float32)  # what is summed
+        self._wide = torch.promote_types(self._heard.dtype, torch.float32)  # dtype of sums
         self._most_nodes = max(1, scorer.room.scores // weight.size(0))
         self.gradients = _Gradients.of(inputs, self._wide) if learns else None
 
@@ -225,7 +225,7 @@ class _Batch:
             weights.flatten(1)[:, nodes.place] = weighed.weights
             masses.append(weighed.mass)
             kept = scored if len(parts) == 1 else None
-            del scored  # before the next part takes as much
+            del scored  # freed before the next part takes as much
         aligned = operations.align(weights, self._arcs, frames, labels)
         if self.gradients:
             self._learn(self.gradients, clips, row, masses, aligned.shares.flatten(1), kept)
@@ -250,12 +250,12 @@ class _Batch:
         """Compute the gradients of some clips.
 
         Args:
-            gradients: what they go into.
-            clips: which.
+            gradients: the sums that they are added to.
+            clips: the range of clips.
             row: their nodes.
-            masses: of the scores of its parts, as ``weigh`` gave them.
-            shares: of all alignments those that take an arc, [arcs, places of nodes].
-            scored: what the joint made of the nodes, if it is still there.
+            masses: masses of their parts, from ``weigh``.
+            shares: shares of the arcs, [arcs, lattice entries].
+            scored: the joint's outputs, if they are kept.
         """
         scorer = self._scorer
         of_heard, of_said = (
@@ -276,7 +276,7 @@ class _Batch:
 
 
 def _through(activation: nn.Module, gradient: Tensor, after: Tensor) -> Tensor:
-    """Return the gradient before an activation by the one after it, and by what came out of it."""
+    """Return the gradient before an activation, from the gradient and the values after it."""
     result: Tensor
     if isinstance(activation, nn.ReLU):
         result = torch.ops.aten.threshold_backward(gradient, after, 0)

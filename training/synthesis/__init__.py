@@ -1,1 +1,1 @@
-"""Synthetic speech to train on: sentences said by the speech synthesizers that Debian packages."""
+"""Synthetic training speech by the speech synthesizers of Debian, and Kokoro."""

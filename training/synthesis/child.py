@@ -1,4 +1,4 @@
-"""Programs that are run without a shell, and not for ever."""
+"""Running programs without a shell, with a timeout."""
 
 import subprocess
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ _SECONDS_TO_ANSWER = 20.0
 
 
 def answer(command: Sequence[str], question: str = "") -> str:
-    """Return what a program prints when it reads a text; nothing if it is not installed, fails or hangs."""
+    """Return a program's output for an input; empty if it is not installed, fails or hangs."""
     try:
         done = subprocess.run(  # noqa: S603  # a fixed command
             command, input=question.encode(), capture_output=True, timeout=_SECONDS_TO_ANSWER, check=True
@@ -18,8 +18,8 @@ def answer(command: Sequence[str], question: str = "") -> str:
 
 
 def succeeds(command: Sequence[str], seconds: float) -> bool:
-    """Return whether a program ends well within so many seconds; one that does not end is killed."""
-    # Its output is not read: a pipe that a grandchild holds open would be waited for, whatever the timeout.
+    """Return whether a program succeeds within ``seconds``; after that it is killed."""
+    # Its output is not read, because a pipe held open by a grandchild would be waited for in spite of the timeout.
     nothing = subprocess.DEVNULL
     try:
         done = subprocess.run(  # noqa: S603  # arguments of ours, the sentence is in a file

@@ -1,7 +1,7 @@
-"""Clips on disk: FLAC files and the manifest that training reads.
+"""A collection of synthetic clips on disk: FLAC files and a manifest for training.
 
-A clip is entered in the manifest after its file is whole, and a last line that was cut short is cut off when writing
-begins, so a collection whose writer was killed goes on where it stopped.
+A clip is added to the manifest after its file is whole, and a last line that was cut short is removed when writing
+begins, so a writer that was killed can continue.
 """
 
 import fcntl
@@ -28,12 +28,12 @@ _CLIPS_IN_A_FOLDER = 1000
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the clips of a collection follow from. With their numbers, that is all.
+    """The parameters of a collection. Together with its number, they determine each clip.
 
     Attributes:
-        seed: of what is drawn.
+        seed: seed of all choices.
         sentences: digest of the sentences.
-        voices: the speakers that are drawn from.
+        voices: the voices.
         fragments: share of the clips that have only some words of a sentence.
         kokoro: digest of the files of that synthesizer, if it is among them.
     """
@@ -46,12 +46,12 @@ class Origin:
 
 
 class Collection:
-    """Adds clips to a folder that nobody else writes.
+    """Adds clips to a locked folder.
 
     Attributes:
-        clips: how many it has.
-        seconds: how long they are together.
-        next_number: number of the clip that comes next; some numbers may be left out.
+        clips: number of clips.
+        seconds: their total length.
+        next_number: number of the next clip; some numbers may be skipped.
     """
 
     def __init__(self, folder: Path, manifest: BinaryIO) -> None:
@@ -63,10 +63,10 @@ class Collection:
         self._read()
 
     def add(self, number: int, reading: Reading, samples: Samples) -> None:
-        """Write a clip; when this returns it is entered.
+        """Write a clip, and add it to the manifest.
 
         Raises:
-            OSError: if the disk is full and the like.
+            OSError: if it cannot be written.
         """
         name = f"clips/{number // _CLIPS_IN_A_FOLDER:04}/{number:07}.flac"
         path = self._folder / name
@@ -81,7 +81,7 @@ class Collection:
         self._count(number, duration)
 
     def _read(self) -> None:
-        """Count what is there, and cut off a last line that is not whole."""
+        """Count the clips in the manifest, and remove an incomplete last line."""
         end = 0
         for line in self._manifest:
             if not line.endswith(b"\n"):
@@ -103,7 +103,7 @@ class Collection:
 
 @contextmanager
 def writing(folder: Path, origin: Origin) -> Iterator[Collection]:
-    """Begin a collection in a folder, or go on with the one that is there.
+    """Begin a collection in a folder, or continue the one that is there.
 
     Raises:
         SynthesisError: if it has another origin, is damaged, or is being written by another process.
@@ -112,7 +112,7 @@ def writing(folder: Path, origin: Origin) -> Iterator[Collection]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock, (folder / MANIFEST).open("ab+") as manifest:
         try:
-            # Not flock: that is shared with a synthesizer which is about to start, and outlives a run that is killed.
+            # Not flock, which child processes inherit, so that the lock would outlive a run that is killed.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             raise SynthesisError(f"{folder} is being written by another run") from error
@@ -122,7 +122,7 @@ def writing(folder: Path, origin: Origin) -> Iterator[Collection]:
 
 
 def _agree(path: Path, origin: Origin, *, is_new: bool) -> None:
-    """Refuse to add clips of another origin to those that are there."""
+    """Refuse to add clips of another origin."""
     fields = asdict(origin)
     if not path.exists():
         if not is_new:

@@ -1,7 +1,7 @@
-"""The same network with faster convolutions.
+"""Rewriting an ONNX network for faster 8-bit convolutions.
 
-onnxruntime multiplies 8-bit matrices of signed weights two to three times as fast as it convolves with unsigned ones.
-So the columns of a convolution are laid side by side, its weights are made signed, and every sum stays what it was.
+onnxruntime multiplies 8-bit matrices with signed weights two to three times as fast as it convolves with unsigned ones.
+So each convolution becomes a product of matrices with signed weights, and all sums stay the same.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _TO_THE_END = np.iinfo(np.int64).max
 
 
 def with_faster_convolutions(content: bytes) -> bytes:
-    """Return a network that computes the same numbers, sooner if it has 8-bit convolutions.
+    """Return an ONNX network with the same results, and faster 8-bit convolutions.
 
-    It is returned as it is where the package `onnx` is missing, or where the processor's fast products of signed
-    weights are not exact: those without VNNI saturate.
+    It is returned unchanged if the package `onnx` is missing, or if the processor's fast products of signed weights are
+    not exact, because they saturate without VNNI.
 
     Args:
-        content: of an ONNX file.
+        content: content of an ONNX file.
     """
     try:
         import onnx
@@ -53,9 +53,9 @@ class _Rewriting:
     """Nodes of the new network, in order.
 
     Attributes:
-        nodes: so far.
-        constants: what they need beyond those of the old network.
-        convolutions: how many were replaced.
+        nodes: the nodes so far.
+        constants: constants that are not in the old network.
+        convolutions: number of replaced convolutions.
     """
 
     def __init__(self, known: dict[str, onnx.TensorProto]) -> None:
@@ -66,7 +66,7 @@ class _Rewriting:
         self._made: set[str] = set()
 
     def take(self, node: onnx.NodeProto) -> None:
-        """Add a node, or what stands for it."""
+        """Add a node, or its replacement."""
         from onnx.helper import get_attribute_value
 
         attributes = {attribute.name: get_attribute_value(attribute) for attribute in node.attribute}
@@ -79,7 +79,7 @@ class _Rewriting:
         signed = (weights.astype(np.int16) - _MIDDLE).astype(np.int8)
         matrix = self._constant(f"{node.name}/matrix", signed.transpose(2, 1, 0).reshape(taps * inputs, outputs))
         zero = self._constant(f"{node.name}/zero", (weights_zero.astype(np.int16) - _MIDDLE).astype(np.int8))
-        # Of [1, channels, time], as of all that follows, the channels come last in a product of matrices.
+        # From [1, channels, time] to [1, time, channels], for products of matrices.
         rows = self._once("Transpose", f"{source}/rows", [source], perm=[0, 2, 1])
         before, after = attributes["pads"]
         pads = self._constant(f"pads {before} {after}", np.array([0, before, 0, 0, after, 0]))
@@ -104,7 +104,7 @@ class _Rewriting:
         )
 
     def _columns(self, name: str, padded: str, taps: int, dilation: int) -> str:
-        """Lay what each tap of a convolution sees side by side."""
+        """Concatenate the inputs of all taps of a convolution."""
         if taps == 1:
             return padded
         last = (taps - 1) * dilation
@@ -139,7 +139,7 @@ class _Rewriting:
 
 @cache
 def _products_are_exact() -> bool:
-    """Ask the processor for a product of signed weights that is too large for 16 bits."""
+    """Return whether a product of signed weights that exceeds 16 bits is exact on this processor."""
     import onnxruntime
     from onnx import TensorProto, helper
 

@@ -1,11 +1,11 @@
-"""Why there is no synthetic speech."""
+"""Errors of speech synthesis."""
 
 from training.errors import TrainingError
 
 
 class SynthesisError(TrainingError):
-    """Synthesis cannot begin or go on. The message is one line for the one who started it."""
+    """Synthesis cannot begin or go on. The message is one line for the user."""
 
 
 class UnusableSpeechError(Exception):
-    """What a synthesizer made of a sentence is nothing to learn from. The message is one of a few reasons."""
+    """The speech for a sentence cannot be used. The message is one of a few reasons."""

@@ -1,4 +1,4 @@
-"""eSpeak NG: formant synthesis, in many accents and many throats, none of which sounds quite human."""
+"""eSpeak NG: formant synthesis with many accents and voice variants, none of which sounds quite human."""
 
 import math
 from pathlib import Path
@@ -18,8 +18,7 @@ _ACCENTS = (
     "en-029",
     "en-us-nyc",
 )
-# The variants of which a model of human speech gets over half of the words right. Of the others, many are robots, some
-# whisper and one clips.
+# The variants for which a model of human speech has over half of the words right. Others are robots, whisper or clip.
 _THROATS = (
     *("m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "f1", "f2", "f3", "f4", "f5"),
     *("klatt", "klatt2", "klatt3", "klatt4", "klatt5", "klatt6"),

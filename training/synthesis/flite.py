@@ -7,7 +7,7 @@ from training.synthesis.child import answer
 from training.synthesis.program import Program
 from training.synthesis.voice import Manner
 
-# The mean of the fundamental frequency in Hz; rms speaks at its own, whatever it is told.
+# The mean of the fundamental frequency in Hz; that of rms cannot be changed.
 _MEAN_PITCH = {"slt": 172, "awb": 128, "rms": None, "kal16": 90, "kal": 90}
 
 

@@ -1,4 +1,4 @@
-"""Kokoro-82M: a neural synthesizer, far more like people than the others and far slower."""
+"""Kokoro-82M: a neural synthesizer, far more natural than the others, and far slower."""
 
 import hashlib
 from functools import cached_property
@@ -45,11 +45,11 @@ class Kokoro:
         self._loading = Lock()
 
     def installed(self) -> set[str]:
-        """Return all voices, or none without the files or eSpeak NG, which says how words are spoken."""
+        """Return all voices, or none without the files or eSpeak NG, which gives the phonemes."""
         return set(VOICES) if self._model and self._styles and answer(["espeak-ng", "--version"]) else set()
 
     def digest(self) -> str:
-        """Return what tells these files from others.
+        """Return a digest of the files.
 
         Raises:
             OSError: if they cannot be read.
@@ -85,7 +85,7 @@ class Kokoro:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        # Several sentences at a time need no thread but their own.
+        # Sentences run in parallel, each in one thread.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:

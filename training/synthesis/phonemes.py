@@ -3,12 +3,12 @@
 from training.synthesis.child import answer
 from training.synthesis.errors import UnusableSpeechError
 
-# What Kokoro writes otherwise than eSpeak NG.
+# Differences of Kokoro's spelling from eSpeak NG's.
 _SPELLINGS = (
     *(("eɪ", "A"), ("aɪ", "I"), ("aʊ", "W"), ("oʊ", "O"), ("ɔɪ", "Y"), ("dʒ", "ʤ"), ("tʃ", "ʧ")),
     *(("ɜː", "ɜɹ"), ("ɚ", "əɹ"), ("r", "ɹ"), ("ɐ", "ə"), ("ɾ", "T"), ("ʔ", "t"), ("n̩", "ᵊn"), ("o", "ɔ"), ("ː", "")),
 )
-# What occurs in English, and the numbers of Kokoro-82M v1.0 for it.
+# The phonemes of English, and Kokoro-82M v1.0's numbers of them.
 _SIGNS = " AIOTWYᵊabdefhijklmnpstuvwxzɑɒæɔðʤəɛɜɡɪŋθɹʃʧʊʌʒˈˌᵻ"
 _NUMBERS = (
     *(16, 24, 25, 31, 36, 39, 41, 42, 43, 44, 46, 47, 48, 50, 51, 52, 53, 54, 55),

@@ -1,4 +1,4 @@
-"""Which sentence is said, by whom and how: a function of the seed and the number of the clip, and of nothing else."""
+"""The reading of each clip (sentence, voice and manner): a function of the seed and the clip's number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ import numpy as np
 
 from training.synthesis.voice import Manner, Voice
 
-# From low to high, as a factor; what lies between is drawn on a logarithmic scale.
+# Range of the factor of pitch, drawn on a logarithmic scale.
 _PITCHES = (0.8, 1.25)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sentence, who says it, and how."""
+    """A sentence, its voice and its manner."""
 
     sentence: str
     voice: Voice
@@ -23,15 +23,14 @@ class Reading:
 class Readings:
     """Draws readings. Every sentence is said once before any is said again.
 
-    A synthesizer is drawn first and then one of its voices, so the few voices that sound most human are heard as
-    often as the many that differ by a setting.
+    A synthesizer is drawn first and then one of its voices, so the few most natural voices are as frequent as the many
+    that differ by a setting.
 
     Args:
-        sentences: what is said.
-        voices: who says it.
-        seed: of all that is drawn.
-        fragments: share of the clips that have some words of their sentence only, from one to all: people who talk to
-            machines say a word or two.
+        sentences: the sentences.
+        voices: the voices.
+        seed: seed of all choices.
+        fragments: share of the clips with only some words of their sentence, one or more, as people say to machines.
     """
 
     def __init__(self, sentences: Sequence[str], voices: Sequence[Voice], seed: int, fragments: float = 0.0) -> None:
@@ -43,7 +42,7 @@ class Readings:
         self._chances = _chances(voices)
 
     def draw(self, number: int, attempt: int = 0) -> Reading:
-        """Return the reading of a clip; its attempts have its sentence in other voices and manners."""
+        """Return the reading of a clip; further attempts have the same sentence with another voice and manner."""
         random = np.random.default_rng([self._seed, number, attempt])
         voice = self._voices[random.choice(len(self._voices), p=self._chances)]
         manner = Manner(speed=_between(random, *voice.synthesizer.speeds), pitch=_between(random, *_PITCHES))

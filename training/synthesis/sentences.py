@@ -1,4 +1,4 @@
-"""The sentences that are said: a text file, one a line."""
+"""Reading sentences: a text file with one on each line."""
 
 import lzma
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TextIO
 from training.synthesis.errors import SynthesisError
 
 _LONGEST_SENTENCE = 1000
-# What an archive of a few kilobytes may unpack to is bounded.
+# Bounds the text that a small archive may unpack to.
 _LARGEST_TEXT = 2**28
 
 

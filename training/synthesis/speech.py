@@ -1,4 +1,4 @@
-"""One sentence said by one voice, and whether it is fit to learn from."""
+"""Synthesizing a sentence, and checking that the speech can be used."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from training.synthesis.voice import SAMPLE_RATE, Manner, Voice
 
 _SHORTEST = 0.5
 _SOFTEST_PEAK = 0.01
-# Samples that lie at full scale, of all.
+# Most samples at full scale, as a share.
 _FULL_SCALE, _MOST_CLIPPED = 0.999, 0.001
-# Characters per second, and seconds of silence around them. People read about 15 characters.
+# Bounds of characters per second, and seconds of silence around them. People read about 15 characters a second.
 _SLOWEST, _FASTEST, _MOST_SILENCE = 3.0, 35.0, 1.0
 
 
@@ -18,15 +18,15 @@ def spoken(voice: Voice, manner: Manner, sentence: str) -> Samples:
     """Return a sentence as a voice says it.
 
     Args:
-        voice: of a synthesizer that is installed.
-        manner: how it is said.
-        sentence: what is said.
+        voice: a voice of an installed synthesizer.
+        manner: the manner.
+        sentence: the sentence.
 
     Returns:
         Mono, float32 [n], at ``SAMPLE_RATE``.
 
     Raises:
-        UnusableSpeechError: if the synthesizer fails or hangs, or what it says is silent, clipped, or too short or too
+        UnusableSpeechError: if the synthesizer fails or hangs, or the speech is silent, clipped, or too short or too
             long for the sentence.
     """
     samples = voice.synthesizer.say(voice.name, manner, sentence)
@@ -35,7 +35,7 @@ def spoken(voice: Voice, manner: Manner, sentence: str) -> Samples:
 
 
 def check(samples: Samples, sentence: str) -> None:
-    """Refuse speech that is not fit to learn from.
+    """Check that speech can be used.
 
     Raises:
         UnusableSpeechError: if it is silent, clipped, or too short or too long for its sentence.

@@ -1,4 +1,4 @@
-"""Kokoro's voices: points between the styles that it comes with, and beyond."""
+"""Kokoro's voices: mixtures of its styles, also beyond their range."""
 
 from io import BytesIO
 from zipfile import BadZipFile
@@ -12,8 +12,8 @@ from training.synthesis.errors import SynthesisError
 _ROWS, _WIDTH = 510, 256
 _MOST_PARENTS = 5
 _VOICES_OF_A_KIND = 500
-# How far from the mean of its parents a voice lies, as a multiple. The released model of docs/training.md gets no more
-# words wrong of voices that are stretched so far; it gets many wrong further out, and of the styles as they are.
+# A voice's distance from the mean of its parents, as a factor. The released model of docs/training.md has no more
+# errors with voices stretched by 1.6, but many further out, and with the styles themselves.
 _KINDS = {"mixed": 1.0, "stretched": 1.6}
 
 Table = NDArray[np.float32]
@@ -25,7 +25,7 @@ class Styles:
     """Makes the styles of all voices from the tables of a file.
 
     Args:
-        content: of a NumPy archive of tables, float32 [510, 1, 256] each.
+        content: a NumPy archive of tables, float32 [510, 1, 256] each.
 
     Raises:
         SynthesisError: if it is something else.
@@ -42,9 +42,9 @@ class Styles:
         self._tables = np.stack(found)
 
     def of(self, voice: str, phonemes: int) -> Table:
-        """Return the style of a voice, float32 [1, 256], in a sentence of so many phonemes.
+        """Return the style of a voice for a sentence with a number of phonemes, float32 [1, 256].
 
-        A voice is a function of its name: a random mixture of a few of the styles.
+        A voice is a random mixture of a few styles, determined by its name.
         """
         kind, _, number = voice.partition("-")
         random = np.random.default_rng([list(_KINDS).index(kind), int(number)])

@@ -1,4 +1,4 @@
-"""Adds synthetic speech to a collection until there is enough."""
+"""Adding synthetic speech to a collection until there is enough."""
 
 import math
 from collections import Counter
@@ -14,19 +14,19 @@ from training.synthesis.errors import SynthesisError, UnusableSpeechError
 from training.synthesis.readings import Reading, Readings
 from training.synthesis.speech import spoken
 
-# A sentence is given to this many voices before it is left out.
+# Voices that are tried for a sentence before it is left out.
 _ATTEMPTS = 3
-# Sentences left out in a row after which something is wrong with more than a sentence.
+# Sentences left out in a row before the run fails.
 _TOO_MANY_LEFT_OUT = 20
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of the sentences.
+    """Counts of sentences and clips that were not used.
 
     Attributes:
-        left_out: sentences that no voice said well.
-        refused: clips that were refused, by the reason; most sentences were then said by another voice.
+        left_out: sentences that failed with all voices tried.
+        refused: refused clips by reason; for most sentences another voice succeeded.
     """
 
     left_out: int = 0
@@ -50,18 +50,18 @@ def synthesize(
     jobs: int,
     added: Callable[[], object],
 ) -> Tally:
-    """Add clips until a collection has enough of them, or is long enough.
+    """Add clips until a collection has ``clips`` clips or ``seconds`` of speech.
 
     Args:
-        collection: what to add to.
-        readings: who says what, by the number of the clip.
-        clips: how many are enough.
-        seconds: how long is enough.
-        jobs: synthesizers that run at a time.
+        collection: the collection.
+        readings: the readings, by the number of the clip.
+        clips: number of clips to reach.
+        seconds: seconds of speech to reach.
+        jobs: synthesizers that run at the same time.
         added: called after each clip.
 
     Raises:
-        SynthesisError: if nothing that the voices say is fit to learn from.
+        SynthesisError: if no voice gives usable speech.
         OSError: if the collection cannot be written.
     """
     tally = Tally()
@@ -84,7 +84,7 @@ def synthesize(
 
 
 def _say(readings: Readings, number: int) -> _Outcome:
-    """Have a sentence said, by another voice if it goes wrong."""
+    """Synthesize a clip, with another voice after a failure."""
     refused: list[str] = []
     for attempt in range(_ATTEMPTS):
         reading = readings.draw(number, attempt)

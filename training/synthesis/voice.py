@@ -1,21 +1,21 @@
-"""A voice, the manner in which it speaks, and what makes it speak."""
+"""Voices, manners of speaking, and the interface of synthesizers."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from audio.samples import Samples
 
-# Of all speech that is made, in Hz.
+# Rate of all synthetic speech, in Hz.
 SAMPLE_RATE = 16_000
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a sentence is said; 1 is the voice's own.
+    """A manner of speaking; factors of 1 are the voice's own.
 
     Attributes:
-        speed: of speaking.
-        pitch: factor on the fundamental frequency, where the synthesizer can change it.
+        speed: factor of speed.
+        pitch: factor of the fundamental frequency, if the synthesizer can change it.
     """
 
     speed: float = 1.0
@@ -23,11 +23,11 @@ class Manner:
 
 
 class Synthesizer(Protocol):
-    """Turns sentences into speech, in several threads at a time."""
+    """Turns sentences into speech; several threads may use it."""
 
     @property
     def name(self) -> str:
-        """What its voices are known by."""
+        """Its name."""
 
     @property
     def packages(self) -> dict[str, str]:
@@ -35,10 +35,10 @@ class Synthesizer(Protocol):
 
     @property
     def speeds(self) -> tuple[float, float]:
-        """The slowest and the fastest that it is asked for."""
+        """The slowest and the fastest speed to use."""
 
     def installed(self) -> set[str]:
-        """Return which of its voices are here; none if the synthesizer is not."""
+        """Return its installed voices; none if the synthesizer is not installed."""
 
     def say(self, voice: str, manner: Manner, sentence: str) -> Samples:
         """Return a sentence as a voice says it: mono, float32 [n], at ``SAMPLE_RATE``.
@@ -57,10 +57,10 @@ class Voice:
 
     @property
     def speaker(self) -> str:
-        """What tells it from all other voices."""
+        """Its unique name."""
         return f"{self.synthesizer.name}/{self.name}"
 
     @property
     def package(self) -> str:
-        """The package that it comes with."""
+        """The package that provides it."""
         return self.synthesizer.packages[self.name]

@@ -1,4 +1,4 @@
-"""All voices there are, and those that are asked for."""
+"""All voices, and the choice among them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from training.synthesis.voice import Synthesizer, Voice
 
 PROGRAMS: tuple[Synthesizer, ...] = (Espeak(), Flite(), Festival())
 
-# A released model gets about half of their words wrong or more (docs/training.md): they have to be asked for.
+# A released model has half of their words wrong or more (docs/training.md), so they are used only on request.
 UNINTELLIGIBLE = tuple(f"espeak-ng/{accent}*" for accent in ("en-gb-scotland", "en-gb-x-gbc", "en-029", "en-us-nyc"))
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Voices that speak.
+    """The chosen voices.
 
     Attributes:
-        voices: those that are installed, in a fixed order.
-        absent: packages of those that were asked for and are not.
+        voices: installed voices, in a fixed order.
+        absent: packages of chosen voices that are not installed.
     """
 
     voices: list[Voice]
@@ -35,15 +35,15 @@ def voices_of(synthesizers: Sequence[Synthesizer]) -> list[Voice]:
 
 
 def cast(synthesizers: Sequence[Synthesizer], only: Sequence[str] | None = None, without: Sequence[str] = ()) -> Cast:
-    """Return the voices that are asked for.
+    """Choose voices by patterns.
 
     Args:
-        synthesizers: that may have them.
-        only: patterns of speakers, as shells have them for files; None for all that a model can understand.
+        synthesizers: the synthesizers.
+        only: shell patterns of speakers; None for all that a model can understand.
         without: patterns of speakers that are left out.
 
     Raises:
-        SynthesisError: if a pattern fits no voice, or no voice is left, or none of them is installed.
+        SynthesisError: if a pattern matches no voice, or no voice is left, or none is installed.
     """
     known = voices_of(synthesizers)
     for pattern in (*(only or ()), *without):

@@ -1,4 +1,4 @@
-"""Triton kernels of the losses, each beside a twin in plain PyTorch that tests hold it to; only a GPU imports them."""
+"""Triton kernels of the losses, which only a GPU imports. Tests compare each with plain PyTorch."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +14,7 @@ from training.losses.scores import Outputs, Weighed
 
 
 class Operations(NamedTuple):
-    """What a transducer's loss is computed with, except products: as scores, lattice and packed_clips have them."""
+    """The operations of a transducer's loss except products; see scores, lattice and packed_clips."""
 
     weigh: Callable[..., Weighed]
     pull: Callable[..., Tensor]
@@ -24,9 +24,9 @@ class Operations(NamedTuple):
 
 @cache
 def operations_on(device: torch.device, dtype: torch.dtype) -> Operations | None:
-    """Return the kernels for scores of a dtype, once they have run; None where they cannot.
+    """Return the kernels for scores of a dtype, after a trial run.
 
-    Nor for float64, which they would round.
+    None if they do not run, and for float64, which they would round.
     """
     if dtype == torch.float64:
         return None

@@ -1,8 +1,7 @@
-"""Gradients of nodes added up for the frames and predictions that they are made of (training/losses/packed_clips.py).
+"""Summing gradients of nodes for their frames and predictions (training/losses/packed_clips.py).
 
-A frame or a prediction has a program of its own for some of its units. So nothing is added by two at once, the order of
-sums does not change from run to run, and neither do the gradients; and values in half precision are not written again
-in float32.
+Each frame or prediction has programs of its own, one for each range of units. So there are no atomic additions, and
+gradients are the same in each run. Values in half precision are not converted to float32 in memory.
 """
 
 import triton
@@ -20,7 +19,7 @@ _NODES, _UNITS = 16, 128
 
 @triton.jit
 def _fold(met, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NODES: tl.constexpr, UNITS: tl.constexpr):
-    """Of a frame or a prediction."""
+    """Sum the gradients of a frame or a prediction."""
     row = tl.program_id(0)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
     known = unit < WIDTH
@@ -38,12 +37,12 @@ def _fold(met, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NODES:
 
 
 def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
-    """Add up what nodes say of their frames and predictions.
+    """Sum gradients of nodes for their frames and predictions.
 
     Args:
-        met: gradients of what frames and predictions come to together, [nodes, width].
-        row: the nodes' row.
-        part: which of it they are.
+        met: gradients of the sums of frame and prediction, [nodes, width].
+        row: the packed clips.
+        part: the range of nodes in them.
         of_heard: gradients of frames, float32 [frames, width]; changed.
         of_said: gradients of predictions, float32 [predictions, width]; changed.
     """

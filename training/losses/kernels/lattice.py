@@ -1,8 +1,8 @@
-"""Sums over all alignments (training/losses/lattice.py) in two launches, however many diagonals there are.
+"""Sums over all alignments (training/losses/lattice.py) in two launches, for any number of diagonals.
 
-In plain operations a diagonal is a dozen launches, and a batch has many hundred. Here a program goes through those of a
-clip, once forwards and once backwards. What it wrote of the diagonals before is read again by its other threads, so
-they wait for each other after each.
+In plain operations a diagonal takes a dozen launches, and a batch has many hundred. Here a program visits the diagonals
+of a clip, once forwards and once backwards. Its threads read what others wrote of earlier diagonals, so they
+synchronise after each.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from training.losses.lattice import Alignments, Arc
 # mypy: disable-error-code="no-untyped-def, misc, untyped-decorator, index, no-untyped-call, assignment"
 # ruff: noqa: ANN001, ANN202, N803
 
-# A program holds all nodes of a diagonal; of longer transcripts plain operations take care.
+# A program holds all nodes of a diagonal; longer transcripts use plain operations.
 _WIDEST = 2048
-# So many that a thread has one node of 256, and its terms in registers.
+# With 8 warps, a thread has one node of 256, and its terms in registers.
 WARPS = 8
 
 
 @triton.jit
 def _log_sum(terms, top, COUNT: tl.constexpr):
-    """Return the logarithm of the sum of exponentials of some terms, the highest of which is known."""
+    """Return the log-sum-exp of some terms, given the highest."""
     finite = tl.where(top == float("-inf"), 0.0, top)
     total = tl.exp(terms[0] - finite)
     for place in tl.static_range(1, COUNT):
         total += tl.exp(terms[place] - finite)
-    # At least 1, of the highest term; and where there is none, what is added to minus infinity is a number.
+    # At least 1, the highest term's; without terms, a finite number is added to minus infinity.
     return top + tl.log(tl.maximum(total, 1.0))
 
 
@@ -49,7 +49,7 @@ def _sum_forwards(
     BLANKS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Of a clip: the log-probability of all paths to each node."""
+    """Compute, for a clip, the log-probability of all paths to each node."""
     clip = tl.program_id(0).to(tl.int64)
     length, most = tl.load(frames + clip), tl.load(labels + clip)
     said = tl.arange(0, BLOCK)
@@ -93,7 +93,7 @@ def _sum_backwards(
     BLANKS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Of a clip: the log-probability of all paths from each node to the end; its weights become the arcs' shares."""
+    """Compute, for a clip, the log-probability of all paths from each node to the end, and the shares of arcs."""
     clip = tl.program_id(0).to(tl.int64)
     length, most = tl.load(frames + clip), tl.load(labels + clip)
     said = tl.arange(0, BLOCK)
@@ -131,14 +131,14 @@ def _sum_backwards(
 
 
 def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) -> Alignments:
-    """Sum over all alignments, as the plain function does, which says of nodes beyond a clip's what this does not.
+    """Sum over all alignments, as the plain function does; results of nodes outside a clip are undefined here.
 
     Args:
-        weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, diagonals, labels + 1]; they
-            become the shares.
-        arcs: what they do, those with a blank first.
-        frames: of each clip, int64 [clips].
-        labels: of each clip's transcript, int64 [clips].
+        weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, diagonals, labels + 1];
+            overwritten by the shares.
+        arcs: the arcs, those with a blank first.
+        frames: number of frames of each clip, int64 [clips].
+        labels: number of labels of each clip, int64 [clips].
     """
     clips, diagonals, width = weights.shape[1:]
     if width > _WIDEST:

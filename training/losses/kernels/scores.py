@@ -1,7 +1,7 @@
-"""What alignments need of scores, and gradients of scores (training/losses/scores.py), each in one pass over them.
+"""Weights of arcs from scores, and gradients of scores (training/losses/scores.py), each in one pass.
 
-In plain operations scores in half precision are written again in float32, and read and written a few times more. Here
-a program has the scores of a node in registers. All sums are float32.
+Plain operations convert scores in half precision to float32 in memory, and read and write them several times. Here a
+program has the scores of a node in registers. All sums are float32.
 """
 
 import torch
@@ -32,7 +32,7 @@ def _weigh(
     RESTING: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Of a node."""
+    """Compute the weights of a node."""
     node = tl.program_id(0).to(tl.int64)
     own = logits + node * OUTPUTS
     place = tl.arange(0, BLOCK)
@@ -52,7 +52,7 @@ def _weigh(
         jumps -= top + tl.log(tl.sum(tl.exp(jumps - top), axis=0))
         duration = place - BLANK - 1
         inside = (duration >= 0) & (duration < DURATIONS)
-        # Blanks have no arc that rests, so theirs are one less where there is one.
+        # Blanks have no arc of duration 0, so they have one arc less if there is such a duration.
         blanks: tl.constexpr = DURATIONS - (RESTING >= 0)
         passing = duration
         if RESTING >= 0:
@@ -76,7 +76,7 @@ def _pull(
     RESTING: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Of a node: its scores become their gradients."""
+    """Overwrite the scores of a node by their gradients."""
     node = tl.program_id(0).to(tl.int64)
     own = logits + node * OUTPUTS
     place = tl.arange(0, BLOCK)
@@ -114,9 +114,9 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
     """Return the log-probabilities of arcs, as the plain function does.
 
     Args:
-        logits: of labels, blank and durations, [nodes, outputs].
-        next_label: the label that comes next in the transcript, int64 [nodes]; any at its end.
-        outputs: what they are; their durations ascend.
+        logits: logits of labels, blank and durations, [nodes, outputs].
+        next_label: the next label of the transcript, int64 [nodes]; any label at its end.
+        outputs: the meaning of the outputs; durations ascend.
     """
     nodes, width = logits.shape
     arcs = 2 * len(outputs.durations) - (0 in outputs.durations) if outputs.durations else 2
@@ -127,14 +127,14 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
 
 
 def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outputs: Outputs) -> Tensor:
-    """Return the gradients of scores in their place, as the plain function does.
+    """Return the gradients of scores in place, as the plain function does.
 
     Args:
-        logits: of labels, blank and durations, [nodes, outputs]; lost.
-        mass: as ``weigh`` gave it.
-        next_label: as ``weigh`` took it.
-        shares: of all alignments those that take an arc, float32 [arcs, nodes], one node beside the other.
-        outputs: what they are; their durations ascend.
+        logits: logits of labels, blank and durations, [nodes, outputs]; overwritten.
+        mass: from ``weigh``.
+        next_label: see ``weigh``.
+        shares: shares of the arcs, float32 [arcs, nodes], contiguous by node.
+        outputs: the meaning of the outputs; durations ascend.
     """
     nodes, width = logits.shape
     _pull[(nodes,)](
