@@ -36,7 +36,6 @@ router = APIRouter()
 
 _FULL_SECONDS = 60
 _POLL_SECONDS = 5  # Retry-After for a result that is not there yet
-_OF_FORM = ("file", "task", "webhook", "webhook_secret")
 
 
 class JobForm(BaseModel):
@@ -131,22 +130,11 @@ class DeletedJob(BaseModel):
     deleted: Literal[True] = True
 
 
-_FORM_SCHEMA = schemas.form_schema()
-_FIELDS = {**_FORM_SCHEMA["properties"], **JobForm.model_json_schema()["properties"]}
-_FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": _FORM_SCHEMA
-                | {
-                    "properties": {name: field for name, field in _FIELDS.items() if name != "stream"},
-                    "required": ["file"],
-                }
-            }
-        },
-    }
-}
+_OF_TRANSCRIPTION = schemas.form_schema()
+_FIELDS = {**_OF_TRANSCRIPTION["properties"], **JobForm.model_json_schema()["properties"]}
+_REQUEST_BODY = schemas.request_body(
+    _OF_TRANSCRIPTION | {"properties": {name: field for name, field in _FIELDS.items() if name != "stream"}}
+)
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": schemas.ErrorBody, "description": "The request is wrong, or there is no such job."},
     503: {"model": schemas.ErrorBody, "description": "No room, draining or loading; see Retry-After."},
@@ -159,7 +147,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     response_model=JobCard,
     response_description="The job; it is on disk, and outlives restarts.",
     responses=_ERRORS,
-    openapi_extra=_FORM,
+    openapi_extra=_REQUEST_BODY,
 )
 async def create_job(request: Request) -> Response:
     """Accept a recording, to be transcribed in the background."""
@@ -169,7 +157,7 @@ async def create_job(request: Request) -> Response:
         form, _ = await received(request, resources, is_background=True)
         own = JobForm.parse(form)
         delivery = _delivery(jobs, own, front.settings.webhook_secret)
-        rest = FormData([(name, value) for name, value in form.multi_items() if name not in _OF_FORM[1:]])
+        rest = FormData([(name, value) for name, value in form.multi_items() if name not in JobForm.model_fields])
         asked = await understood(
             front, record, rest, resources, is_translation=own.task == "translate", receive=request.receive
         )

@@ -27,7 +27,10 @@ _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
 
 
 class TranscriptionForm(BaseModel):
-    """The fields of a transcription request; unknown ones are ignored."""
+    """The fields of a transcription request.
+
+    Unknown ones are ignored. An empty one counts as left out. Of one that is there more than once, the last counts.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -82,15 +85,16 @@ class TranscriptionForm(BaseModel):
         ),
     ] = "spoken"
     subtitle_characters: Annotated[
-        int | SkipJsonSchema[None],
-        Field(ge=16, le=200, description="Of srt and vtt: columns of a line; Han and kana take two. An extension."),
+        Annotated[int, Field(ge=16, le=200)] | SkipJsonSchema[None],
+        Field(description="Of srt and vtt: columns of a line; Han and kana take two. An extension."),
     ] = None
     subtitle_lines: Annotated[
-        int | SkipJsonSchema[None], Field(ge=1, le=8, description="Of srt and vtt: lines of a cue. An extension.")
+        Annotated[int, Field(ge=1, le=8)] | SkipJsonSchema[None],
+        Field(description="Of srt and vtt: lines of a cue. An extension."),
     ] = None
     subtitle_seconds: Annotated[
-        float | SkipJsonSchema[None],
-        Field(ge=1, le=60, description="Of srt and vtt: longest time of a cue. An extension."),
+        Annotated[float, Field(ge=1, le=60)] | SkipJsonSchema[None],
+        Field(description="Of srt and vtt: longest time of a cue. An extension."),
     ] = None
     multichannel: Annotated[
         bool,
@@ -166,25 +170,38 @@ class TranscriptionForm(BaseModel):
         return parsed
 
 
-RECORDING_SCHEMA = {
-    "type": "string",
-    "format": "binary",
-    "description": "The recording itself; the other fields of the form are parameters of the query.",
-}
-
-
 def form_schema() -> dict[str, Any]:
     """Return the JSON schema of the form."""
     return TranscriptionForm.model_json_schema() | {"required": ["file"]}
 
 
-def url_schema() -> dict[str, Any]:
-    """Return the JSON schema of a request that names its recording by a URL."""
-    form = form_schema()
+def request_body(form: dict[str, Any]) -> dict[str, Any]:
+    """Return what OpenAPI says of a request that has a recording, in any of the three ways.
+
+    Args:
+        form: The JSON schema of the form; it has a field `file`.
+    """
     described = "Where the recording is: by https, on a host that the operator allows (STENO_URL_HOSTS)."
     url = {"type": "string", "format": "uri", "maxLength": 2048, "description": described}
     fields = {name: field for name, field in form["properties"].items() if name != "file"}
-    return form | {"title": "UrlRequest", "properties": {"url": url, **fields}, "required": ["url"]}
+    by_url = form | {"title": "UrlRequest", "properties": {"url": url, **fields}, "required": ["url"]}
+    recording = {
+        "type": "string",
+        "format": "binary",
+        "description": "The recording itself; the other fields of the form are parameters of the query.",
+    }
+    content = {
+        "multipart/form-data": form,
+        "application/json": by_url,
+        "audio/*": recording,
+        "application/octet-stream": recording,
+    }
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {media_type: {"schema": schema} for media_type, schema in content.items()},
+        }
+    }
 
 
 def ignored_fields(form: FormData) -> list[str]:

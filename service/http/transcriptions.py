@@ -62,16 +62,7 @@ _TRANSCRIPT: dict[str, Any] = {
     "model": schemas.Transcription | schemas.VerboseTranscription,
     "content": {kind: {} for kind in ("text/plain", "text/event-stream")},
 }
-_FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {"schema": schemas.form_schema()},
-            "application/json": {"schema": schemas.url_schema()},
-            **{key: {"schema": schemas.RECORDING_SCHEMA} for key in ("audio/*", "application/octet-stream")},
-        },
-    }
-}
+_REQUEST_BODY = schemas.request_body(schemas.form_schema())
 
 
 @router.post(
@@ -79,7 +70,7 @@ _FORM = {
     response_model=None,
     response_description="The transcript, in the format asked for.",
     responses={200: _TRANSCRIPT, **_ERRORS},
-    openapi_extra=_FORM,
+    openapi_extra=_REQUEST_BODY,
 )
 async def transcribe(request: Request) -> Response:
     """Turn a recording into text."""
@@ -91,7 +82,7 @@ async def transcribe(request: Request) -> Response:
     response_model=None,
     response_description="The transcript in English, in the format asked for.",
     responses={200: _TRANSCRIPT, **_ERRORS},
-    openapi_extra=_FORM,
+    openapi_extra=_REQUEST_BODY,
 )
 async def translate(request: Request) -> Response:
     """Turn a recording into English text, if the model translates; `language` is the spoken language."""
