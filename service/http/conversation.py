@@ -180,7 +180,9 @@ class Conversation:
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
         told = await self._told()
-        body = self._whole(turns, told)
+        # What nobody had to listen to is not counted.
+        usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
+        body = self._whole(turns, told) | {"usage": usage}
         if response_format == "verbose_json":
             head = verbose_head(told.whole, self.origin.seconds, body["text"], coverage)
             body = head | self._timed(speech, told) | body
@@ -219,7 +221,7 @@ class Conversation:
             return
         told = await self._told()
         await self._finish()
-        yield frame({"type": "transcript.text.done"} | self._whole(said, told))
+        yield frame({"type": "transcript.text.done", **self._whole(said, told), "duration": self.origin.seconds})
 
     def _timed_words(self, turn: Turn) -> list[Word]:
         heard = msgspec.structs.replace(turn.part, text=turn.delta.text, words=turn.delta.words)
@@ -240,10 +242,8 @@ class Conversation:
             language = written.told_fields if tells else {}
             logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
             described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
-        # Silent channels are not counted.
-        usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         language = told.whole.language_fields if tells else {}
-        return {"text": run_together([turn.text for turn in turns]), **language, "channels": described, "usage": usage}
+        return {"text": run_together([turn.text for turn in turns]), **language, "channels": described}
 
     def _timed(self, speech: dict[int, Probabilities], told: "_Told") -> dict[str, Any]:
         """Return the requested words and segments of all channels, in the order of time."""

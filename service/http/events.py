@@ -117,10 +117,12 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
 def done_frame(
     transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None, language: dict[str, Any]
 ) -> bytes:
-    """Return the last event: the whole transcript, the length of the recording, and fields of its language."""
+    """Return the last event: the whole transcript, the length of the recording, and fields of its language.
+
+    It has no `usage`: in OpenAI's schema, that of a stream counts tokens.
+    """
     logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
-    usage = {"type": "duration", "seconds": seconds}
-    return frame({"type": "transcript.text.done", "text": transcript.text, **language, **logprobs, "usage": usage})
+    return frame({"type": "transcript.text.done", "text": transcript.text, **language, **logprobs, "duration": seconds})
 
 
 def frame(event: dict[str, Any] | bytes) -> bytes:

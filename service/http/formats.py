@@ -60,7 +60,8 @@ class Written:
     def language_fields(self) -> dict[str, Any]:
         """Fields of the language for the answer."""
         source = {"language_source": self.source} if self.language else {}
-        return _language_fields(self.language, self.probability) | source
+        languages = [{"code": self.language}] if self.language and self.source != "assumed" else []
+        return _language_fields(self.language, self.probability) | source | {"languages": languages}
 
 
 def render(

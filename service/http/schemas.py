@@ -55,7 +55,7 @@ class TranscriptionForm(BaseModel):
         Annotated[str, AfterValidator(language_code)] | None,
         Field(
             description="What is spoken: `en`, `en-US`, `eng` or `english`; what the model does not speak is refused. "
-            "`auto` has json say what is written, too."
+            "`auto` has json say what is written, too; so has `languages`."
         ),
     ] = None
     languages: Annotated[
@@ -120,7 +120,7 @@ class TranscriptionForm(BaseModel):
 
     @property
     def asks_language(self) -> bool:
-        """Whether the request has `language=auto`."""
+        """Whether any format names the language: with `language=auto`, or `languages`."""
         return self._asks_language
 
     @classmethod
@@ -153,7 +153,7 @@ class TranscriptionForm(BaseModel):
             parsed = cls(**fields)
         except ValidationError as error:
             raise _fault(error) from None
-        parsed._asks_language = asks_language
+        parsed._asks_language = asks_language or bool(parsed.languages)
         if parsed.stream and parsed.response_format not in _STREAMED:
             message = f"response_format {parsed.response_format!r} cannot be streamed; use json, text or verbose_json."
             raise RequestError(message, code="unsupported_value", param="stream")
@@ -233,6 +233,12 @@ class TokenLogprob(BaseModel):
     bytes: list[int]
 
 
+class Language(BaseModel):
+    """A language in ISO 639-1, as OpenAI's API lists it."""
+
+    code: str
+
+
 class Channel(BaseModel):
     """The transcript of one channel, with `multichannel`."""
 
@@ -247,9 +253,15 @@ class Transcription(BaseModel):
     """`response_format=json`; fields except `text` and `usage` are there only on request."""
 
     text: str
-    language: Annotated[str | SkipJsonSchema[None], Field(description="With `language=auto`.")] = None
+    language: Annotated[
+        str | SkipJsonSchema[None], Field(description="With `language=auto` or `languages[]`, as the next three.")
+    ] = None
     language_source: LanguageSource | SkipJsonSchema[None] = None
     language_probability: float | SkipJsonSchema[None] = None
+    languages: Annotated[
+        list[Language] | SkipJsonSchema[None],
+        Field(description="The same as a list; empty where the language is unknown or taken for granted."),
+    ] = None
     logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
     usage: Usage
@@ -296,6 +308,9 @@ class VerboseTranscription(BaseModel):
         ),
     ] = None
     language_probability: Annotated[float | SkipJsonSchema[None], Field(description="Where the text tells it.")] = None
+    languages: Annotated[
+        list[Language], Field(description="The same as a list; empty where it is unknown or taken for granted.")
+    ]
     duration: float
     text: str
     words: list[TimedWord] | SkipJsonSchema[None] = None

@@ -92,7 +92,7 @@ async function hear(recording, signal) {
   recording.isDone = true;
   if (recording === shown) show(recording);
   const spent = (performance.now() - began) / 1000;
-  tell(recording, `${done.usage.seconds.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`);
+  tell(recording, `${done.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`);
 }
 
 /** Shows a recording: what is heard of it so far, or all. */

@@ -89,7 +89,7 @@ def test_a_stream_has_the_text_piece_by_piece(service, speech):
     assert done["type"] == "transcript.text.done"
     assert "".join(event["delta"] for event in deltas) == done["text"]
     assert done["text"] == service.post(**form(wav(speech))).json()["text"]
-    assert done["usage"]["seconds"] == len(speech) / SAMPLE_RATE
+    assert done["duration"] == len(speech) / SAMPLE_RATE
 
 
 @pytest.mark.parametrize("granularities", [{}, {"timestamp_granularities": "word"}])

@@ -45,7 +45,7 @@ def test_auto_is_as_if_nothing_were_said_and_has_json_say_the_language(service):
 
     assert set(said) == {"text", "usage"}
     assert auto.pop("language_probability") > 0.9
-    assert auto == said | {"language": "german", "language_source": "text"}
+    assert auto == said | {"language": "german", "language_source": "text", "languages": [{"code": "de"}]}
 
 
 @pytest.mark.parametrize("language", ["de", "de-AT", "deu", "German"])
@@ -61,7 +61,11 @@ def test_languages_narrow_the_choice(service):
     answer = post(service, GERMAN, response_format="verbose_json", **{"languages[]": ["en", "fra"]}).json()
     named = post(service, GERMAN, response_format="verbose_json", languages="french").json()
 
+    plain = post(service, GERMAN, **{"languages[]": ["en", "fra"]}).json()
+
+    assert answer["language"] == plain["language"]
     assert answer["language"] in ("english", "french")
+    assert answer["languages"] == plain["languages"] != [{"code": "de"}]
     assert (named["language"], named["language_source"]) == ("french", "request")
 
 
@@ -98,7 +102,7 @@ def test_each_channel_of_a_call_has_its_language(service, stream):
 def test_what_no_text_can_tell_is_unknown(service):
     numbers = post(service, model="unknown", response_format="verbose_json").json()
 
-    assert numbers["language"] == "unknown"
+    assert (numbers["language"], numbers["languages"]) == ("unknown", [])
     assert not {"language_source", "language_probability"} & set(numbers)
 
 
