@@ -15,9 +15,10 @@ from bulk.joining import Heard, joined
 from bulk.storage import fetched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from audio.channels import Channels
     from audio.pool import DecodePool
     from audio.recording import Recording
     from audio.samples import Samples
@@ -75,26 +76,48 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a file: its place in seconds, what it shares with the next, and in the last part the file's length."""
+    """A part of a channel: its place in seconds, and what it shares with the next.
+
+    The last part of a channel has the length of the file, and tells whether it is the last of the file.
+    """
 
     start: float
     stop: float
     shared: float
     samples: Samples
     file_seconds: float | None
+    ends_file: bool = False
 
 
 def transcribe_files(model: Model, locations: Iterable[str], options: Options) -> Iterator[Transcribed | Failed]:
-    """Yield the outcome of each file, in the order given.
+    """Yield the outcome of each file, in the order given; several channels are mixed to their mean.
 
     Args:
         model: the model.
         locations: paths or URLs of the files. At most a few batches of them, or of their parts, are held in memory.
         options: how the files are transcribed.
     """
-    heard: list[Heard] = []  # the parts so far of the current file
-    decoded = _decoded(locations, model.sample_rate, options)
-    parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model))
+    for outcome in _outcomes(model, locations, options, by_channel=False):
+        yield outcome if isinstance(outcome, Failed) else outcome[0]
+
+
+def transcribe_channels(
+    model: Model, locations: Iterable[str], options: Options
+) -> Iterator[Sequence[Transcribed] | Failed]:
+    """Yield the outcomes of the channels of each file, transcribed one by one; see ``transcribe_files``.
+
+    A silent channel has an empty transcript, and costs nothing.
+    """
+    return _outcomes(model, locations, options, by_channel=True)
+
+
+def _outcomes(
+    model: Model, locations: Iterable[str], options: Options, *, by_channel: bool
+) -> Iterator[Sequence[Transcribed] | Failed]:
+    heard: list[Heard] = []  # the parts so far of the current channel
+    channels: list[Transcribed] = []  # the channels so far of the current file
+    decoded = _decoded(locations, model.sample_rate, options, by_channel=by_channel)
+    parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
         samples = [part.samples for part in chunk if isinstance(part, _Part)]
         hypotheses = iter(
@@ -106,24 +129,34 @@ def transcribe_files(model: Model, locations: Iterable[str], options: Options) -
                 continue
             heard.append(Heard(next(hypotheses), part.start, part.stop, part.shared))
             if part.file_seconds is not None:
-                yield Transcribed(part.file_seconds, joined(heard, model.seconds_per_frame))
+                channels.append(Transcribed(part.file_seconds, joined(heard, model.seconds_per_frame)))
                 heard = []
+            if part.ends_file:
+                yield channels
+                channels = []
 
 
-def _parts(decoded: Iterable[Recording | Failed], whole: float, longest: float) -> Iterator[_Part | Failed]:
-    """Yield the parts of each file: one of at most ``whole`` seconds has one, one without speech an empty one."""
-    for recording in decoded:
-        if isinstance(recording, Failed):
-            yield recording
+def _parts(
+    decoded: Iterable[Channels | Failed], whole: float, longest: float, *, skips_silent: bool
+) -> Iterator[_Part | Failed]:
+    """Yield the parts of each channel: one of at most ``whole`` seconds has one, one without speech an empty one."""
+    for channels in decoded:
+        if isinstance(channels, Failed):
+            yield channels
             continue
-        with recording:
-            if recording.seconds <= whole:
-                yield _part(recording, Segment(0, len(recording)), is_last=True)
-            else:
-                yield from _parts_of_long(recording, longest)
+        with channels:
+            recordings = list(channels)
+            for number, recording in enumerate(recordings):
+                ends_file = recording is recordings[-1]
+                if skips_silent and channels.is_silent(number):
+                    yield _part(recording, Segment(0, 0), is_last=True, ends_file=ends_file)
+                elif recording.seconds <= whole:
+                    yield _part(recording, Segment(0, len(recording)), is_last=True, ends_file=ends_file)
+                else:
+                    yield from _parts_of_long(recording, longest, ends_file=ends_file)
 
 
-def _parts_of_long(recording: Recording, longest: float) -> Iterator[_Part]:
+def _parts_of_long(recording: Recording, longest: float, *, ends_file: bool) -> Iterator[_Part]:
     from audio.segment.cuts import cuts
     from audio.segment.voice_activity import SpeechDetector
 
@@ -133,24 +166,24 @@ def _parts_of_long(recording: Recording, longest: float) -> Iterator[_Part]:
             if last.stop:
                 yield _part(recording, last)
             last = cut
-    yield _part(recording, last, is_last=True)
+    yield _part(recording, last, is_last=True, ends_file=ends_file)
 
 
-def _part(recording: Recording, cut: Segment, *, is_last: bool = False) -> _Part:
+def _part(recording: Recording, cut: Segment, *, is_last: bool = False, ends_file: bool = False) -> _Part:
     rate, samples = recording.rate, recording.read(cut.start, cut.stop)
     file_seconds = recording.seconds if is_last else None
-    return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds)
+    return _Part(cut.start / rate, cut.stop / rate, cut.shared / rate, samples, file_seconds, ends_file)
 
 
-def _decoded(locations: Iterable[str], rate: int, options: Options) -> Iterator[Recording | Failed]:
+def _decoded(locations: Iterable[str], rate: int, options: Options, *, by_channel: bool) -> Iterator[Channels | Failed]:
     """Yield decoded files in order, while threads decode the next few."""
     from audio.pool import DecodePool
 
-    pending: deque[Future[Recording | Failed]] = deque()
+    pending: deque[Future[Channels | Failed]] = deque()
     threads, decoders = ThreadPoolExecutor(options.threads), DecodePool()
     try:
         for location in locations:
-            pending.append(threads.submit(_decode, decoders, location, rate, options))
+            pending.append(threads.submit(_decode, decoders, location, rate, options, by_channel=by_channel))
             if len(pending) > 2 * options.threads:
                 yield pending.popleft().result()
         while pending:
@@ -164,20 +197,21 @@ def _decoded(locations: Iterable[str], rate: int, options: Options) -> Iterator[
                 left_over.close()
 
 
-def _decode(decoders: DecodePool, location: str, rate: int, options: Options) -> Recording | Failed:
-    from audio.recording import Recording, StorageFullError
+def _decode(decoders: DecodePool, location: str, rate: int, options: Options, *, by_channel: bool) -> Channels | Failed:
+    from audio.channels import Channels
+    from audio.recording import StorageFullError
 
     with ExitStack() as unless_decoded:
-        recording = unless_decoded.enter_context(Recording(rate, options.whole_seconds))
+        channels = unless_decoded.enter_context(Channels(rate, options.whole_seconds))
         try:
             with fetched(location) as file:
-                decoders.decode_into(lambda block, _: recording.append(block), file, rate=rate, limits=options.limits)
+                decoders.decode_into(channels.append, file, rate=rate, limits=options.limits, by_channel=by_channel)
         except (AudioError, StorageFullError) as error:
             return Failed(str(error))
         except OSError as error:
             return Failed(error.strerror or str(error))
         unless_decoded.pop_all()
-    return recording
+    return channels
 
 
 def _chunks(parts: Iterable[_Part | Failed], samples: float) -> Iterator[list[_Part | Failed]]:

@@ -32,6 +32,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--target-language", metavar="CODE", help="language of the text; another one than spoken translates"
     )
     parser.add_argument("--no-punctuation", action="store_true", help="leave out punctuation and capitals (Canary)")
+    parser.add_argument("--itn", action="store_true", help="ask the model to write numbers as people do (Canary)")
     parser.add_argument("--timestamps", action="store_true", help="let the model write when words are said (Canary)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
@@ -171,4 +172,5 @@ def prompt_options(args: argparse.Namespace) -> dict[str, Any]:
         "target_language": args.target_language,
         "punctuation": not args.no_punctuation,
         "timestamps": args.timestamps,
+        "itn": args.itn,
     }

@@ -1,11 +1,19 @@
 """A transcript as text, JSON, subtitles or a table."""
 
-import dataclasses
-import json
-from typing import Literal, get_args
+from __future__ import annotations
 
-from bulk.file_transcripts import Transcribed
+import dataclasses
+import itertools
+import json
+from typing import TYPE_CHECKING, Literal, get_args
+
 from cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bulk.file_transcripts import Transcribed
+    from service.engine.protocol import Word
 
 Format = Literal["txt", "json", "srt", "vtt", "tsv"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -22,18 +30,19 @@ def formats(text: str) -> list[Format]:
     return [FORMATS[FORMATS.index(one)] for one in wanted]  # index() raises for an unknown one
 
 
-def check_installed(wanted: list[Format]) -> None:
+def check_installed(wanted: list[Format], *, by_channel: bool) -> None:
     """Refuse formats for which packages are missing.
 
     Raises:
         CommandError: if so.
     """
-    if set(wanted) & set(TIMED):
+    if by_channel or set(wanted) & set(TIMED):
         try:
             import service.http.subtitles
             import service.http.timed_words  # noqa: F401
         except ModuleNotFoundError as error:
-            raise CommandError(f"{', '.join(TIMED)} need the extra 'serve' ({error.name} is missing)") from None
+            needing = "--multichannel needs" if by_channel else f"{', '.join(TIMED)} need"
+            raise CommandError(f"{needing} the extra 'serve' ({error.name} is missing)") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,21 +71,83 @@ def render(name: str, outcome: Transcribed, wanted: Format, size: SubtitleSize) 
     if wanted == "json":
         fields = {"audio": name, "duration": outcome.seconds, **dataclasses.asdict(outcome.hypothesis)}
         return json.dumps(fields, ensure_ascii=False)
-    from service.engine.protocol import Transcript, Word
+    if wanted == "tsv":
+        return "\n".join(["start\tend\ttext", *("\t".join(turn.cells) for turn in _turns([outcome]))])
+    return _subtitles([_timed(outcome)], [None], wanted, size)
+
+
+def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, size: SubtitleSize) -> str:
+    """Return the transcripts of a recording's channels in a format, as ``render`` does, in the order of time.
+
+    ``txt`` has a line for each stretch in which one channel speaks. ``json`` has the fields of ``Hypothesis`` for each
+    channel, under ``channels``. ``tsv`` has a column ``channel``. Channels are counted from 1.
+    """
+    if wanted == "json":
+        channels = [
+            {"channel": number, **dataclasses.asdict(channel.hypothesis)} for number, channel in enumerate(outcome, 1)
+        ]
+        fields = {"audio": name, "duration": outcome[0].seconds, "channels": channels}
+        return json.dumps(fields, ensure_ascii=False)
+    if wanted in ("srt", "vtt"):
+        names = [f"Channel {number}" for number in range(1, len(outcome) + 1)]
+        return _subtitles([_timed(channel) for channel in outcome], names, wanted, size)
+    turns = _turns(outcome)
+    if wanted == "tsv":
+        return "\n".join(
+            [
+                "start\tend\tchannel\ttext",
+                *("\t".join([*turn.cells[:2], str(turn.channel), turn.text]) for turn in turns),
+            ]
+        )
+    from service.scripts import run_together
+
+    stretches = itertools.groupby(turns, key=lambda turn: turn.channel)
+    return "\n".join(f"Channel {number}: {run_together([turn.text for turn in said])}" for number, said in stretches)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Turn:
+    """A segment of what is said on a channel, with its times in seconds."""
+
+    channel: int
+    start: float
+    end: float
+    text: str
+
+    @property
+    def cells(self) -> list[str]:
+        """Start and end in milliseconds, and the text."""
+        return [str(round(1000 * self.start)), str(round(1000 * self.end)), self.text]
+
+
+def _turns(channels: Sequence[Transcribed]) -> list[_Turn]:
+    """Return the segments of all channels in the order of time."""
     from service.http.segments import split_segments
-    from service.http.subtitles import CueSize, cues, srt, vtt
-    from service.http.timed_words import text_of, timed_words
+    from service.http.timed_words import text_of
+
+    turns = [
+        _Turn(number, part[0].start or 0.0, part[-1].end or 0.0, " ".join(text_of(part).split()))
+        for number, channel in enumerate(channels, 1)
+        for part in split_segments(_timed(channel))
+    ]
+    return sorted(turns, key=lambda turn: turn.start)
+
+
+def _timed(outcome: Transcribed) -> list[Word]:
+    """Return the words, each with times."""
+    from service.engine.protocol import Transcript, Word
+    from service.http.timed_words import timed_words
 
     heard = outcome.hypothesis
     words = [Word(one.text, one.start, one.end, one.confidence, one.token_span) for one in heard.words]
-    timed = timed_words(Transcript(heard.text, heard.tokens, heard.token_confidence, words), outcome.seconds)
-    if wanted == "tsv":
-        rows = ((part[0].start, part[-1].end, text_of(part)) for part in split_segments(timed))
-        lines = (f"{_milliseconds(start)}\t{_milliseconds(end)}\t{' '.join(text.split())}" for start, end, text in rows)
-        return "\n".join(["start\tend\ttext", *lines])
-    asked = {key: value for key, value in dataclasses.asdict(size).items() if value is not None}
-    return (srt if wanted == "srt" else vtt)(cues(timed, CueSize(**asked))).rstrip("\n")
+    return timed_words(Transcript(heard.text, heard.tokens, heard.token_confidence, words), outcome.seconds)
 
 
-def _milliseconds(seconds: float | None) -> int:
-    return round(1000 * (seconds or 0.0))
+def _subtitles(
+    channels: Sequence[Sequence[Word]], speakers: Sequence[str | None], wanted: Format, size: SubtitleSize
+) -> str:
+    from service.http.subtitles import CueSize, cues, srt, vtt
+
+    asked = CueSize(**{key: value for key, value in dataclasses.asdict(size).items() if value is not None})
+    shown = [cue for words, speaker in zip(channels, speakers, strict=True) for cue in cues(words, asked, speaker)]
+    return (srt if wanted == "srt" else vtt)(sorted(shown, key=lambda cue: cue.start)).rstrip("\n")

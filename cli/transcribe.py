@@ -6,13 +6,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bulk.file_transcripts import Failed, Transcribed, transcribe_files
+from bulk.file_transcripts import Failed, Transcribed, transcribe_channels, transcribe_files
 from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.recordings import Recording, recordings, transcript_paths
-from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed, formats, render
+from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed, formats, render, render_channels
 
-Take = Callable[[Recording, Transcribed], str | None]
+Outcome = Transcribed | Sequence[Transcribed]
+"""A transcript, or with `--multichannel` that of each channel."""
+Take = Callable[[Recording, Outcome], str | None]
 """Prints or writes a transcript; returns the line to print, or None."""
 
 _EPILOG = """\
@@ -50,6 +52,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--output-dir", metavar="DIR", type=Path, help="write files instead: DIR/talk.srt for talk.mp3")
     parser.add_argument("--overwrite", action="store_true", help="transcribe again what is in --output-dir already")
+    parser.add_argument(
+        "--multichannel",
+        action="store_true",
+        help="transcribe each channel by itself, such as the two sides of a call, instead of their mean",
+    )
     for name, least, most, meaning in (
         ("characters", 16, 200, "columns of a line of subtitles; Han and kana take two (default: 42)"),
         ("lines", 1, 8, "lines of a subtitle (default: 2)"),
@@ -70,14 +77,18 @@ def _between(least: int, most: int) -> Callable[[str], int]:
     return number
 
 
-def _size(args: argparse.Namespace) -> SubtitleSize:
-    return SubtitleSize(args.subtitle_characters, args.subtitle_lines, args.subtitle_seconds)
+def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: Format) -> str:
+    size = SubtitleSize(args.subtitle_characters, args.subtitle_lines, args.subtitle_seconds)
+    if isinstance(outcome, Transcribed):
+        return render(one.name, outcome, wanted, size)
+    return render_channels(one.name, outcome, wanted, size)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write a transcript for each file; files that fail are named on stderr."""
-    check_installed(args.format)
-    args.timestamps = args.timestamps or bool(set(args.format) & set(TIMED))
+    check_installed(args.format, by_channel=args.multichannel)
+    # Turns are put in order by their times.
+    args.timestamps = args.timestamps or args.multichannel or bool(set(args.format) & set(TIMED))
     with recordings(args.files) as found:
         if args.output_dir is None:
             return _print(args, found)
@@ -86,11 +97,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(args: argparse.Namespace, found: Sequence[Recording]) -> int:
     (wanted, *more) = args.format
-    if more or (len(found) > 1 and wanted in TIMED):
-        raise CommandError("several files, or several formats, of subtitles and tables need --output-dir")
+    has_lines = wanted in TIMED or (args.multichannel and wanted == "txt")
+    if more or (len(found) > 1 and has_lines):
+        raise CommandError("several files of more than a line each, or several formats, need --output-dir")
 
-    def take(one: Recording, outcome: Transcribed) -> str:
-        line = render(one.name, outcome, wanted, _size(args))
+    def take(one: Recording, outcome: Outcome) -> str:
+        line = _render(args, one, outcome, wanted)
         return f"{one.name}\t{line}" if wanted == "txt" and len(found) > 1 else line
 
     return 1 if _transcribe(args, found, take) else 0
@@ -105,9 +117,9 @@ def _write(args: argparse.Namespace, found: Sequence[Recording]) -> int:
     if skipped and left:
         print(f"{skipped} of {len(found)} are there already, {len(left)} are left", file=sys.stderr)
 
-    def take(one: Recording, outcome: Transcribed) -> None:
+    def take(one: Recording, outcome: Outcome) -> None:
         for path, form in zip(paths[one.location], wanted, strict=True):
-            _write_whole(path, render(one.name, outcome, form, _size(args)) + "\n")
+            _write_whole(path, _render(args, one, outcome, form) + "\n")
 
     failures = _transcribe(args, left, take) if left else 0
     print(f"{len(left) - failures} written, {skipped} skipped, {failures} failed", file=sys.stderr)
@@ -118,7 +130,8 @@ def _transcribe(args: argparse.Namespace, found: Sequence[Recording], take: Take
     """Transcribe in full batches, with a progress bar on a terminal; return how many files failed."""
     from tqdm import tqdm
 
-    outcomes = transcribe_files(open_model(args), [one.location for one in found], transcription_options(args))
+    transcripts = transcribe_channels if args.multichannel else transcribe_files
+    outcomes = transcripts(open_model(args), [one.location for one in found], transcription_options(args))
     failures = 0
     with tqdm(zip(found, outcomes, strict=True), total=len(found), unit="file", disable=None) as progress:
         for one, outcome in progress:

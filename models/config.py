@@ -226,12 +226,14 @@ class PromptConfig:
         languages: ISO 639-1 codes of its languages, as far as its vocabulary names them.
         default_language: the spoken language where a prompt gives none.
         timestamps: whether it can write when words begin and end.
+        itn: whether it can be asked to write numbers as people do (inverse text normalisation).
     """
 
     format: PromptFormat
     languages: tuple[str, ...]
     default_language: str
     timestamps: bool
+    itn: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,6 +208,7 @@ class Model:
         target_language: str | None = None,
         punctuation: bool = True,
         timestamps: bool = False,
+        itn: bool = False,
         batch_seconds: float = 240.0,
     ) -> list[Hypothesis]:
         """Transcribe utterances of any lengths, in any order and number.
@@ -215,10 +216,11 @@ class Model:
         Args:
             pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; an empty one gives an empty transcript.
             decoder: one of ``decoders``; None takes the first.
-            language: spoken language. This and the next three are for models with prompts; see ``Prompt``.
+            language: spoken language. This and the next four are for models with prompts; see ``Prompt``.
             target_language: language of the text; another one than spoken makes a translation.
             punctuation: whether the text has punctuation and capitals.
             timestamps: whether words have times; without prompts they always have.
+            itn: whether the model is to write numbers as people do (inverse text normalisation).
             batch_seconds: seconds of audio and padding in a batch; a longer utterance has a batch to itself.
 
         Returns:
@@ -230,7 +232,7 @@ class Model:
         """
         self._check_decoder(decoder)
         _check_arrays(pcm)
-        prompt = Prompt(language, target_language, punctuation, timestamps)
+        prompt = Prompt(language, target_language, punctuation, timestamps, itn)
         self._check_prompt(prompt)
         hypotheses: dict[int, Hypothesis] = {}
         given: tuple[list[int], Recognition] | None = None
@@ -425,6 +427,7 @@ class Model:
                 "translation": prompts is not None and translates(prompts),
                 "word_timestamps": prompts is None or prompts.timestamps or self._aligner is not None,
                 "punctuation": self._punctuates,
+                "itn": prompts is not None and prompts.itn,
             },
         }
 

@@ -25,7 +25,7 @@ _TEMPLATES = {
         "{language}",
         "{target}",
         "{punctuation}",
-        "<|noitn|>",
+        "{itn}",
         "{timestamps}",
         "<|nodiarize|>",
     ),
@@ -33,8 +33,12 @@ _TEMPLATES = {
 _CHOICES = {
     "{task}": {False: "<|transcribe|>", True: "<|translate|>"},
     "{punctuation}": {True: "<|pnc|>", False: "<|nopnc|>"},
+    "{itn}": {False: "<|noitn|>", True: "<|itn|>"},
     "{timestamps}": {False: "<|notimestamp|>", True: "<|timestamp|>"},
 }
+# What a vocabulary may lack the positive piece of: the model then cannot be asked for it.
+_OPTIONAL = ("{itn}", "{timestamps}")
+_NO_ITN = "this model has no prompt that asks for numbers as people write them"
 
 
 class PromptError(ValueError):
@@ -58,12 +62,14 @@ class Prompt:
         target_language: language of the text; None is the spoken one.
         punctuation: whether the text has punctuation and capitals, if the model can do both.
         timestamps: whether words have times, if the model can do both.
+        itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
     """
 
     language: str | None = None
     target_language: str | None = None
     punctuation: bool = True
     timestamps: bool = False
+    itn: bool = False
 
 
 class PromptWriter:
@@ -94,11 +100,14 @@ class PromptWriter:
             raise PromptError("target_language", message)
         if prompt.timestamps and not self._config.timestamps:
             raise PromptError("timestamps", "this model does not write when words are said")
+        if prompt.itn and not self._config.itn:
+            raise PromptError("itn", _NO_ITN)
         chosen = {
             "{language}": f"<|{language}|>",
             "{target}": f"<|{target}|>",
             "{task}": _CHOICES["{task}"][target != language],
             "{punctuation}": _CHOICES["{punctuation}"][prompt.punctuation],
+            "{itn}": _CHOICES["{itn}"][prompt.itn],
             "{timestamps}": _CHOICES["{timestamps}"][prompt.timestamps],
         }
         return self._tokenizer.encode_prompt([chosen.get(slot, slot) for slot in _TEMPLATES[self._config.format]])
@@ -127,6 +136,8 @@ def check_unprompted(prompt: Prompt, languages: Sequence[str] | None, *, punctua
         raise PromptError("target_language", "this model does not translate")
     if punctuates and not prompt.punctuation:
         raise PromptError("punctuation", "this model cannot leave out punctuation")
+    if prompt.itn:
+        raise PromptError("itn", _NO_ITN)
 
 
 def _check_language(field: str, language: str, spoken: Sequence[str]) -> None:
@@ -137,21 +148,23 @@ def _check_language(field: str, language: str, spoken: Sequence[str]) -> None:
 def with_vocabulary(config: PromptConfig, pieces: Sequence[str]) -> PromptConfig:
     """Return a configuration with unknown languages filled in from the pieces of a vocabulary.
 
-    A vocabulary may have pieces for more languages than the model was trained on, which no checkpoint says.
+    A vocabulary may have pieces for more languages than the model was trained on, which no checkpoint says; the same is
+    true of ``<|itn|>``.
     """
     known = set(pieces)
     tagged = sorted(match[1] for piece in known if (match := _LANGUAGE.fullmatch(piece)))
     languages = config.languages or tuple(tagged)
     default = config.default_language if config.default_language in languages else next(iter(languages), ENGLISH)
     timed = config.timestamps and {_CHOICES["{timestamps}"][True], "<|0|>"} <= known
-    return PromptConfig(config.format, languages, default, timed)
+    itn = "{itn}" in _TEMPLATES[config.format] and _CHOICES["{itn}"][True] in known
+    return PromptConfig(config.format, languages, default, timed, itn)
 
 
 def required_pieces(config: PromptConfig) -> Iterator[str]:
     """Yield the special pieces without which a vocabulary cannot write prompts, or end a text."""
     yield END
     for slot in _TEMPLATES[config.format]:
-        if slot == "{timestamps}":
+        if slot in _OPTIONAL:
             yield _CHOICES[slot][False]
         elif slot in _CHOICES:
             yield from _CHOICES[slot].values()

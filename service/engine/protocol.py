@@ -71,12 +71,14 @@ class Prompt(msgspec.Struct, frozen=True, array_like=True):
         target_language: language of the text; None is the spoken one.
         punctuation: whether the text has punctuation and capitals.
         timestamps: whether words have times.
+        itn: whether the model is to write numbers as people do (inverse text normalisation).
     """
 
     language: str | None = None
     target_language: str | None = None
     punctuation: bool = True
     timestamps: bool = False
+    itn: bool = False
 
 
 NOTHING_ASKED = Prompt()

@@ -38,6 +38,11 @@ class Abilities(BaseModel):
     punctuation: Annotated[
         Literal["always", "optional", "never"], Field(description="optional: as `punctuation` asks for.")
     ]
+    itn: Annotated[bool, Field(description="Whether it takes `itn`.")]
+    formats: Annotated[
+        list[Literal["spoken", "written"]],
+        Field(description="Values of `format`; `written` if grammars are installed for a language that it may write."),
+    ]
     vocabulary: ModelVocabulary | None
     sample_rate: Annotated[int, Field(description="To which recordings of any rate are brought, in Hz.")]
     longest_recording_seconds: float
@@ -99,6 +104,8 @@ def _abilities(front: Front, served: Served) -> Abilities:
         decoders=list(info.get("decoders", ())),
         word_timestamps=can.get("word_timestamps", True),
         punctuation="never" if not can.get("punctuation") else "optional" if takes_prompts(info) else "always",
+        itn=can.get("itn", False),
+        formats=["spoken", "written"] if front.grammars.write_any(languages) else ["spoken"],
         vocabulary=None if vocabulary is None else ModelVocabulary(**vocabulary),
         sample_rate=served.ready.sample_rate,
         longest_recording_seconds=settings.max_audio_seconds,

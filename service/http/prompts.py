@@ -38,6 +38,9 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
     times = capabilities.get("word_timestamps", True)
     if not times:
         _refuse_times(fields)
+    if fields.itn and not capabilities.get("itn"):
+        message = "The model cannot be asked for numbers as people write them; format=written has grammars do it."
+        raise _unsupported("itn", message)
     if not takes_prompts(info):
         if fields.target_language not in (None, fields.language):
             raise _unsupported("target_language", "The model does not translate.")
@@ -57,7 +60,8 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
         if ENGLISH not in (language, target):
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
             raise _unsupported("target_language", message)
-    return Prompt(language, target, fields.punctuation, times and fields.response_format in _BETTER_TIMED)
+    is_timed = times and fields.response_format in _BETTER_TIMED
+    return Prompt(language, target, fields.punctuation, is_timed, fields.itn)
 
 
 def assumed_language(fields: TranscriptionForm) -> str:

@@ -76,6 +76,13 @@ class TranscriptionForm(BaseModel):
             description="Whether to write punctuation and capitals, where the model can leave them out. An extension."
         ),
     ] = True
+    itn: Annotated[
+        bool,
+        Field(
+            description="Whether the model itself is asked to write numbers as people do, where its prompt has a place "
+            "for that (Canary, `abilities.itn`); see also `format`. An extension."
+        ),
+    ] = False
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
     format: Annotated[
         Literal["spoken", "written"],

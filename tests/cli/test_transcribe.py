@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 import srt
 import webvtt
 
@@ -310,6 +312,7 @@ def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
     [
         (("--format", "srt", "a.wav", "b.wav"), "need --output-dir"),
         (("--format", "srt,vtt", "a.wav"), "need --output-dir"),
+        (("--multichannel", "a.wav", "b.wav"), "need --output-dir"),
         (("--output-dir", "out", "x/a.wav", "y/a.wav"), "two recordings would be written to out/a.wav.txt"),
         (("{empty}",), "no recordings"),
     ],
@@ -335,3 +338,42 @@ def test_a_place_that_cannot_be_written_to_ends_the_run(transcribe, clips, tmp_p
 
     assert transcribe("--output-dir", str(tmp_path / "out"), clips[0]) == 2
     assert f"{tmp_path / 'out'}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def call(clips, tmp_path):
+    """A recording of three channels, the last of them silent, and the first two as recordings of their own."""
+    samples = [
+        soundfile.read(path, frames=20_000, start=8_000)[0] for path in clips if name_of(path) in ("awb-4s", "rms-6s")
+    ]
+    paths = [tmp_path / name for name in ("call.wav", "one.wav", "two.wav")]
+    channels = np.stack([*samples, np.zeros(20_000)], axis=1)
+    for path, recorded in zip(paths, [channels, *samples], strict=True):
+        soundfile.write(path, recorded, 16_000, subtype="FLOAT")
+    return [str(path) for path in paths]
+
+
+def test_channels_are_transcribed_as_if_each_were_a_recording(transcribe, call, capsys):
+    assert transcribe("--format", "json", "--multichannel", call[0]) == 0
+    assert transcribe("--format", "json", *call[1:]) == 0
+
+    together, *alone = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [channel["channel"] for channel in together["channels"]] == [1, 2, 3]
+    assert [channel["text"] for channel in together["channels"]] == [one["text"] for one in alone] + [""]
+    assert [channel["words"] for channel in together["channels"][:2]] == [one["words"] for one in alone]
+
+
+def test_formats_for_people_name_the_channel(transcribe, call, tmp_path):
+    out = tmp_path / "out"
+
+    assert transcribe("--format", "txt,srt,vtt,tsv", "--multichannel", "--output-dir", str(out), call[0]) == 0
+
+    there = written(out)
+    lines = there["call.txt"].splitlines()
+    assert {line.split(": ")[0] for line in lines} == {"Channel 1", "Channel 2"}
+    header, *rows = [line.split("\t") for line in there["call.tsv"].splitlines()]
+    assert header == ["start", "end", "channel", "text"]
+    assert [int(row[0]) for row in rows] == sorted(int(row[0]) for row in rows)
+    assert {row[2] for row in rows} == {"1", "2"}
+    assert {cue.content.split(": ")[0] for cue in srt.parse(there["call.srt"])} == {"Channel 1", "Channel 2"}
+    assert {cue.voice for cue in webvtt.from_string(there["call.vtt"])} == {"Channel 1", "Channel 2"}

@@ -24,7 +24,9 @@ def transcript(clip_name, prompt_name):
 
 def options(prompt):
     """A prompt as the arguments of ``transcribe``."""
-    return {field: getattr(prompt, field) for field in ("language", "target_language", "punctuation", "timestamps")}
+    return {
+        field: getattr(prompt, field) for field in ("language", "target_language", "punctuation", "timestamps", "itn")
+    }
 
 
 @contextmanager

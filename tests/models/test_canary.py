@@ -197,4 +197,5 @@ def test_info_says_what_it_can_be_asked_for():
         "translation": True,
         "word_timestamps": True,
         "punctuation": True,
+        "itn": True,
     }

@@ -10,14 +10,14 @@ from models.prompts import PromptWriter, check_unprompted, required_pieces, tran
 
 LANGUAGES = ("en", "de", "es", "fr")
 CONFIG = PromptConfig("canary", LANGUAGES, "en", timestamps=False)
-CONFIG2 = PromptConfig("canary2", LANGUAGES, "en", timestamps=True)
+CONFIG2 = PromptConfig("canary2", LANGUAGES, "en", timestamps=True, itn=True)
 
 
 class Pieces:
     """A vocabulary of the pieces that a configuration needs, and some others."""
 
     def __init__(self, config):
-        self.pieces = ("<unk>", *dict.fromkeys(required_pieces(config)), "<|timestamp|>", "<|0|>", "a")
+        self.pieces = ("<unk>", *dict.fromkeys(required_pieces(config)), "<|timestamp|>", "<|itn|>", "<|0|>", "a")
 
     def encode_prompt(self, pieces):
         return [self.pieces.index(piece) for piece in pieces]
@@ -53,11 +53,15 @@ def test_a_canary2_prompt_has_nine_tokens_and_its_task_in_its_languages():
     ]
 
 
+def test_a_canary2_prompt_asks_for_numbers_as_people_write_them():
+    assert written(CONFIG2, Prompt(itn=True))[6] == "<|itn|>"
+
+
 languages = st.none() | st.sampled_from([*LANGUAGES, "it"])
 
 
 @given(
-    prompt=st.builds(Prompt, languages, languages, st.booleans(), st.booleans()),
+    prompt=st.builds(Prompt, languages, languages, st.booleans(), st.booleans(), st.booleans()),
     config=st.sampled_from([CONFIG, CONFIG2]),
 )
 def test_prompts_of_a_model_are_of_one_length_or_refused_by_a_field(prompt, config):
@@ -79,6 +83,7 @@ def test_prompts_of_a_model_are_of_one_length_or_refused_by_a_field(prompt, conf
         (CONFIG, Prompt(target_language="it"), "target_language", "does not speak 'it'"),
         (CONFIG, Prompt("de", "fr"), "target_language", "from English and into it, not from 'de' into 'fr'"),
         (CONFIG, Prompt(timestamps=True), "timestamps", "does not write when"),
+        (CONFIG, Prompt(itn=True), "itn", "no prompt that asks for numbers"),
     ],
     ids=str,
 )
@@ -96,6 +101,7 @@ def test_what_a_model_cannot_do_is_refused_by_its_field(config, prompt, field, t
         (Prompt(target_language="de"), "target_language"),
         (Prompt("en", "de"), "target_language"),
         (Prompt(punctuation=False), "punctuation"),
+        (Prompt(itn=True), "itn"),
     ],
     ids=str,
 )
@@ -135,3 +141,11 @@ def test_times_need_their_pieces():
     assert with_vocabulary(CONFIG2, ["<|timestamp|>", "<|0|>"]).timestamps
     assert not with_vocabulary(CONFIG2, ["<|timestamp|>"]).timestamps
     assert not with_vocabulary(CONFIG, ["<|timestamp|>", "<|0|>"]).timestamps
+
+
+@pytest.mark.parametrize(
+    ("prompts", "pieces", "itn"),
+    [("canary2", ["<|itn|>"], True), ("canary2", ["<|noitn|>"], False), ("canary", ["<|itn|>"], False)],
+)
+def test_who_has_the_piece_and_the_place_for_it_can_be_asked_for_numbers(prompts, pieces, itn):
+    assert with_vocabulary(PromptConfig(prompts, LANGUAGES, "en", timestamps=False), pieces).itn is itn

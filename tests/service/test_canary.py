@@ -14,7 +14,9 @@ ASKED = [
     {"language": "en", "target_language": "de"},
     {"language": "de", "target_language": "en"},
     {"language": "en", "punctuation": "false"},
+    {"language": "en", "itn": "true"},
 ]
+FLAGS = {"true": True, "false": False}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_requests_at_once_are_each_answered_as_they_ask(service, model):
         answers = list(pool.map(lambda asked: post(service, **asked), ASKED))
 
     for asked, answer in zip(ASKED, answers, strict=True):
-        options = {key: value if key != "punctuation" else False for key, value in asked.items()}
+        options = {key: FLAGS.get(value, value) for key, value in asked.items()}
         (offline,) = model.transcribe([golden_data.clip(CLIP)], **options)
         assert answer.json()["text"] == offline.text
     assert len({answer.json()["text"] for answer in answers}) > 2
@@ -93,6 +95,7 @@ def test_with_an_aligner_words_have_the_times_that_it_finds_and_translations_hav
         ("transcriptions", {"target_language": "de"}, "missing_required_parameter", "language"),
         ("transcriptions", {"target_language": "klingon"}, "invalid_value", "target_language"),
         ("transcriptions", {"punctuation": "perhaps"}, "invalid_value", "punctuation"),
+        ("transcriptions", {"itn": "maybe"}, "invalid_value", "itn"),
         ("translations", {"language": "en", "target_language": "de"}, "unsupported_value", "target_language"),
     ],
     ids=str,
@@ -115,5 +118,6 @@ def test_its_card_says_what_it_can_be_asked_for(service):
     can = card["steno"]["abilities"]
 
     assert can["tasks"] == ["transcribe", "translate"]
-    assert (can["languages"]["spoken"], can["decoders"], can["punctuation"]) == (["en", "de"], ["aed"], "optional")
+    assert (can["languages"]["spoken"], can["decoders"]) == (["en", "de"], ["aed"])
+    assert (can["punctuation"], can["itn"], can["formats"][0]) == ("optional", True, "spoken")
     assert can["vocabulary"]["kind"] == "aggregate"

@@ -1,5 +1,6 @@
 """What `/v1/models` says of a model, by its family."""
 
+from service import grammars
 from tests.service.serving import serving
 
 
@@ -7,7 +8,8 @@ def cards(service) -> dict:
     return {one["id"]: one for one in service.client.get("/v1/models").json()["data"]}
 
 
-def test_a_model_says_what_it_can_do():
+def test_a_model_says_what_it_can_do(monkeypatch):
+    monkeypatch.setattr(grammars, "find_spec", lambda name: name)
     with serving(model=None, models="first.nemo,second=polyglot-ctc.nemo", max_audio_seconds=600.0) as service:
         listed = cards(service)
         one = service.client.get("/v1/models/second").json()
@@ -23,6 +25,8 @@ def test_a_model_says_what_it_can_do():
             "decoders": ["tdt", "ctc"],
             "word_timestamps": True,
             "punctuation": "never",
+            "itn": False,
+            "formats": ["spoken", "written"],
             "vocabulary": None,
             "sample_rate": 16_000,
             "longest_recording_seconds": 600.0,
@@ -34,9 +38,13 @@ def test_a_model_says_what_it_can_do():
     assert listed["first"]["steno"]["abilities"]["languages"] == {"spoken": [], "written": []}
 
 
-def test_what_the_operator_says_of_languages_is_told():
-    with serving(languages="en,de") as service:
-        assert cards(service)["stub"]["steno"]["abilities"]["languages"]["spoken"] == ["en", "de"]
+def test_what_the_operator_says_of_languages_is_told(monkeypatch):
+    monkeypatch.setattr(grammars, "find_spec", lambda name: name)
+    with serving(languages="fi,et") as service:
+        abilities = cards(service)["stub"]["steno"]["abilities"]
+
+    assert abilities["languages"]["spoken"] == ["fi", "et"]
+    assert abilities["formats"] == ["spoken"]  # there are grammars for neither
 
 
 def test_a_model_that_is_loading_says_so_and_no_more():

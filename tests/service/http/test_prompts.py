@@ -7,10 +7,10 @@ from service.http.errors import RequestError
 from service.http.prompts import into_english, prompt_of
 from service.http.schemas import TranscriptionForm
 
-CAPABILITIES = {"transcription": True, "translation": True, "word_timestamps": True, "punctuation": True}
+CAPABILITIES = {"transcription": True, "translation": True, "word_timestamps": True, "punctuation": True, "itn": True}
 CANARY = {"decoders": ["aed"], "capabilities": CAPABILITIES}
 WITHOUT_TIMES = {"decoders": ["aed"], "capabilities": CAPABILITIES | {"word_timestamps": False}}
-CTC = {"decoders": ["ctc"], "capabilities": CAPABILITIES | {"translation": False}}
+CTC = {"decoders": ["ctc"], "capabilities": CAPABILITIES | {"translation": False, "itn": False}}
 
 
 def fields(**given) -> TranscriptionForm:
@@ -31,6 +31,7 @@ def refusal(function, *arguments) -> tuple[str, str]:
         ({"language": "de"}, Prompt("de")),
         ({"language": "en", "target_language": "de"}, Prompt("en", "de")),
         ({"punctuation": False}, Prompt(punctuation=False)),
+        ({"itn": True}, Prompt(itn=True)),
         ({"response_format": "text"}, Prompt()),
         ({"response_format": "srt"}, Prompt(timestamps=True)),
         ({"response_format": "verbose_json"}, Prompt(timestamps=True)),
@@ -56,6 +57,7 @@ def test_times_are_not_asked_of_who_cannot_write_them():
         ({"target_language": "de"}, CTC, "unsupported_value", "target_language"),
         ({"language": "en", "target_language": "de"}, CTC, "unsupported_value", "target_language"),
         ({"punctuation": False}, CTC, "unsupported_value", "punctuation"),
+        ({"itn": True}, CTC, "unsupported_value", "itn"),
         ({"target_language": "de"}, CANARY, "missing_required_parameter", "language"),
         ({"language": "fr", "target_language": "de"}, CANARY, "unsupported_value", "target_language"),
         ({"response_format": "srt"}, WITHOUT_TIMES, "unsupported_value", "response_format"),
