@@ -1,1 +1,1 @@
-"""Programs that measure; each prints one table and, last, one line of JSON."""
+"""Benchmarks; each prints one table and, last, one line of JSON."""

@@ -1,8 +1,9 @@
-"""Self-attention with relative positions, one layer of a published shape, in turns: operations, FlexAttention, kernel.
+"""Self-attention with relative positions, one layer of a published shape: operations, FlexAttention and our kernel.
 
-Operations: scores by distance, shifted and masked, are the bias of PyTorch's attention. FlexAttention (compiled) reads
-them shifted in its own kernel. Our kernel writes no scores at all (models/kernels/attention.py), and can be launched in
-several ways, written as TILExWARPSxSTAGES. Both need a GPU; with TRITON_INTERPRET=1 ours is tried on a CPU.
+The forms are measured in turns. Operations: scores by distance, shifted and masked, are the bias of PyTorch's
+attention. FlexAttention (compiled) reads them shifted in its own kernel. Our kernel (models/kernels/attention.py)
+writes no scores, and has several launches, written as TILExWARPSxSTAGES. Both need a GPU; with TRITON_INTERPRET=1 ours
+runs on a CPU.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from models.kernels import relative_attention_on
 Attend = Callable[[], Tensor]
 
 _FRAMES_A_SECOND = 12.5
-# Tiles, warps and stages. An interpreter has neither of the latter two.
+# Tiles, warps and stages. The interpreter has no warps and stages.
 _LAUNCHES = ((16, 32), (8,), (1,)) if os.environ.get("TRITON_INTERPRET") == "1" else ((16, 32, 64), (4, 8), (1, 2))
 
 
@@ -43,7 +44,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 16.0, 40.0])
     parser.add_argument("--batch-seconds", type=float, default=480.0, help="audio in a batch")
     parser.add_argument("--rounds", type=int, default=20, help="measured turns; medians count")
-    parser.add_argument("--launches", action="store_true", help="launch the kernel in every way that this device can")
+    parser.add_argument(
+        "--launches", action="store_true", help="measure all launches of the kernel that this device can run"
+    )
     add_rows_option(parser)
     args = parser.parse_args()
 
@@ -87,7 +90,7 @@ def main() -> None:
 
 
 def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> Iterator[tuple[str, Attend]]:
-    """Yield our kernel, launched in every way."""
+    """Yield our kernel with each of its launches."""
     from models.kernels.attention import Launch, relative_attention  # only a GPU has Triton
 
     merged, table = module.merged, module.table
@@ -105,10 +108,10 @@ def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> It
 
 
 def _runs(form: str, attend: Attend) -> bool:
-    """Try a form: a device may have no room for a launch, or no compiler for FlexAttention."""
+    """Return whether a form runs: a device may have no room for a launch, or no compiler for FlexAttention."""
     try:
         attend()
-    except Exception as error:  # noqa: BLE001  # of a compiler, which has many kinds
+    except Exception as error:  # noqa: BLE001  # a compiler has many kinds of errors
         tqdm.write(f"{form} does not run here: {error}")
         return False
     return True

@@ -1,7 +1,7 @@
-"""What only a GPU can answer, most useful first: the rows of docs/gpu-backlog.md, one after the other.
+"""Run the measurements that need a GPU, the most useful first: the rows of docs/gpu-backlog.md.
 
-What a row prints, the rows of its table and how it ended are kept in a folder. The same command goes on where it was
-stopped; a row that failed is run again where it is named. With --toy all of it is rehearsed, on a CPU in minutes.
+Output, table rows and the result of each row are kept in a folder. The same command continues after a stop; a row that
+failed runs again only if it is named. --toy rehearses everything on a CPU in minutes.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-# A step that takes so many times what was thought hangs.
+# A step that takes this many times its expected time is taken to hang.
 _PATIENCE = 3.0
 _SHOWN_LINES = 40
 
@@ -28,11 +28,11 @@ class Step:
     """One command of a row.
 
     Attributes:
-        row: of docs/gpu-backlog.md.
-        name: what its files are called.
-        minutes: what it is thought to take on a GPU, when nothing goes wrong.
-        command: what follows ``python -m``.
-        toy: the options of its rehearsal, which win over those before them.
+        row: row of docs/gpu-backlog.md.
+        name: name of its files.
+        minutes: expected time on a GPU.
+        command: the arguments of ``python -m``.
+        toy: options of its rehearsal, which override those of the command.
         takes_device: it has the option ``--device``.
         keeps_rows: it has the option ``--rows``.
     """
@@ -46,7 +46,7 @@ class Step:
     keeps_rows: bool = True
 
     def arguments(self, folder: Path, device: str, *, is_toy: bool) -> list[str]:
-        """Return what follows ``python -m``, with its device, its file and, for a rehearsal, its small sizes."""
+        """Return the arguments of ``python -m``, with device, file and, for a rehearsal, small sizes."""
         return [
             *self.command,
             *(("--device", device) if self.takes_device else ()),
@@ -95,7 +95,7 @@ STEPS = (
             f"offline --shape {shape} --transducer {transducer} --dtypes {dtype} --batch-seconds 480 960 1920 {set_}",
             _OFFLINE_TOY,
         )
-        # In bfloat16 enough that the first batch and the last texts, which nothing runs beside, are a thirtieth.
+        # Enough in bfloat16 that the first batch and the last texts, which do not overlap, are a thirtieth.
         for dtype, minutes, set_ in (
             ("bfloat16", 3, "--utterances 16384 --repeats 2"),
             ("float32", 1.5, "--utterances 2048"),
@@ -160,7 +160,7 @@ STEPS = (
             f"latency --model {model} --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 50",
             "--seconds 2 --batch 1 --repeats 2",
         )
-        # Beside the file the service finds its language model only by the model's name.
+        # The language model is found only by the name "bundled", not by the file.
         for name, model in (("beam", "bundled"), ("greedy", "models/bundled/steno-bundled.nemo"))
     ),
     *(
@@ -217,21 +217,21 @@ STEPS = (
 
 
 class Endings:
-    """How steps ended, kept in a file."""
+    """The results of steps, kept in a file."""
 
     def __init__(self, path: Path) -> None:
-        """Read those of earlier runs."""
+        """Read the results of earlier runs."""
         self._path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         self._endings = {ending["name"]: ending for ending in map(json.loads, lines)}
 
     def __getitem__(self, name: str) -> str | None:
-        """Return how a step ended: "done" or what went wrong; None if it has not."""
+        """Return a step's result: "done" or what went wrong; None if it has not ended."""
         ending = self._endings.get(name)
         return None if ending is None else str(ending["ended"])
 
     def add(self, name: str, ended: str, seconds: float) -> None:
-        """Keep one."""
+        """Add a result."""
         self._endings[name] = {"name": name, "ended": ended, "seconds": round(seconds, 1)}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(self._endings[name]) + "\n")
@@ -247,19 +247,19 @@ def run_steps(
     seconds: float = float("inf"),
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, str]:
-    """Run those that have not ended, until the time is over.
+    """Run steps that have not ended, until the time is over.
 
     Args:
-        steps: in this order.
-        folder: of their files.
-        device: for those that take one.
-        is_toy: rehearse them.
-        again: also those that failed.
-        seconds: the step that runs by then is stopped, and is the first of the next call.
-        clock: tells seconds.
+        steps: the steps, in this order.
+        folder: the folder of their files.
+        device: the device.
+        is_toy: whether to rehearse them.
+        again: whether to run failed steps again.
+        seconds: time after which the running step is stopped; the next call begins with it.
+        clock: monotonic seconds.
 
     Returns:
-        How each has ended now or before; those that have not are left out.
+        The results of all steps that have ended, now or before.
     """
     folder.mkdir(parents=True, exist_ok=True)
     endings, end = Endings(folder / "endings.jsonl"), clock() + seconds
@@ -292,7 +292,7 @@ def _environment(device: str) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapping[str, str]) -> str | None:
-    """Run a command and show the end of what it prints; return how it ended, or None if its time was over."""
+    """Run a command and show the end of its output; return its result, or None after ``seconds``."""
     with output.open("w", encoding="utf-8") as file:
         process = subprocess.Popen(  # noqa: S603  # the commands are those above
             command, stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -304,9 +304,9 @@ def _run(command: Sequence[str], output: Path, seconds: float, environment: Mapp
             ended = None
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # with all that it started
+                os.killpg(process.pid, signal.SIGKILL)  # with its child processes
                 process.wait()
-    # The line of JSON is in the file, and bars of progress are for those who watch.
+    # Without the line of JSON, which is in the file, and progress bars.
     lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
     shown = [line for line in lines if not line.startswith("{") and "\r" not in line]
     print(*shown[-_SHOWN_LINES:], sep="\n", flush=True)
@@ -317,11 +317,11 @@ def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="rows or steps, which are run again if they failed")
-    parser.add_argument("--folder", type=Path, default=Path("runs/gpu-backlog"), help="of what it keeps")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="the step that runs by then is stopped")
+    parser.add_argument("--folder", type=Path, default=Path("runs/gpu-backlog"), help="folder for output and results")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop the running step after this time")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--toy", action="store_true", help="rehearse it, at sizes whose figures mean nothing")
-    parser.add_argument("--list", action="store_true", help="say what there is, and what has ended")
+    parser.add_argument("--list", action="store_true", help="list the steps and their results")
     args = parser.parse_args()
 
     steps = [step for step in STEPS if not args.rows or step.row in args.rows or step.name in args.rows]

@@ -1,6 +1,7 @@
-"""What a load balancer's policy is worth: replicas with the service's batcher on a virtual clock; no model involved.
+"""Policies of a load balancer, simulated: replicas with the service's batcher on a virtual clock; no model involved.
 
-Requests and costs are those of `python -m benchmarks queueing`. A request goes to a replica when it comes, and stays:
+Requests and costs are those of `python -m benchmarks queueing`. A request goes to a replica when it arrives, and stays
+there:
 
     round robin        to each in turn
     least connections  to one with the fewest requests under way, as HAProxy's leastconn
@@ -44,7 +45,7 @@ def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost
     def choose() -> _Replica:
         following = next(turns)
         start = fleet.index(following)
-        in_turn = fleet[start:] + fleet[:start]  # of equals, the one whose turn it is
+        in_turn = fleet[start:] + fleet[:start]  # ties go round robin
         if policy == "least connections":
             return min(in_turn, key=lambda replica: replica.requests)
         if policy == "least audio":

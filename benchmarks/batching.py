@@ -1,4 +1,4 @@
-"""How full the batcher's batches are, and how much they pad: 64 recordings that wait at once, no model involved."""
+"""Size and padding of the batcher's batches: 64 recordings that wait at once, no model involved."""
 
 import argparse
 import json
@@ -11,14 +11,14 @@ from service.dispatch.buckets import bucket_edges
 from service.dispatch.utterance import Lane, Utterance
 
 _LANE = Lane("any")
-_RTFX = 40.0  # of the device, which decides only how long the others wait
+_RTFX = 40.0  # of the device; it only affects how long the others wait
 _LONGEST = 60.0
 _SHORTEST = 0.2
 
 
 @dataclass
 class _Wanted:
-    """The answer of an utterance that somebody waits for."""
+    """An answer that is still wanted."""
 
     def done(self) -> bool:
         return False
@@ -55,7 +55,7 @@ def _draw(lengths: str, count: int, seed: int) -> list[float]:
 
 
 def _simulate(lengths: list[float], policy: BatchPolicy) -> tuple[float, float]:
-    """Return recordings per batch, and the padding share, when all wait before the first batch leaves."""
+    """Return recordings per batch and padding share, with all recordings waiting at the start."""
     batcher = Batcher(bucket_edges(_LONGEST))
     for number, seconds in enumerate(lengths):
         batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, _Wanted(), number, _LANE))  # type: ignore[arg-type]

@@ -1,8 +1,7 @@
-"""From how many seconds of audio on a larger batch is hardly faster: `python -m benchmarks budget FILE`.
+"""The batch size in audio-seconds beyond which larger batches are hardly faster: `python -m benchmarks budget FILE`.
 
-The file has what `latency` printed. A batch of so many clips of so many seconds costs a + b * clips * seconds + c *
-clips * seconds^2: what it takes whatever is in it, what grows with the audio, and attention. The three are fitted to
-the measured times, for small relative errors.
+The file has the output of `latency`. A batch costs a + b * clips * seconds + c * clips * seconds^2: a fixed cost, one
+that grows with the audio, and attention. The three are fitted to the measured times, for small relative errors.
 """
 
 import argparse
@@ -20,12 +19,12 @@ _SECONDS = (2.0, 7.0, 16.7, 30.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a batch takes, in seconds.
+    """The cost of a batch, in seconds.
 
     Attributes:
-        batch: whatever is in it.
-        second: for each second of audio and padding.
-        square: for each second of each clip, by the length of the clip in seconds.
+        batch: fixed cost of a batch.
+        second: cost of a second of audio or padding.
+        square: cost of a clip divided by the square of its length.
     """
 
     batch: float
@@ -33,21 +32,21 @@ class Cost:
     square: float
 
     def of(self, clips: int, seconds: float) -> float:
-        """Return what a batch of so many clips of so many seconds takes."""
+        """Return the cost of a batch of ``clips`` clips of ``seconds``."""
         return self.batch + clips * seconds * (self.second + self.square * seconds)
 
     def budget(self, seconds: float, share: float) -> float:
-        """Return the audio-seconds from which on a batch of clips so long has this share of the highest RTFx."""
+        """Return the audio-seconds of a batch of clips of ``seconds`` that reaches ``share`` of the highest RTFx."""
         rate = self.second + self.square * seconds
         return self.batch * share / ((1 - share) * rate) if rate else math.inf
 
 
 def fitted(clips: Sequence[int], seconds: Sequence[float], times: Sequence[float]) -> Cost:
-    """Return the cost that is closest to some measured times; none of its parts is negative."""
+    """Fit the cost to measured times, with no negative part."""
     count, length, time = (np.asarray(values, dtype=np.float64) for values in (clips, seconds, times))
     terms = np.stack([np.ones_like(time), count * length, count * length**2], axis=1) / time[:, None]
     fits = []
-    # Where a part comes out negative, it is nothing, and the others are fitted without it.
+    # A part that comes out negative is set to 0, and the others are fitted without it.
     for used in itertools.product((True, False), repeat=terms.shape[1]):
         parts = np.linalg.lstsq(terms * used, np.ones_like(time))[0] * used
         if (parts >= 0).all():
@@ -59,8 +58,8 @@ def fitted(clips: Sequence[int], seconds: Sequence[float], times: Sequence[float
 def main() -> None:
     """Parse, fit, print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path, help="whose last line is one of `latency`")
-    parser.add_argument("--share", type=float, default=0.95, help="of the highest RTFx that a batch should have")
+    parser.add_argument("file", type=Path, help="file with output of `latency`")
+    parser.add_argument("--share", type=float, default=0.95, help="share of the highest RTFx that a batch should reach")
     args = parser.parse_args()
 
     document = json.loads(args.file.read_text(encoding="utf-8").splitlines()[-1])

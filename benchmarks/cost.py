@@ -1,7 +1,7 @@
-"""What a million hours of audio cost: an hourly price over a measured RTFx, and how rows compare.
+"""The cost of a million hours of audio, from the price of an hour and a measured RTFx.
 
 `python -m benchmarks cost "2 cores" 0.08 cpu.json H200 5.00 gpu.json`: a name, a price per hour of the machine, and a
-file with the JSON line of `offline`, of which the best row counts (or the RTFx itself). Shares are of the first row.
+file with the JSON line of `offline`, whose best row counts (or the RTFx itself). Shares are relative to the first row.
 """
 
 import argparse
@@ -22,14 +22,14 @@ class Machine:
 
     @property
     def cost(self) -> float:
-        """Of a million hours of audio, in the price's currency."""
+        """The cost of a million hours of audio, in the price's currency."""
         return self.price * HOURS / self.rtfx
 
 
 def main() -> None:
     """Parse, compute, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="+", metavar="NAME PRICE RTFX", help="three words a row")
+    parser.add_argument("rows", nargs="+", metavar="NAME PRICE RTFX", help="three arguments for each row")
     args = parser.parse_args()
     if len(args.rows) % 3:
         parser.error("a row is a name, a price per hour, and an RTFx or a file")

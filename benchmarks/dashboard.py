@@ -1,7 +1,7 @@
-"""What the dashboard's panels show: their queries, asked of a Prometheus that scrapes the service.
+"""Values of the dashboard's panels, from a Prometheus that scrapes the service.
 
-`docker compose up` has one: `python -m benchmarks dashboard http://localhost:9090 --minutes 30`. Its last line is for
-`python -m benchmarks plots`, which draws the panels where Grafana puts them.
+`docker compose up` has one: `python -m benchmarks dashboard http://localhost:9090 --minutes 30`. The last line is for
+`python -m benchmarks plots`, which draws the panels in Grafana's layout.
 """
 
 import argparse
@@ -23,9 +23,9 @@ def main() -> None:
     """Parse, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("prometheus", metavar="URL", help="of Prometheus")
-    parser.add_argument("--minutes", type=float, default=30.0, help="up to now")
+    parser.add_argument("--minutes", type=float, default=30.0, help="length of the time range, which ends now")
     parser.add_argument("--rate-interval", default="1m", help="four times the scrape interval (default: %(default)s)")
-    parser.add_argument("--price", default="1", help="of a replica's hour")
+    parser.add_argument("--price", default="1", help="price of a replica's hour")
     args = parser.parse_args()
 
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """Deep and shallow attention decoders of the same size: 24 layers, or 4 and the parameters in the encoder instead.
 
-A decoder runs once for every token, one after the other, and an encoder once for all frames at once: Canary-1B-Flash
-moved the layers (Żelasko et al., 2025, arXiv 2503.05931). Weights are random and no text ends, so that both write
-exactly as many tokens of every row as `--tokens` says; the words are nonsense and the time is what it is.
+A decoder runs once for each token, an encoder once for all frames, so Canary-1B-Flash moved layers to the encoder
+(Żelasko et al., 2025, arXiv 2503.05931). Weights are random and no text ends, so both models write exactly `--tokens`
+tokens for each row; the words are nonsense, but the time is that of real ones.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class EncoderDecoder:
         )
         network = Network(config).eval()
         self.parameters = _parameters(network)
-        # As a model that is served is prepared.
+        # Prepared like a model in service.
         network.fold()
         network.to(device, dtype)
         if device == "cpu":
@@ -56,7 +56,7 @@ class EncoderDecoder:
 
     @torch.no_grad()
     def write(self, features: torch.Tensor, tokens: int) -> None:
-        """Encode a batch [batch, mels, frames] and write so many tokens of each row."""
+        """Encode a batch [batch, mels, frames], and write ``tokens`` tokens of each row."""
         lengths = torch.full((features.size(0),), features.size(2), device=features.device)
         encoded, frames = self._encoder(features, lengths)
         prompts = torch.arange(_PROMPT, device=features.device).repeat(features.size(0), 1)
@@ -94,7 +94,7 @@ def _decoder(layers: int, width: int) -> AttentionDecoderConfig:
 
 
 def encoder_layers_of_equal_size(width: int, layers: int, deep: int, shallow: int) -> int:
-    """Return how many layers the encoder over the shallow decoder has, for as many parameters as with the deep one."""
+    """Return the layers of the encoder with the shallow decoder, for as many parameters as with the deep one."""
     with torch.device("meta"):
         encoder = _parameters(ConformerEncoder(_encoder(2, width))) - _parameters(ConformerEncoder(_encoder(1, width)))
         one, two = (_parameters(AttentionDecoder(_decoder(count, width), width, _VOCABULARY)) for count in (1, 2))
@@ -110,8 +110,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=sorted(_DTYPES), default="float32")
-    parser.add_argument("--width", type=int, default=1024, help="of encoder and decoder")
-    parser.add_argument("--encoder-layers", type=int, default=24, help="under the deep decoder")
+    parser.add_argument("--width", type=int, default=1024, help="width of encoder and decoder")
+    parser.add_argument("--encoder-layers", type=int, default=24, help="layers of the encoder with the deep decoder")
     parser.add_argument("--decoder-layers", type=int, nargs=2, default=[24, 4], metavar=("DEEP", "SHALLOW"))
     parser.add_argument("--seconds", type=float, default=30.0, help="audio of each row")
     parser.add_argument("--tokens", type=int, default=100, help="tokens of each row, about three a second")
@@ -151,7 +151,7 @@ def _measure(models: Sequence[EncoderDecoder], args: argparse.Namespace, rows: R
 
 
 def _medians(models: Sequence[EncoderDecoder], features: torch.Tensor, args: argparse.Namespace) -> list[float]:
-    """Seconds of the median run of each model; they take turns, and one unmeasured run of each goes first."""
+    """Return the seconds of the median run of each model; they run in turns, after an unmeasured run of each."""
     # A call ends with the copy of the tokens to the host.
     calls = {model.layers: partial(model.write, features, args.tokens) for model in models}
     return [statistics.median(times) for times in times_in_turns(calls, args.repeats, warm_ups=1).values()]

@@ -1,4 +1,4 @@
-"""What a figure was measured on: without it, the figure means nothing."""
+"""The machine and the versions that a figure was measured with."""
 
 import platform
 import subprocess

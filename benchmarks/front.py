@@ -1,16 +1,16 @@
-"""What a clip costs the front, in processor time by stage: `python -m benchmarks front RECORDING`.
+"""Processor time of the front process for a clip, by stage: `python -m benchmarks front RECORDING`.
 
-The service runs with the stub engine, which answers from the samples alone, so that nothing but the front is measured.
-Its processes are asked for the processor time that they have used (/proc), before and after so many requests of one
-kind, and that is told by clip. It depends less on what else the machine does than requests a second do, and not on what
-the clients take, which run in this process. Stages are differences between kinds of requests:
+The service runs with the stub engine, which has no model, so that only the front is measured. The processor time of its
+processes is read from /proc before and after a number of requests of one kind. It depends less on other load of the
+machine than requests a second do, and not on the clients, which run in this process. Stages are differences between
+kinds of requests:
 
     http      GET /healthz: the connection, the parser, the framework, metrics, the log line
-    form      an upload for a model that is not there, less http: receiving it, and taking the form apart
-    decode    the decoder by itself, in a thread, as the front calls it; for what FFmpeg decodes also its processes
+    form      an upload for a model that does not exist, less http: receiving it, and parsing the form
+    decode    the decoder alone, in a thread, as the front calls it; with FFmpeg also its child processes
     dispatch  an upload that is answered, less all of the above: batches, the way to the engine and back, the answer
 
-Runs are interleaved, and the median of their figures is told. The last line is JSON.
+Runs are interleaved, and medians are printed. The last line is JSON.
 """
 
 import argparse
@@ -52,12 +52,12 @@ STAGES = ("http", "form", "decode", "dispatch")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Processor seconds that processes of a service have used so far.
+    """Processor seconds that the processes of a service have used.
 
     Attributes:
-        front: its loop and threads.
-        engine: the stub.
-        decoders: processes with FFmpeg.
+        front: the front process.
+        engine: the stub engine.
+        decoders: the decoding child processes.
     """
 
     front: float
@@ -65,13 +65,13 @@ class Used:
     decoders: float
 
     def since(self, before: "Used", clips: int) -> "Used":
-        """Return the milliseconds by clip since then."""
+        """Return the milliseconds for each clip since ``before``."""
         pairs = ((self.front, before.front), (self.engine, before.engine), (self.decoders, before.decoders))
         return Used(*(1000 * (now - then) / clips for now, then in pairs))
 
 
 def clip(recording: Path, seconds: float) -> np.ndarray:
-    """Return so much of a recording, again and again if it is shorter: (samples,), 16-bit, 16 kHz."""
+    """Return ``seconds`` of a recording, repeated if it is shorter: (samples,), 16-bit, 16 kHz."""
     samples, rate = soundfile.read(recording, dtype="int16", always_2d=True)
     if rate != _RATE:
         raise SystemExit(f"{recording}: {rate} Hz; give one of {_RATE} Hz")
@@ -79,7 +79,7 @@ def clip(recording: Path, seconds: float) -> np.ndarray:
 
 
 def containers(samples: np.ndarray) -> dict[str, bytes]:
-    """Return the clip as files of the kinds that are common."""
+    """Return the clip in common file formats."""
     files = {}
     for name, container, subtype in (("wav", "WAV", "PCM_16"), ("flac", "FLAC", "PCM_16"), ("mp3", "MP3", None)):
         file = io.BytesIO()
@@ -99,7 +99,7 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 
 @contextmanager
 def serving() -> Iterator[tuple[int, int]]:
-    """Serve with the stub engine; yields the process and its port."""
+    """Serve with the stub engine; yield the process and its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096), {STUB_ENGINE!r})"
@@ -125,7 +125,7 @@ def _await_ready(port: int) -> None:
 
 
 def used(front: int) -> Used:
-    """Return what a service has used so far."""
+    """Return the processor time that a service has used."""
     engine = decoders = 0.0
     for child in _descendants(front):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
@@ -144,13 +144,13 @@ def _descendants(parent: int) -> Iterator[int]:
 
 
 def _processor_seconds(process: int) -> float:
-    # Behind the name, which is in brackets: the fields from the third on; the 14th and 15th are user and system time.
+    # Fields after the name, which is in brackets, begin with the third; the 14th and 15th are user and system time.
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def upload(file: bytes, model: str) -> bytes:
-    """Return a whole request."""
+    """Return the bytes of a request."""
     request = httpx.Request(
         "POST",
         "http://127.0.0.1/v1/audio/transcriptions",
@@ -165,7 +165,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 
 def send(port: int, request: bytes, status: bytes, requests: int, clients: int) -> None:
-    """Send a request again and again on some connections; every answer must have the status."""
+    """Send a request repeatedly on some connections; each answer must have the status."""
 
     def client(share: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as answers:
@@ -186,11 +186,11 @@ def send(port: int, request: bytes, status: bytes, requests: int, clients: int) 
 
 
 def _drop(_samples: bytes | memoryview, _channel: int) -> None:
-    """Take what is decoded, and keep nothing."""
+    """Discard decoded samples."""
 
 
 def decode_milliseconds(file: bytes, pool: DecodePool, clips: int) -> float:
-    """Return what decoding takes of the thread that asks for it."""
+    """Return the processor time of the calling thread for decoding."""
     began = time.thread_time()
     for _ in range(clips):
         pool.decode_into(_drop, io.BytesIO(file), rate=_RATE, limits=AudioLimits())
@@ -198,7 +198,7 @@ def decode_milliseconds(file: bytes, pool: DecodePool, clips: int) -> float:
 
 
 def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: int) -> list[dict[str, object]]:
-    """Return a row for each container: processor milliseconds by clip and stage, medians of the runs."""
+    """Return a row for each container: processor milliseconds for a clip by stage, medians of the runs."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in files}
     with serving() as (front, port), DecodePool(Confinement()) as pool:
 
@@ -235,8 +235,8 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recording", type=Path)
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each clip")
-    parser.add_argument("--requests", type=int, default=400, help="of each kind and run")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of a clip")
+    parser.add_argument("--requests", type=int, default=400, help="requests of each kind in a run")
     parser.add_argument("--clients", type=int, default=8, help="connections")
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()

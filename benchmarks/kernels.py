@@ -1,6 +1,6 @@
-"""What our kernels of an encoder are worth: each beside the operations it stands for, in turns, one layer of a shape.
+"""Our kernels of an encoder against the operations that they replace, in turns, for one layer of a shape.
 
-Attention has a benchmark of its own. Kernels need a GPU; with TRITON_INTERPRET=1 they are tried on a CPU.
+Attention has a benchmark of its own. Kernels need a GPU; with TRITON_INTERPRET=1 they run on a CPU.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def main() -> None:
 def _subsampling(
     config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype
 ) -> Forms:
-    """The whole of it, from features to what is projected."""
+    """The whole subsampling, from features to the input of the projection."""
     from models.kernels.subsampling import halved_features, halved_images  # only a GPU has Triton
 
     module = Subsampling(config).eval()
@@ -106,7 +106,7 @@ def _subsampling(
 def _convolution(
     config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype
 ) -> Forms:
-    """From what is to be gated to what is to be projected."""
+    """From the gate's input to the projection's input."""
     from models.kernels.convolution import gated_convolution  # only a GPU has Triton
 
     module = ConvolutionModule(config).eval()
@@ -143,7 +143,7 @@ def _sum_and_norm(
 
 
 def _expansion(config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype) -> Forms:
-    """A feed-forward module's, and Swish. In float32 our kernel is for the interpreter only."""
+    """The expansion of a feed-forward module with Swish. In float32 our kernel is for the interpreter only."""
     from models.kernels.feed_forward import LAUNCHES, swish_expansion  # only a GPU has Triton
 
     module, frames = FeedForward(config).to(device, dtype), _frames(config.width, batch, seconds, device, dtype)

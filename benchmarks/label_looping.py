@@ -1,9 +1,8 @@
 """Label looping: greedy transducer search that steps from label to label (Bataev et al., 2024, arXiv 2406.06220).
 
-The published form, which others are measured against; Steno searches by look-ahead on a GPU and flat on a CPU.
-
-One step walks every row over its blanks to its next label, then runs the predictor once for all of them. An RNN-T is
-searched as the TDT whose labels all have duration 0: both leave a frame by a blank, which moves on by at least 1.
+The published search, as a baseline; Steno searches by look-ahead on a GPU and flat on a CPU. A step advances each row
+over its blanks to its next label, then runs the predictor once for all rows. An RNN-T is searched as a TDT whose labels
+all have duration 0: in both, a blank advances by at least one frame.
 """
 
 import torch
@@ -20,18 +19,18 @@ from models.search.state import Labels, TransducerState
 def label_looping(
     encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, max_symbols: int
 ) -> SearchResult:
-    """Search a batch; every row gives what it gives alone.
+    """Search a batch; a row's result does not depend on the rest of its batch.
 
     Args:
         encoded: [batch, frames, width], in the dtype of the joint; choices are made in float32.
-        lengths: valid frames of each row, [batch]; what lies beyond changes nothing.
+        lengths: valid frames of each row, [batch]; later frames change nothing.
         predictor: the predictor.
-        joint: the joint of an RNN-T, or of a TDT when it has durations.
-        max_symbols: labels after which a frame is left without a blank.
+        joint: the joint of an RNN-T, or of a TDT if it has durations.
+        max_symbols: most labels in one frame.
 
     Returns:
         Tokens with the frame at which each was scored. A TDT token whose duration leads past the end counts; an RNN-T
-        leaves its last frame only by a blank or by ``max_symbols``.
+        ends after a blank at the last frame, or after ``max_symbols`` labels there.
 
     Raises:
         ValueError: if ``max_symbols`` is not positive.
@@ -43,9 +42,9 @@ def label_looping(
 
 
 class _LabelLooping:
-    """The form: one step, and what it needs besides the state.
+    """The step of the search, and its tensors besides the state.
 
-    It works on the rows that still take part, picked out by index, so that a row that waits costs nothing.
+    It works on active rows, selected by index, so that a row that waits costs nothing.
     """
 
     def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint) -> None:
@@ -55,16 +54,16 @@ class _LabelLooping:
         self.durations = torch.tensor(joint.durations, dtype=torch.int64, device=projected.device)
 
     def step(self, state: TransducerState) -> None:
-        """Emit the next label of every row that has one, and finish the others."""
+        """Emit the next label of each row that has one, and finish the others."""
         labels = self._next_labels(state)
         state.emit(labels)
         self._advance_predictor(state, labels)
 
     def _next_labels(self, state: TransducerState) -> Labels:
-        """Move every active row over its blanks to its next label or its end."""
+        """Advance each active row over its blanks to its next label or its end."""
         labels = _no_labels(state.time)
         rows = _indices(state.active)
-        for _ in range(self.projected.size(1)):  # a blank moves on by at least a frame
+        for _ in range(self.projected.size(1)):  # a blank advances by at least a frame
             if rows.numel() == 0:
                 break
             frame = state.time[rows]
@@ -83,7 +82,7 @@ class _LabelLooping:
         return labels
 
     def _advance_predictor(self, state: TransducerState, labels: Labels) -> None:
-        """Let the predictor read the labels of the rows that go on: without a label they would be at their end."""
+        """Advance the predictor by the labels of active rows; rows without a label are at their end."""
         rows = _indices(state.active)
         if rows.numel() == 0:
             return
@@ -95,7 +94,7 @@ class _LabelLooping:
 
 
 def _no_labels(like: Tensor) -> Labels:
-    """Return no labels, for as many rows as the int64 tensor ``like`` has and on its device."""
+    """Return empty labels with the rows and on the device of the int64 tensor ``like``."""
     return Labels(
         found=torch.zeros_like(like, dtype=torch.bool),
         token=torch.zeros_like(like),

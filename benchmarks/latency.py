@@ -1,9 +1,8 @@
 """Latency and RTFx of a model by batch, length and precision: samples in, hypotheses out, in one process.
 
-The grid is the one that NVIDIA published of Jasper: batches of 1 to 16 of 2.0, 7.0 and 16.7 s; a call in which nothing
-waits for company. Noise is as good as speech for a CTC model and for every encoder; a trained transducer says little on
-it, so its search is under-measured: give a recording with --audio to measure one honestly. A random model of a
-published shape says of noise what a trained one says of speech.
+The grid is NVIDIA's published one for Jasper: batches of 1 to 16 of 2.0, 7.0 and 16.7 s. Noise takes as long as speech
+with CTC models and all encoders. A trained transducer finds few labels in noise, so its search looks faster than it is:
+give a recording with --audio. Random models of published shapes find as many labels in noise as trained ones in speech.
 """
 
 import argparse
@@ -28,7 +27,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
-    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--decoder", help="default: the model's first")
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 7.0, 16.7])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 2, 4, 8, 16])
@@ -59,7 +58,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--model", help="checkpoint")
     which.add_argument("--shape", choices=sorted(SHAPES), help="random model of this shape")
-    parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt", help="of a random Conformer")
+    parser.add_argument(
+        "--transducer", choices=sorted(DURATIONS), default="tdt", help="transducer of a random Conformer"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
 
@@ -77,17 +78,17 @@ def _chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
 
 
 def model_name(args: argparse.Namespace) -> str:
-    """Return what results are filed under."""
+    """Return the name of the model in results."""
     random = f"{args.shape} {args.transducer}" if args.shape in ENCODERS else args.shape
     return str(args.model or random)
 
 
 def speech(path: str | None, rate: int, seconds: float) -> Tensor:
-    """Return so many samples [samples] of a recording, again and again from its beginning; of noise without one."""
+    """Return ``seconds`` of a recording, repeated if it is shorter, or of noise without one, [samples]."""
     samples = int(seconds * rate)
     if path is None:
         return 0.1 * torch.randn(samples, generator=torch.Generator().manual_seed(0))
-    # Here, not above: a GPU machine may have neither soundfile nor soxr.
+    # Imported here, because a GPU machine may have neither soundfile nor soxr.
     from audio.decode import decode
     from audio.limits import AudioLimits
 

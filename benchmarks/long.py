@@ -1,9 +1,9 @@
-"""What cuts, quiet and noise cost: clips joined to a long recording, beside the same audio cut at the clips' edges.
+"""Errors caused by cutting long recordings: joined clips against the same audio cut at the clips' edges.
 
-A recording is made of clips with transcripts, in an order and with pauses that the seed says, and disturbed in ways
-that recordings are. What is measured is the ratio of the errors: 1 says that nothing is lost where a long recording is
-cut. Joined, it goes the way that files of `steno transcribe` go; beside it, the same samples are given to the model
-clip by clip, each with half of the pauses around it.
+A recording is made of clips with transcripts, in a random order with random pauses, and disturbed as real ones are. The
+result is the ratio of errors: 1 means that cutting loses nothing. The joined recording is transcribed like a file of
+`steno transcribe`; for comparison, the model gets the same samples clip by clip, each with half of the pauses around
+it.
 """
 
 import argparse
@@ -37,7 +37,7 @@ RATE = 16_000
 _PAUSES = (0.3, 2.0)
 _SILENCE_SECONDS = 60.0
 _BATCH_SECONDS = 60.0
-# Of a clipped recording, the share of its loudest sample beyond which nothing is left.
+# Clipping level of a clipped recording, as a share of its loudest sample.
 _CLIPPED = 0.125
 
 
@@ -48,9 +48,9 @@ class Joined:
     Attributes:
         samples: mono, float32.
         rate: samples per second.
-        edges: of each clip, its first sample and the one after its last, with its share of the pauses around it.
-        texts: what is said in each clip.
-        subtype: how a wav file holds the samples.
+        edges: the first sample of each clip and the one after its last, with its share of the pauses around it.
+        texts: transcripts of the clips.
+        subtype: subtype of the wav file.
     """
 
     samples: Samples
@@ -61,11 +61,11 @@ class Joined:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the recording."""
         return len(self.samples) / self.rate
 
     def at(self, rate: int) -> Iterator[Samples]:
-        """Yield its clips, cut at their edges, at a rate."""
+        """Yield its clips at a rate, cut at their edges."""
         whole = np.concatenate(list(resampled([self.samples], self.rate, rate)))
         for start, stop in self.edges:
             yield whole[round(start * rate / self.rate) : round(stop * rate / self.rate)]
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="order of the clips, pauses and noise")
     parser.add_argument("--split", help="only clips of this split")
     parser.add_argument("--source", help="only clips of this source")
-    parser.add_argument("--utterance-seconds", type=float, help="longest piece; default: what the model likes")
+    parser.add_argument("--utterance-seconds", type=float, help="longest utterance; default: what suits the model")
     add_rows_option(parser)
     args = parser.parse_args()
 
@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def print_table(rows: Sequence[dict[str, object]]) -> None:
-    """Print a line for each variant, and of each model and length the mean of the ratios."""
+    """Print a line for each variant, and the mean ratio for each model and length."""
     by_length: dict[tuple[str, float], list[dict[str, object]]] = {}
     for row in rows:
         by_length.setdefault((str(row["model"]), float(str(row["minutes"]))), []).append(row)
@@ -146,7 +146,7 @@ def _line(rows_of: Sequence[dict[str, object]]) -> str:
 
 
 def _scores(model: Model, recording: Joined, scorer: Scorer, utterance_seconds: float | None) -> tuple[Score, Score]:
-    """Return how wrong a model is on a recording, and on its clips."""
+    """Return the scores of a model on a recording, and on its clips."""
     reference = " ".join(recording.texts)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "long.wav"
@@ -169,9 +169,9 @@ class Variant:
 
     Attributes:
         pauses: shortest and longest silence between two clips, in seconds.
-        tempo: how fast the clips are said.
+        tempo: factor of the clips' speed.
         silence: seconds of silence in the middle.
-        disturbed: what becomes of the whole.
+        disturbed: disturbs the whole recording.
     """
 
     pauses: tuple[float, float] = _PAUSES
@@ -181,17 +181,17 @@ class Variant:
 
 
 def long_recording(clips: Sequence[Reference], variant: Variant, seconds: float, seed: int) -> Joined:
-    """Join clips to a recording of so many seconds or a little more.
+    """Join clips to a recording of ``seconds`` or a little more.
 
     Args:
-        clips: what it is made of; they come again, in another order, where there are too few.
-        variant: how.
-        seconds: its length.
-        seed: says the order of the clips, how long pauses are, and what noise is.
+        clips: the clips, repeated in another order if there are too few.
+        variant: the variant.
+        seconds: the length.
+        seed: seed of order, pauses and noise.
     """
     draw, noise = random.Random(seed), np.random.default_rng(seed)  # noqa: S311
     pieces: list[Samples] = []
-    lengths: list[tuple[int, int]] = []  # of each clip and of the pause behind it
+    lengths: list[tuple[int, int]] = []  # of each clip and of the pause after it
     texts: list[str] = []
     order: list[Reference] = []
     while sum(map(sum, lengths)) < seconds * RATE:
@@ -214,7 +214,7 @@ def long_recording(clips: Sequence[Reference], variant: Variant, seconds: float,
 
 
 def _edges(lengths: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return first and last of each clip, with half a second of the pauses around it at most."""
+    """Return the edges of each clip, with at most half a second of the pauses around it."""
     most = RATE // 2
     edges, start, before = [], 0, 0
     for length, pause in lengths:
@@ -229,7 +229,7 @@ def _read(path: Path) -> Samples:
 
 
 def at_tempo(samples: Samples, tempo: float) -> Samples:
-    """Return samples said faster by a factor at the same pitch (FFmpeg's atempo)."""
+    """Return samples with the tempo changed by a factor at the same pitch (FFmpeg's atempo)."""
     if tempo == 1.0:
         return samples
     graph = Graph()
@@ -248,7 +248,7 @@ def at_tempo(samples: Samples, tempo: float) -> Samples:
 
 
 def _with_noise(decibels: float) -> Callable[[Joined, np.random.Generator], Joined]:
-    """Add white noise so many decibels below the speech, as its mean power in the clips is."""
+    """Return a function that adds white noise at ``decibels`` below the mean power of the clips."""
 
     def disturbed(recording: Joined, noise: np.random.Generator) -> Joined:
         power = _power(recording) / 10 ** (decibels / 10)
@@ -259,7 +259,7 @@ def _with_noise(decibels: float) -> Callable[[Joined, np.random.Generator], Join
 
 
 def _at_level(decibels: float) -> Callable[[Joined, np.random.Generator], Joined]:
-    """Bring the mean power of the clips to so many decibels of full scale."""
+    """Return a function that sets the mean power of the clips to ``decibels`` of full scale."""
 
     def disturbed(recording: Joined, _: np.random.Generator) -> Joined:
         gain = np.sqrt(10 ** (decibels / 10) / _power(recording))
@@ -274,7 +274,7 @@ def _clipped(recording: Joined, _: np.random.Generator) -> Joined:
 
 
 def _over_a_telephone(recording: Joined, _: np.random.Generator) -> Joined:
-    """Take it at 8 kHz, in 8 bits of mu-law."""
+    """Convert a recording to 8 kHz in 8 bits of mu-law."""
     rate = 8_000
     samples = np.concatenate(list(resampled([recording.samples], recording.rate, rate)))
     edges = [

@@ -1,8 +1,8 @@
 """The loss of a transducer, forwards and backwards, over random frames and predictions: seconds, and memory.
 
-Clips are as long as each other; `--ragged` makes them 0.5 to 1 times as long, at random. Beside ours stands NeMo's, in
-turns, where it is installed (`make nemo-check` makes an environment that has it). Its joint is ours, for all frames and
-labels of the batch at once; for a TDT it has a loss on GPUs only.
+All clips have the same length; `--ragged` makes them 0.5 to 1 times as long, at random. NeMo's loss is measured in
+turns with ours, if it is installed (`make nemo-check` makes an environment that has it). For it our joint scores all
+frames and labels of the batch at once; its loss of a TDT is for GPUs only.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a clip, at 12.5 frames a second")
     parser.add_argument("--rate", type=float, default=4.0, help="labels a second")
     parser.add_argument("--vocabulary", type=int, default=1024)
-    parser.add_argument("--width", type=int, default=640, help="of the joint")
+    parser.add_argument("--width", type=int, default=640, help="width of the joint")
     parser.add_argument("--heads", nargs="+", choices=_DURATIONS, default=["rnnt", "tdt"])
     parser.add_argument("--dtype", choices=_DTYPES, default="float32")
     parser.add_argument("--device", default="cpu")
@@ -68,7 +68,7 @@ class _Case:
         dtype = _DTYPES[args.dtype]
         frames, labels = round(args.seconds / _SECONDS_PER_FRAME), round(args.seconds * args.rate)
         share = 0.5 + 0.5 * torch.rand(clips, generator=random) if args.ragged else torch.ones(clips)
-        share /= share.max()  # NeMo wants a batch as long as its longest clip
+        share /= share.max()  # NeMo needs a batch as long as its longest clip
         self.frames, self.labels = ((share * most).ceil().long() for most in (frames, labels))
         self.tokens = torch.randint(args.vocabulary, (clips, labels), generator=random).to(device)
         self.joint = Joint(1, 1, args.width, args.vocabulary, _DURATIONS[head]).to(device)
@@ -83,7 +83,7 @@ class _Case:
         return transducer_loss(self.joint, self.heard, self.said, self.frames, self.tokens, self.labels)
 
     def nemo(self) -> Step | None:
-        """Return NeMo's loss, where it has one."""
+        """Return NeMo's loss, or None if it has none."""
         try:
             from nemo.collections.asr.parts.numba.rnnt_loss import rnnt_pytorch
         except ImportError:
@@ -131,7 +131,7 @@ def _measure(case: _Case, repeats: int) -> list[Row]:
 
 
 def _learning(case: _Case, step: Step) -> Callable[[], object]:
-    """Return a call that takes a loss and its gradients, which replace those before."""
+    """Return a function that computes a loss and its gradients, which replace the previous ones."""
 
     def call() -> float:
         learned = case.heard, case.said, *case.joint.output.parameters()
@@ -147,13 +147,13 @@ def _learning(case: _Case, step: Step) -> Callable[[], object]:
 
 
 def _peak(call: Callable[[], object], device: torch.device) -> float:
-    """Return the bytes that a call takes at most beyond what is taken before it, gradients included."""
+    """Return the peak of a call's additional memory in bytes, gradients included."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         call()
         return torch.cuda.max_memory_allocated(device) - before
-    # Linux begins anew to watch the peak of a process that writes this.
+    # Resets the process's peak in Linux.
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
     call()

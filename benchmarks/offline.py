@@ -1,8 +1,9 @@
 """RTFx of a whole set of utterances, by precision, decoder and batch budget: all audio over all time.
 
-Lengths are made up to be like those of read books: half of them under 6 s, 7 s on average, a few up to 35 s. `steno
-eval` is for recordings: it reads files, and has a word error rate beside the speed. On a GPU a row also says how
-much of its memory was taken at most, by all that is there: models, batches under way, the state of searches.
+Lengths are drawn like those of read books: half of them under 6 s, 7 s on average, a few up to 35 s. `steno eval` is
+for
+recordings: it reads files, and measures word error rate too. On a GPU a row also has the peak of its memory: models,
+batches and states of searches together.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_of
 from models.graphs import side_stream
 
-# Of a log-normal distribution, cut at its ends.
+# A log-normal distribution of seconds, clipped at its ends.
 _MEDIAN_SECONDS, _LOG_DEVIATION = 5.8, 0.65
 _SHORTEST, _LONGEST = 1.3, 35.0
 
@@ -30,11 +31,11 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
-    parser.add_argument("--decoders", nargs="+", help="instead of all that the model has")
+    parser.add_argument("--decoders", nargs="+", help="default: all decoders of the model")
     parser.add_argument("--utterances", type=int, default=128)
     parser.add_argument("--batch-seconds", type=float, nargs="+", default=[60.0, 240.0], help="audio and padding")
     parser.add_argument("--repeats", type=int, default=3, help="measured passes over the set; the fastest counts")
-    parser.add_argument("--one-stream", action="store_true", help="a search runs between encoders, and not beside them")
+    parser.add_argument("--one-stream", action="store_true", help="run searches between encoders, and not beside them")
     add_rows_option(parser)
     args = parser.parse_args()
 
@@ -65,7 +66,7 @@ def main() -> None:
 
 
 def utterance_seconds(count: int, seed: int = 0) -> list[float]:
-    """Return lengths as a set of read speech has them."""
+    """Draw lengths like those of read speech."""
     random = np.random.default_rng(seed)
     drawn = random.lognormal(np.log(_MEDIAN_SECONDS), _LOG_DEVIATION, count)
     lengths: list[float] = drawn.clip(_SHORTEST, _LONGEST).tolist()

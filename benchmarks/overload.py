@@ -1,13 +1,13 @@
-"""More requests than a service can answer, at their own times: how soon it refuses, and whether it says for how long.
+"""Overload: more requests than a service can answer. How fast does it refuse, and is its Retry-After right?
 
     steno serve --port 8000
     python -m benchmarks overload http://127.0.0.1:8000 samples/river.flac --rate 80 --seconds 60
 
-Every request is a client of its own: it opens a connection, sends its whole request at once, and reads the answer. Its
-time counts from before the connection. Beside them one client asks /healthz ten times a second. A refusal's Retry-After
-is compared with what who was accepted next after it waited for an answer. `--bare PORT` runs a server that refuses
-everything at once: against it, the same load tells what the clients themselves take. Goodput is of what was answered
-while requests were offered, after the first `--settle` seconds, in which the queue fills.
+Requests come in an open loop. Each is a client of its own: it opens a connection, sends its request at once, and reads
+the answer; its time counts from before the connection. One more client requests /healthz ten times a second. A
+refusal's Retry-After is compared with the time that the next accepted request waited for its answer. `--bare PORT` runs
+a server that refuses everything at once, to measure the cost of the clients themselves. Goodput counts answers while
+requests were offered, after the first `--settle` seconds, in which the queue fills.
 """
 
 import argparse
@@ -33,13 +33,13 @@ _REFUSED = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-afte
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one request came to.
+    """The outcome of one request.
 
     Attributes:
-        began: monotonic time.
-        seconds: until its answer was there.
-        status: of HTTP; 0 where the connection broke.
-        retry_after: seconds that a refused one was told to wait.
+        began: monotonic time of its beginning.
+        seconds: time until its answer.
+        status: HTTP status; 0 if the connection broke.
+        retry_after: the Retry-After of a refusal.
     """
 
     began: float
@@ -49,7 +49,7 @@ class Outcome:
 
 
 async def request(host: str, port: int, sent: bytes) -> Outcome:
-    """Send what was put together, and read the answer to its end."""
+    """Send the bytes of a request, and read the whole answer."""
     began = time.monotonic()
     status, retry_after = 0, None
     try:
@@ -71,7 +71,7 @@ async def request(host: str, port: int, sent: bytes) -> Outcome:
 
 
 async def load(host: str, port: int, upload: bytes, rate: float, seconds: float, seed: int) -> "Measured":
-    """Offer so many requests a second for so long; wait for all answers."""
+    """Send ``rate`` requests a second for ``seconds``, and wait for all answers."""
     chosen, began = random.Random(seed), time.monotonic()  # noqa: S311
     due, late, outcomes = 0.0, [], []
     probe = f"GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode()
@@ -103,14 +103,14 @@ async def _stop(probing: "asyncio.Task[list[Outcome]]") -> list[Outcome]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of a load.
+    """The outcomes of a load.
 
     Attributes:
-        outcomes: of the requests, in the order in which they began.
-        probes: of /healthz.
-        late: how late each request began, for want of the clients' processor.
-        began: monotonic time.
-        offered_seconds: for how long requests began.
+        outcomes: outcomes of the requests, in the order of their beginning.
+        probes: outcomes of requests for /healthz.
+        late: how late each request began, because the clients' processor was busy.
+        began: monotonic time of the beginning.
+        offered_seconds: how long requests were sent.
     """
 
     outcomes: Sequence[Outcome]
@@ -120,7 +120,7 @@ class Measured:
     offered_seconds: float
 
     def report(self, audio_seconds: float, settle: float) -> dict[str, object]:
-        """Return the figures, for recordings of this length; goodput without the first seconds."""
+        """Return the figures for recordings of ``audio_seconds``; goodput leaves out the first ``settle`` seconds."""
         answered = [one for one in self.outcomes if one.status == 200]
         refused = [one for one in self.outcomes if one.status == 503]
         measured = [
@@ -143,7 +143,7 @@ class Measured:
 
 
 def honesty(refused: Sequence[Outcome], answered: Sequence[Outcome]) -> list[float]:
-    """Return, of each refusal, what it was told over what the next request that was accepted after it waited."""
+    """Return the Retry-After of each refusal divided by the wait of the next request that was accepted."""
     accepted = sorted(answered, key=lambda one: one.began)
     ratios, following = [], 0
     for one in sorted(refused, key=lambda one: one.began):

@@ -1,4 +1,4 @@
-"""What padding costs: batches of the same audio and number of utterances, whose lengths differ more and more."""
+"""The cost of padding: batches with the same audio and number of utterances, whose lengths differ more and more."""
 
 import argparse
 import statistics
@@ -14,7 +14,7 @@ from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, times_in_turns
 from models import Model
 
-# Beyond it the shortest utterance would be less than nothing.
+# With more, the shortest utterance would have a negative length.
 _MOST = 0.5
 
 
@@ -22,10 +22,12 @@ def main() -> None:
     """Parse, measure in turns, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
-    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--decoder", help="default: the model's first")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=7.0, help="mean length")
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help=f"of padding, up to {_MOST}")
+    parser.add_argument(
+        "--shares", type=float, nargs="+", default=[0.1, 0.2, 0.4], help=f"shares of padding, up to {_MOST}"
+    )
     parser.add_argument("--rounds", type=int, default=9, help="measured turns; medians count")
     add_rows_option(parser)
     args = parser.parse_args()
@@ -55,7 +57,7 @@ def main() -> None:
 
 
 def _batch(model: Model, batch: int, seconds: float, share: float) -> tuple[Tensor, Tensor]:
-    """Return utterances whose lengths lie evenly around a mean, as far apart as the share of padding wants."""
+    """Return utterances with lengths spread evenly around a mean, for a share of padding."""
     longest = seconds / (1 - share)
     samples = (torch.linspace(2 * seconds - longest, longest, batch) * model.sample_rate).long().tolist()
     noise = speech(None, model.sample_rate, longest + 1)

@@ -1,9 +1,9 @@
-"""For how much of the time a device waits for its next batch, by how many batches its engine holds; calculated.
+"""The share of time that a device idles between batches, by the number of slots of its engine; calculated.
 
-A slot goes round: the front forms a batch for it and copies its samples to the engine (stage), one thread of the
-engine lays them out for the device, another launches the work, the device does it, a third thread writes out the texts
-and sends them, and the slot is free again; or it is free when the device is done. Each thread, and the device, has one
-batch at a time, and enough work waits. The times are arguments: milliseconds of batches that fill a large GPU.
+The cycle of a slot: the front forms a batch and copies its samples to the engine (stage), a thread of the engine copies
+them to pinned memory (lay out), another launches the work, the device computes, a third thread detokenizes and sends
+the texts, and the slot is free again; or it is free when the device is done. Each thread, and the device, has one batch
+at a time, and enough work waits. The times are arguments: milliseconds of batches that fill a large GPU.
 """
 
 import argparse
@@ -18,15 +18,15 @@ _SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Milliseconds that a batch takes of each.
+    """Milliseconds of each stage of a batch.
 
     Attributes:
-        form: the front's event loop, from a message of the engine to a batch.
-        stage: the front's thread that copies samples.
-        lay_out: the engine's thread that lays them out in pinned memory.
-        launch: the engine's thread that gives the device its work.
-        device: the device.
-        write: the engine's thread that writes out the texts and sends them.
+        form: on the front's event loop, from a message of the engine to a batch.
+        stage: copying samples, in a thread of the front.
+        lay_out: copying them to pinned memory, in a thread of the engine.
+        launch: launching the work, in a thread of the engine.
+        device: on the device.
+        write: detokenizing and sending the texts, in a thread of the engine.
     """
 
     form: float
@@ -45,8 +45,16 @@ def main() -> None:
     parser.add_argument("--lay-out", type=float, default=9.7)
     parser.add_argument("--launch", type=float, default=7.0)
     parser.add_argument("--device", type=float, default=40.0)
-    parser.add_argument("--write", type=float, nargs="+", default=[31.3, 3.6], help="before and now")
-    parser.add_argument("--spread", type=float, default=0.25, help="of the device's times, either way")
+    parser.add_argument(
+        "--write",
+        type=float,
+        nargs="+",
+        default=[31.3, 3.6],
+        help="values to compare: before and after batched detokenizing",
+    )
+    parser.add_argument(
+        "--spread", type=float, default=0.25, help="spread of the device's times, as a share, both ways"
+    )
     args = parser.parse_args()
 
     rows = []
@@ -62,14 +70,14 @@ def main() -> None:
 
 
 def idle_share(times: Times, slots: int, *, when_done: bool, spread: float = 0.0, batches: int = _BATCHES) -> float:
-    """Return for how much of the time the device has nothing to do.
+    """Return the share of time in which the device idles.
 
     Args:
-        times: of a batch.
-        slots: batches that the engine holds.
+        times: the times of a batch.
+        slots: slots of the engine.
         when_done: whether a slot is free when the device is done, and not when the texts were sent.
-        spread: the device's times lie so much of themselves below or above what is said.
-        batches: to look at.
+        spread: largest deviation of the device's times, as a share.
+        batches: number of batches to simulate.
     """
     device = times.device * np.random.default_rng(_SEED).uniform(1 - spread, 1 + spread, batches)
     free = [0.0] * slots

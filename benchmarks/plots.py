@@ -1,4 +1,4 @@
-"""Pictures of what was measured: `python -m benchmarks plots OUT.svg FILE...`, files with JSON lines of one benchmark.
+"""Plots of results: `python -m benchmarks plots OUT.svg FILE...`; the files have JSON lines of one benchmark.
 
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
 as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
@@ -15,12 +15,12 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("agg")
-from matplotlib import pyplot as plt  # after the backend is chosen: there is no screen
+from matplotlib import pyplot as plt  # after the backend without a screen is chosen
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-# Text stays text, and a picture that is drawn again is the same file.
+# Text stays text, and the same data gives the same file.
 mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "steno"})
 
 Document = dict[str, Any]
@@ -77,7 +77,7 @@ def _peers(documents: list[Document]) -> Figure:
         1, len(batches), figsize=(9, 4), layout="constrained", sharex=True, sharey=True, squeeze=False
     )
     bars = list(dict.fromkeys((row["head"], row["engine"]) for row in rows))
-    # Of each head the slowest first; a gap between heads.
+    # The slowest of each head first; a gap between heads.
     bars.sort(key=lambda bar: (bar[0], max(row["ratio"] for row in rows if (row["head"], row["engine"]) == bar)))
     places = {
         bar: place + list(dict.fromkeys(head for head, _ in bars)).index(bar[0]) for place, bar in enumerate(bars)

@@ -1,12 +1,12 @@
-"""A load balancer's policies, measured: real replicas behind HAProxy with compose's own file.
+"""Policies of a load balancer, measured: real replicas behind HAProxy with the configuration of docker compose.
 
-`python -m benchmarks policies samples/river.flac`: short clips and long recordings are cut from one recording and come
-at random times, the same for every policy, which take turns, round by round. Simulated: `python -m benchmarks
+`python -m benchmarks policies samples/river.flac`: short clips and long recordings are cut from one recording and
+arrive at random times, the same for each policy; policies take turns, round by round. Simulated: `python -m benchmarks
 balancing`. Needs haproxy and Linux, where all of 127.0.0.0/8 is this machine.
 
     round robin                   to each in turn
     least connections             to the one with the fewest requests under way
-    least connections by weight   the same, by weights that agents make of the audio that waits in each replica
+    least connections by weight   the same, with weights by the audio that waits in each replica (agent checks)
 """
 
 import argparse
@@ -38,7 +38,7 @@ POLICIES = {
 }
 _READY_SECONDS = 120.0
 _AGENT_SECONDS = 0.2
-# Audio that halves the weight of a replica: about what one holds that has as much to do as it should.
+# Waiting audio that halves the weight of a replica: about that of a replica with a full load.
 _HALVING_SECONDS = 30.0
 
 
@@ -57,10 +57,12 @@ def main() -> None:
     parser.add_argument("audio", type=Path, help="recording of speech")
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--rate", type=float, default=3.0, help="requests a second")
-    parser.add_argument("--long-every", type=int, default=30, help="one request of so many is long")
+    parser.add_argument("--long-every", type=int, default=30, help="one request in N is long")
     parser.add_argument("--short-seconds", type=float, nargs=2, default=[1.0, 4.0])
     parser.add_argument("--long-seconds", type=float, default=120.0)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of arrivals, for each policy in each round")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="seconds of arrivals, for each policy in each round"
+    )
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -95,7 +97,7 @@ async def _measured(args: argparse.Namespace) -> dict[str, Pooled]:
 async def _loaded(
     url: str, short: Sequence[Upload], long: Sequence[Upload], found: Pooled, args: argparse.Namespace, turn: int
 ) -> None:
-    """Upload what comes in one round, and wait for all answers."""
+    """Upload the requests of one round, and wait for all answers."""
     seed = args.seed + turn
     long_rate = args.rate / args.long_every
     async with connect(url) as client:
@@ -132,7 +134,7 @@ def _uploads(args: argparse.Namespace) -> tuple[list[Upload], list[Upload]]:
 
 @contextlib.asynccontextmanager
 async def _replicas(number: int) -> AsyncIterator[tuple[list[str], int]]:
-    """Start so many services with the model that ships; yields their addresses and their port."""
+    """Start ``number`` services with the bundled model; yield their addresses and their port."""
     addresses = [f"127.0.0.{51 + each}" for each in range(number)]
     port = _free_port(addresses[0])
     threads = max(1, (os.cpu_count() or 1) // number)
@@ -148,7 +150,7 @@ async def _replicas(number: int) -> AsyncIterator[tuple[list[str], int]]:
 
 @contextlib.contextmanager
 def _balancer(addresses: Sequence[str], port: int, balance: str, agent_port: int | None) -> Iterator[str]:
-    """Start HAProxy with compose's file, in which addresses stand in place of a name; yields its URL."""
+    """Start HAProxy with compose's file, with addresses in place of a name; yield its URL."""
     text = CONFIGURATION.read_text(encoding="utf-8").replace(" resolvers names init-addr none", "")
     agent = f" weight 100 agent-check agent-port {agent_port} agent-inter 200ms" if agent_port else ""
     servers = "\n".join(f"    server {address} {address}:{port}{agent}" for address in addresses)
@@ -169,7 +171,7 @@ def _balancer(addresses: Sequence[str], port: int, balance: str, agent_port: int
 
 @contextlib.asynccontextmanager
 async def _agents(addresses: Sequence[str], port: int) -> AsyncIterator[int]:
-    """Answer HAProxy's agent checks at each address with a weight by the audio that waits there; yields the port."""
+    """Answer HAProxy's agent checks at each address with a weight by the audio that waits there; yield the port."""
     weights = dict.fromkeys(addresses, 100)
 
     async def look() -> None:

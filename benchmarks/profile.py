@@ -1,7 +1,7 @@
-"""Where the time of a batch goes: the operations of a CPU, or the kernels of a GPU, that take most of it.
+"""A profile of a batch: the operations of a CPU, or the kernels of a GPU, that take most of the time.
 
-A call is timed before it is profiled, which slows it down; shares are of what all of its operations took. On a GPU they
-take less than the call where the device had nothing to do, and more where some ran side by side.
+A call is timed before it is profiled, because profiling slows it down. Shares are of the sum of all operations. On a
+GPU the sum is less than the time of the call if the device idled, and more if kernels overlapped.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from benchmarks.latency import add_model_options, chosen_models, model_name, spe
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import Latency, times_of
 
-# Kernels' names hold the arguments of their templates.
+# Kernels' names include template arguments.
 _LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What an operation takes of a call: seconds, without those of the operations it is made of, and how often."""
+    """The cost of an operation in a call: seconds without those of its child operations, and number of runs."""
 
     operation: str
     seconds: float
@@ -35,7 +35,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_model_options(parser)
-    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--decoder", help="default: the model's first")
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--batch", type=int, default=8)
@@ -67,14 +67,14 @@ def main() -> None:
 
 
 def spent_on(call: Callable[[], object], repeats: int, device: torch.device) -> list[Spent]:
-    """Return what the operations, or on a GPU the kernels, of a call take of it, the largest first.
+    """Return the cost of each operation, or on a GPU each kernel, of a call, the largest first.
 
     Raises:
-        RuntimeError: if the profiler saw none.
+        RuntimeError: if the profiler recorded none.
     """
     on_gpu = device.type == "cuda"
     activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
-    # torch 2.11 warns of cycles, of which there is one, unless events are to outlast them.
+    # acc_events avoids a warning of torch 2.11 about cycles.
     with profile(activities=[activity], acc_events=True) as profiled:
         for _ in range(repeats):
             call()
@@ -95,7 +95,7 @@ def spent_on(call: Callable[[], object], repeats: int, device: torch.device) -> 
 
 
 def largest(spent: Sequence[Spent], count: int) -> list[Spent]:
-    """Return the first of some operations, and the others as one."""
+    """Return the first ``count`` operations, and the sum of the others."""
     others = spent[count:]
     if not others:
         return list(spent)

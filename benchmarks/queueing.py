@@ -1,8 +1,8 @@
-"""How long requests wait, by load: the service's batcher beside simpler ones, on a virtual clock; no model involved.
+"""Waiting times by load: the service's batcher against simpler ones, on a virtual clock; no model involved.
 
-One device does batches that cost what `python -m benchmarks budget` fitted. Requests come by themselves (Poisson) or in
-bursts; one in a hundred is ten minutes long and is cut into parts, the others are 1 to 30 s, 6 s on average. Load is
-audio offered a second, of what the device does in endless batches without padding, which is charged in full. Policies:
+One device computes batches with the cost that `python -m benchmarks budget` fitted. Requests arrive singly (Poisson) or
+in bursts; one in a hundred lasts ten minutes and is cut into parts, the others 1 to 30 s, 6 s on average. Load is the
+audio offered in a second, relative to the device's speed in endless batches without padding. Policies:
 
     one by one   in the order of arrival, without batches
     window       in the order of arrival; a batch leaves when 16 wait or the first has waited 100 ms
@@ -34,23 +34,23 @@ _LANE = Lane("any")
 
 @dataclass
 class _Wanted:
-    """The answer of an utterance that somebody waits for."""
+    """An answer that is still wanted."""
 
     def done(self) -> bool:
         return False
 
 
 class Policy(Protocol):
-    """Which utterances leave together."""
+    """A policy of batching."""
 
     def add(self, utterance: Utterance) -> None:
         """Let one wait."""
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Take out those that run now; empty when none does yet."""
+        """Remove and return the utterances that run now; empty if none does yet."""
 
     def due(self) -> float:
-        """Return when, without a further arrival, there will be a batch; infinity if never."""
+        """Return when there will be a batch without further arrivals; infinity if never."""
 
 
 class OneByOne:
@@ -84,7 +84,7 @@ class Window:
         self._waiting.append(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Take out a full batch, or what there is when the first has waited for long enough."""
+        """Remove and return a full batch, or all utterances when the first has waited long enough."""
         if len(self._waiting) < _WINDOW_CLIPS and now < self.due():
             return []
         taken, self._waiting = self._waiting[:_WINDOW_CLIPS], self._waiting[_WINDOW_CLIPS:]
@@ -100,7 +100,7 @@ class Ours:
 
     Args:
         batch_seconds: its budget.
-        rtfx: what the device does.
+        rtfx: the device's RTFx.
     """
 
     def __init__(self, batch_seconds: float, rtfx: float) -> None:
@@ -112,7 +112,7 @@ class Ours:
         self._batcher.add(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Take out those that the batcher chooses."""
+        """Remove and return the utterances that the batcher chooses."""
         return self._batcher.next_batch(now, self._policies)
 
     def due(self) -> float:
@@ -122,14 +122,14 @@ class Ours:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A recording that comes at a time."""
+    """A recording, and when it arrives."""
 
     arrives: float
     seconds: float
 
 
 def arrivals(pattern: str, audio_per_second: float, duration: float, seed: int) -> list[Request]:
-    """Draw the requests of so many seconds, which bring so much audio a second."""
+    """Draw requests for ``duration`` seconds with ``audio_per_second`` seconds of audio a second."""
     random = np.random.default_rng(seed)
     short = random.triangular(1.0, 1.5, 15.5, size=100_000)  # 6 s on average
     mean = (1 - _LONG_SHARE) * float(short.mean()) + _LONG_SHARE * _LONG_SECONDS
@@ -170,7 +170,7 @@ def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[fl
 
 
 def parts_of(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utterance]:
-    """Cut a recording as the service does, if equally."""
+    """Cut a recording into equal parts of the length that the service would use."""
     parts = max(1, round(request.seconds / LONGEST))
     for _ in range(parts):
         wanted, nothing = _Wanted(), np.empty(0, np.float32)
@@ -179,10 +179,12 @@ def parts_of(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[
 
 
 def add_cost_options(parser: argparse.ArgumentParser) -> None:
-    """Add what a batch costs, and for how long requests come."""
-    parser.add_argument("--batch", type=float, default=0.0312, help="seconds that a batch takes whatever is in it")
-    parser.add_argument("--second", type=float, default=0.00801, help="seconds by the second of audio")
-    parser.add_argument("--square", type=float, default=0.00009, help="seconds by the square of a clip's length")
+    """Add options for the cost of a batch, and the duration of arrivals."""
+    parser.add_argument("--batch", type=float, default=0.0312, help="fixed cost of a batch in seconds")
+    parser.add_argument("--second", type=float, default=0.00801, help="cost of a second of audio in seconds")
+    parser.add_argument(
+        "--square", type=float, default=0.00009, help="cost of a clip divided by the square of its length"
+    )
     parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
     parser.add_argument("--duration", type=float, default=1200.0, help="seconds of arrivals")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,9 +1,9 @@
-"""Models of published shapes with random weights that say about as much as a trained model would.
+"""Models of published shapes with random weights that find about as many labels as a trained model.
 
-What a model costs is in its shape, but for one thing: how long a search takes depends on how many labels it finds. So
-the blank of every head is made as likely as it must be for four labels a second of noise, which is what English needs.
-A random transducer would say its label again at the same frame, which a trained one does not: labels of the TDT move on
-by at least one frame here, and the RNN-T may say one label a frame, which spares it a look at the blank behind each.
+A model's cost follows from its shape, except that the time of a search depends on the number of labels. So the blank of
+each head gets a bias for four labels a second of noise, the rate of English. A random transducer would repeat its label
+at the same frame, unlike a trained one: here labels of the TDT advance by at least one frame, and the RNN-T may emit
+one label in a frame, which saves it scoring the blank after each.
 """
 
 import dataclasses
@@ -72,10 +72,10 @@ DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
 LABELS = 1024
 _LABELS_PER_SECOND = 4
 _CLIPS, _SECONDS = 4, 17
-# So much of what a fresh predictor says is left that labels differ, and frames decide.
+# Factor of a fresh predictor's output: enough that labels differ, but frames decide.
 _PREDICTOR_SHARE = 0.1
 _NEVER = -100.0
-# Halvings of the interval in which the blank's bias is looked for.
+# Bisections of the interval of the blank's bias.
 _HALVINGS = 16
 _WIDEST_BIAS = 64.0
 
@@ -86,8 +86,8 @@ def random_checkpoint(shape: str, transducer: str, seed: int = 0, device: str = 
     Args:
         shape: one of ``SHAPES``.
         transducer: "rnnt" or "tdt".
-        seed: of its weights.
-        device: where its heads are made to talk, seconds on a GPU.
+        seed: seed of its weights.
+        device: the device for calibrating its heads, which takes seconds on a GPU.
     """
     config = _jasper_config() if shape == "jasper10x5dr" else _config(shape, transducer)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -132,7 +132,7 @@ def _config(shape: str, transducer: str) -> ModelConfig:
 
 
 def _settle_batch_norms(network: Network) -> None:
-    """Give batch norms uneven statistics: those of a fresh one do nothing."""
+    """Set uneven statistics of batch norms, because those of fresh ones have no effect."""
     for module in network.modules():
         if isinstance(module, nn.BatchNorm1d):
             assert module.running_mean is not None
@@ -166,7 +166,7 @@ def _prepare_transducer(network: Network, encoded: Tensor, frames: Tensor, confi
 
 
 def _even_out(layer: nn.Linear, inputs: Tensor) -> None:
-    """Make every output of a layer 0 on average, and vary as much as every other."""
+    """Normalise each output of a layer to mean 0 and equal variance."""
     outputs = layer(inputs).flatten(0, 1)
     deviation = outputs.std(dim=0).clamp(min=1e-6)
     layer.weight.div_(deviation[:, None])
@@ -174,7 +174,7 @@ def _even_out(layer: nn.Linear, inputs: Tensor) -> None:
 
 
 def _weigh(bias: Tensor, blank: int, search: Callable[[], SearchResult]) -> None:
-    """Find the blank's bias that gives the wanted number of labels: more bias, fewer labels."""
+    """Find the blank's bias for the wanted number of labels by bisection: more bias, fewer labels."""
     low = float(bias[blank])
     high = low + _WIDEST_BIAS
     for _ in range(_HALVINGS):

@@ -1,4 +1,4 @@
-"""The rows of a benchmark, kept in a file as they come: a run that was cut short goes on where it stopped."""
+"""The rows of a benchmark, written to a file as they are measured, so that a stopped run can continue."""
 
 import argparse
 import json
@@ -18,25 +18,25 @@ def add_rows_option(parser: argparse.ArgumentParser) -> None:
 
 
 class Rows:
-    """What was measured of a benchmark, cell by cell."""
+    """The measured rows of a benchmark, cell by cell."""
 
     def __init__(self, benchmark: str, about: Mapping[str, Any], path: Path | None = None) -> None:
-        """Go on with what a file holds, if there is one.
+        """Continue with the rows of a file, if there is one.
 
         Args:
             benchmark: its name.
-            about: what all rows have in common: options, machine, versions.
-            path: JSON lines, the first of which is ``about``; None keeps nothing.
+            about: facts about all rows: options, machine, versions.
+            path: file of JSON lines, the first of which is ``about``; None writes no file.
 
         Raises:
-            ValueError: if the file is about something else.
+            ValueError: if the file is of another run.
         """
         self._about = {"benchmark": benchmark, **json.loads(json.dumps(about, default=str))}
         self._path = path
         self._cells: dict[str, Sequence[Row]] = {}
         if path is None:
             return
-        # A line that was cut short was being written when the run was.
+        # The last line may be cut short, because the run was stopped while it was written.
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         kept = [json.loads(line) for line in lines if line.endswith("\n")]
         if kept and kept[0] != self._about:
@@ -47,23 +47,23 @@ class Rows:
             file.writelines(json.dumps(line) + "\n" for line in kept or [self._about])
 
     def __iter__(self) -> Iterator[Row]:
-        """Go through all rows, in the order in which they were measured."""
+        """Yield all rows, in the order of measurement."""
         for rows in self._cells.values():
             yield from rows
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Return the cells of the table that are still to be measured."""
+        """Return the cells that are not measured yet."""
         return [cell for cell in cells if _name(cell) not in self._cells]
 
     def add(self, cell: tuple[object, ...], *rows: Row) -> None:
-        """Keep what was measured of a cell: a row or a few."""
+        """Add the row or rows of a cell."""
         self._cells[_name(cell)] = rows
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"cell": _name(cell), "rows": rows}) + "\n")
 
     def line(self) -> str:
-        """Return all of it as one line of JSON."""
+        """Return all rows as one line of JSON."""
         return json.dumps({**self._about, "rows": list(self)})
 
 

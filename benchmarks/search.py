@@ -1,9 +1,8 @@
-"""The transducer's search over the same encoded frames: published label looping, flat, look-ahead, look-ahead replayed.
+"""Forms of the transducer's search over the same encoded frames: label looping, flat, look-ahead, graphs of look-ahead.
 
-Replayed: 16 steps at a time, on a GPU as one CUDA graph; there also looped, 4 steps at a time that the GPU repeats by
-itself, and each in plain operations and in our kernels ("fused"); the last of these also with other numbers of frames
-that a step scores ("8 ahead"). The encoder is left out: its frames are computed once. Weights are random, four labels a
-second (random_model).
+Graphs exist on a GPU: "replayed" 16 steps at a time, and "looped" 4 steps at a time by the GPU itself, each in plain
+operations and in our kernels ("fused"); the last also with other windows ("8 ahead"). The encoder's time is not
+included. Weights are random, for four labels a second (random_model).
 """
 
 import argparse
@@ -39,9 +38,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument(
-        "--windows", type=int, nargs="*", default=[], help="frames that a step scores, beside the usual"
-    )
+    parser.add_argument("--windows", type=int, nargs="*", default=[], help="further windows: frames that a step scores")
     parser.add_argument("--rounds", type=int, default=7, help="measured turns; medians count, ratios are within a turn")
     add_rows_option(parser)
     args = parser.parse_args()
@@ -98,7 +95,7 @@ def main() -> None:
 
 
 def _until_found(search: Callable[[], SearchResult | FetchedResult]) -> None:
-    """Search until the host knows what was found."""
+    """Search, and wait for the result on the host."""
     found = search()
     (found.fetched() if isinstance(found, SearchResult) else found).wait()
 

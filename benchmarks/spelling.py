@@ -1,7 +1,7 @@
-"""What writing the texts of a batch takes of the interpreter, and what is left of it for who launches the next batch.
+"""How much of the interpreter's time detokenizing a batch takes, and how much is left for launching the next batch.
 
-An engine's thread spells a batch while another gives the device the next: what one does in Python, the other waits for.
-Launches are stood in for by operations on tensors of a few numbers, which take a CPU as long as a GPU's launches do.
+A thread of an engine detokenizes a batch while another launches the next, and both need the interpreter lock.
+Operations on tensors of a few numbers stand in for launches; on a CPU they take as long as launches on a GPU.
 """
 
 import argparse
@@ -33,8 +33,8 @@ def main() -> None:
     """Parse, measure in turns, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="bundled")
-    parser.add_argument("--clips", type=int, default=192, help="of a batch")
-    parser.add_argument("--tokens", type=int, default=40, help="of a clip")
+    parser.add_argument("--clips", type=int, default=192, help="clips of a batch")
+    parser.add_argument("--tokens", type=int, default=40, help="tokens of a clip")
     parser.add_argument("--period", type=float, default=0.04, help="seconds from one batch to the next")
     parser.add_argument("--intervals", type=float, nargs="+", default=[0.005, SWITCH_INTERVAL])
     parser.add_argument("--rounds", type=int, default=9, help="measured turns; medians count")
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def found(vocabulary: Vocabulary, clips: int, tokens: int) -> SearchResult:
-    """Return what a search may find: words of a piece or two, without what is seldom."""
+    """Return a typical search result: words of a piece or two, without rare cases."""
     usual = [token for token, text in enumerate(vocabulary.texts) if text.isalpha() and text.isascii()]
     starts = [token for token in usual if vocabulary.begin_words[token]]
     others = [token for token in usual if not vocabulary.begin_words[token]]
@@ -102,7 +102,7 @@ def found(vocabulary: Vocabulary, clips: int, tokens: int) -> SearchResult:
 
 
 def seconds_of(spell: Callable[[], object], rounds: int) -> float:
-    """Return the least seconds that this thread computes for a call: other programs of the machine do not count."""
+    """Return the least processor time of this thread for a call, so that other programs do not count."""
     times = []
     for _ in range(WARM_UPS + rounds):
         began = time.thread_time()
@@ -112,10 +112,9 @@ def seconds_of(spell: Callable[[], object], rounds: int) -> float:
 
 
 def launches_a_second(spell: Callable[[], None] | None = None, period: float = 1.0) -> float:
-    """Return how many small operations there are in a second, if another thread spells a batch in every period.
+    """Return the number of small operations in a second while another thread detokenizes a batch in each period.
 
-    Seconds are those that this process computes: of two threads that want the interpreter one does, and what other
-    programs do to the machine counts for nothing.
+    Seconds are processor time of this process, so that other programs do not count.
     """
     numbers, wanted, ended = torch.ones(16), threading.Semaphore(0), threading.Event()
 
@@ -142,7 +141,7 @@ def launches_a_second(spell: Callable[[], None] | None = None, period: float = 1
 
 @contextmanager
 def switching(interval: float) -> Iterator[None]:
-    """Let threads wait so long for the interpreter."""
+    """Set Python's switch interval within the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     yield

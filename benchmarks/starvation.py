@@ -1,4 +1,4 @@
-"""Whether anybody starves: the service's batcher beside first come first served and fixed windows, in virtual time.
+"""Starvation: the service's batcher against first come first served and fixed windows, in virtual time.
 
     hours   clips at a tenth, a fifth and a third of what the device can do, while three recordings of an hour are
             under way
@@ -6,10 +6,10 @@
     day     a day with a quiet night and a peak of 70 % of what the device can do, in bursts, and a recording of an hour
             every two hours
 
-The device is slow, so that a day has few batches: it does 20 seconds of audio a second (`--second`). Times divided by
-that of a mean batch do not depend on it. Of clips it is the time in the queue that is told, of recordings the time
-until they are done, over that which they would take alone. As in the service, parts of long recordings come to the
-batcher as places come free (service/dispatch/window.py); the other two policies have them from the beginning.
+The device is slow (20 seconds of audio a second, `--second`), so that a day has few batches; times divided by that of a
+mean batch do not depend on it. For clips the time in the queue is printed, for recordings the time until they are done,
+relative to that alone. As in the service, parts of long recordings come to the batcher as there is room
+(service/dispatch/window.py); the other two policies have them from the beginning.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class InOrder:
         self._waiting.append(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:  # noqa: ARG002
-        """Take out the first, and those behind it while they fit."""
+        """Remove and return the first utterances, as many as fit."""
         batch: list[Utterance] = []
         longest = 0.0
         while self._next < len(self._waiting):
@@ -70,7 +70,7 @@ class Staged:
 
     Args:
         batch_seconds: the budget.
-        rtfx: what the device does.
+        rtfx: the device's RTFx.
     """
 
     def __init__(self, batch_seconds: float, rtfx: float) -> None:
@@ -89,7 +89,7 @@ class Staged:
         self._waiting.append(deque(parts))
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Take out those that the batcher chooses; the batch before is done."""
+        """Remove and return the utterances that the batcher chooses; the batch before is done."""
         for utterance in self._running:
             if utterance.number in self._staged:
                 self._staged.remove(utterance.number)
@@ -113,13 +113,13 @@ class Staged:
 
 @dataclass
 class Times:
-    """What a simulation gives.
+    """The result of a simulation.
 
     Attributes:
         queued: seconds until the last part of each request was sent.
-        done: seconds until it was answered.
-        batches: seconds of each.
-        passed_over: the most batches led by later arrivals that anybody had to let pass.
+        done: seconds until each request was answered.
+        batches: seconds of each batch.
+        passed_over: most batches led by later arrivals while an utterance waited.
     """
 
     queued: list[float]
@@ -161,7 +161,7 @@ def run(requests: Sequence[Request], policy: Policy, cost: Cost) -> Times:
 
 
 def clips(load: Callable[[float], float], most: float, duration: float, seed: int) -> list[Request]:
-    """Draw clips of 6 s on average, in bursts, that bring ``load(t)`` of what the device can do."""
+    """Draw clips of 6 s on average, in bursts, for a load of ``load(t)``."""
     random = np.random.default_rng(seed)
     drawn: list[Request] = []
     now, peak = 0.0, max(load(duration * step / 1000) for step in range(1000))
@@ -172,7 +172,7 @@ def clips(load: Callable[[float], float], most: float, duration: float, seed: in
 
 
 def scenarios(most: float, seed: int) -> dict[str, list[Request]]:
-    """Return the requests of each, in the order of their arrival."""
+    """Return the requests of each scenario, in the order of arrival."""
     peak = 0.7
     day = clips(lambda at: peak * (0.5 - 0.5 * math.cos(2 * math.pi * at / (24 * _HOUR))) ** 2, most, 24 * _HOUR, seed)
     return {
@@ -195,8 +195,8 @@ def _in_order(requests: list[Request]) -> list[Request]:
 def main() -> None:
     """Parse, simulate, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=float, default=0.2, help="seconds that a batch takes whatever is in it")
-    parser.add_argument("--second", type=float, default=0.05, help="seconds by the second of audio")
+    parser.add_argument("--batch", type=float, default=0.2, help="fixed cost of a batch in seconds")
+    parser.add_argument("--second", type=float, default=0.05, help="cost of a second of audio in seconds")
     parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scenarios", nargs="+", default=["hours", "flood", "day"])

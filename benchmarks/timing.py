@@ -1,4 +1,4 @@
-"""How a call is timed, and what is said of many times."""
+"""Timing calls, and statistics of the times."""
 
 import math
 import time
@@ -9,10 +9,10 @@ WARM_UPS = 5
 
 
 def times_of(call: Callable[[], object], repeats: int, warm_ups: int = WARM_UPS) -> list[float]:
-    """Return the seconds of each call, after some that are not measured; the call ends when its result is on the host.
+    """Return the seconds of each call, after some unmeasured ones.
 
     Args:
-        call: what is timed.
+        call: the call; it must return only when its result is on the host.
         repeats: measured calls.
         warm_ups: calls before them.
     """
@@ -25,9 +25,9 @@ def times_of(call: Callable[[], object], repeats: int, warm_ups: int = WARM_UPS)
 
 
 def times_in_turns(calls: Mapping[str, Callable[[], object]], turns: int, warm_ups: int) -> dict[str, list[float]]:
-    """Return the seconds of some calls, by name, made one after the other in every turn; see ``times_of``.
+    """Return the seconds of some calls, by name, made one after the other in each turn; see ``times_of``.
 
-    So what slows a machine down slows all of them down, and those of one turn can be compared.
+    So load on the machine affects all of them, and times of one turn can be compared.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(warm_ups + turns):
@@ -38,11 +38,11 @@ def times_in_turns(calls: Mapping[str, Callable[[], object]], turns: int, warm_u
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """What is said of the times of a call, in seconds.
+    """Statistics of the times of a call, in seconds.
 
     Attributes:
         mean: their mean.
-        p50: half of the calls took no longer; and so on.
+        p50, p90, p95, p99: percentiles.
     """
 
     mean: float
@@ -53,11 +53,11 @@ class Latency:
 
     @classmethod
     def of(cls, times: Sequence[float]) -> "Latency":
-        """Sum up some times; a percentile is one of them, the first that is long enough."""
+        """Compute the statistics; a percentile is the smallest time that is long enough."""
         ordered = sorted(times)
         shares = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.9, 0.95, 0.99))
         return cls(sum(times) / len(times), *shares)
 
     def row(self) -> dict[str, float]:
-        """Return it as JSON has it."""
+        """Return the statistics for JSON."""
         return asdict(self)

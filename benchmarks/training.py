@@ -1,6 +1,6 @@
 """Training steps of a recipe's student on noise: seconds of audio per second, without reading or augmenting any.
 
-Random labels, as many as English has, stand for the transcripts. Ways to compute are compared by calls in turns.
+Transcripts are random labels, as many as in English. To compare options, run the command in turns.
 """
 
 import argparse
@@ -37,8 +37,10 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recipe", default="training/recipes/english.yaml")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), help="instead of the recipe's")
-    parser.add_argument("--transducer", choices=("tdt", "rnnt"), help="beside CTC; half as wide as in released models")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), help="default: the recipe's")
+    parser.add_argument(
+        "--transducer", choices=("tdt", "rnnt"), help="in addition to CTC; half as wide as in released models"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a clip")
     parser.add_argument("--repeats", type=int, default=5, help="measured steps; the median counts")
@@ -79,7 +81,7 @@ def _noise(rows: int, seconds: float) -> Batch:
 
 
 def _measure(recipe: Recipe, precision: str, batch: Batch, device: torch.device, repeats: int) -> list[float]:
-    """Seconds of each step, ascending; two unmeasured ones go first."""
+    """Return the seconds of each step, ascending, after two unmeasured ones."""
     assert recipe.student, "checked before"
     config = student_config(recipe.student, _LABELS)
     network = new_network(config, recipe.dropout, seed=0).to(device)

@@ -1,13 +1,12 @@
-"""What batches of a training epoch hold: a ladder from one fixed batch to buckets of seconds and labels.
+"""Batches of a training epoch, by ways to form them: from one fixed batch size to buckets of seconds and labels.
 
     python -m benchmarks training_batches MANIFEST --vocabulary FILE [--seconds 600]
 
 Rungs: one fixed batch of clips in random order; the same without clips of too many labels a second; buckets of equal
 seconds; buckets whose rows fill the memory of the largest (what a batch-size search finds, here by the cost model
-below); and buckets by seconds and labels. Nothing is computed but the batches: of each rung, the clips in a batch, the
-steps of an epoch, the shares of padding in audio and in labels, and how much of the memory of the first rung's largest
-batch a batch takes, in the mean and at most. Memory is taken to be proportional to padded seconds plus padded labels
-over `--labels-per-second`: a model whose decoder takes for a label what its encoder takes for so much audio.
+below); and buckets by seconds and labels. No model runs. For each rung: clips in a batch, steps of an epoch, shares of
+padding in audio and in labels, and the memory of a batch relative to that of the first rung's largest, mean and most.
+Memory is assumed to be proportional to padded seconds plus padded labels over `--labels-per-second`.
 """
 
 import argparse
@@ -31,7 +30,7 @@ _PROMPT = 10
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to make batches, and what came out."""
+    """A way to form batches, and its figures."""
 
     name: str
     clips: float
@@ -46,8 +45,8 @@ def main() -> None:
     """Print a table and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("manifest", type=Path)
-    parser.add_argument("--vocabulary", type=Path, required=True, help="whose pieces are the labels")
-    parser.add_argument("--seconds", type=float, default=600, help="of audio and padding in a batch")
+    parser.add_argument("--vocabulary", type=Path, required=True, help="SentencePiece model of the labels")
+    parser.add_argument("--seconds", type=float, default=600, help="audio and padding in a batch")
     parser.add_argument("--buckets", type=int, default=10)
     parser.add_argument("--label-buckets", type=int, default=4)
     parser.add_argument("--max-labels-per-second", type=float, default=10)
@@ -86,7 +85,7 @@ def ladder(
 ) -> list[Rung]:
     """Return the rungs, lowest first."""
     one = buckets_of_equal_audio(all_clips[0], 1, args.seconds, all_clips[1])
-    # As many clips as fit if all were as long as the longest, and had as many labels as any.
+    # As many clips as fit if all had the longest audio and the most labels.
     budget = cost(args.seconds, one.rows(0) * max(all_clips[1]))
     rungs = [_rung("one fixed batch", all_clips, one, cost, budget)]
     one = _filled(buckets_of_equal_audio(kept[0], 1, args.seconds, kept[1]), cost, budget)
@@ -100,7 +99,7 @@ def ladder(
 
 
 def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: float) -> Buckets:
-    """Return buckets whose batches take as much memory as there is."""
+    """Return buckets whose batches fill the memory."""
     rows = tuple(max(1, int(budget / cost(bucket.seconds, bucket.labels))) for bucket in buckets.all)
     return replace(buckets, counts=rows)
 

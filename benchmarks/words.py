@@ -1,10 +1,10 @@
-"""How right the times of words are, and how much their confidence means: clips with transcripts, one model.
+"""Errors of word times, and the calibration of word confidence: clips with transcripts, one model.
 
-Times are compared with the sound itself. Where a clip is quiet for a quarter of a second, and at its two ends, the word
-before has ended and the word after begins; quiet is what lies nearer to a clip's noise than to its speech, and clips
-whose noise is not far below their speech are left out. Confidence is compared with what became of the words: of those
-with a confidence of 0.8, eight of ten should be right (expected calibration error, Guo et al., 2017, over 15 bins; and
-the probability that a right word has more than a wrong one, AUC).
+Times are compared with the audio: at silences of a quarter of a second, and at the ends of a clip, the word before has
+ended and the word after begins. Quiet is nearer to a clip's noise than to its speech; clips with noise too near to
+speech are left out. Confidence is compared with correctness: of words with a confidence of 0.8, eight of ten should be
+right (expected calibration error, Guo et al., 2017, over 15 bins; and AUC, the probability that a right word has a
+higher confidence than a wrong one).
 """
 
 import argparse
@@ -29,9 +29,9 @@ Floats = NDArray[np.float64]
 
 _STEP_SECONDS = 0.01
 _QUIET_SECONDS = 0.25
-_LEAST_DECIBELS = 35.0  # between the noise and the speech of a clip that is looked at
-_QUIET_SHARE = 0.3  # of the way from one to the other
-_FAR_SECONDS = 0.6  # a word that is further away from a border of silence is another one
+_LEAST_DECIBELS = 35.0  # least distance of noise and speech of a clip
+_QUIET_SHARE = 0.3  # threshold, as a share of the way from noise to speech
+_FAR_SECONDS = 0.6  # a word further away from a silence's border is another one
 _BINS = 15
 MEASURES: dict[str, Callable[[Sequence[float]], float]] = {
     "lowest": min,
@@ -47,7 +47,7 @@ def main() -> None:
         "clips", type=Path, metavar="MANIFEST", help="clips with transcripts, as `steno eval` takes them"
     )
     parser.add_argument("--model", default="bundled")
-    parser.add_argument("--decoder", help="instead of the model's first")
+    parser.add_argument("--decoder", help="default: the model's first")
     parser.add_argument("--language-model", help="none: greedy, where the model has one")
     parser.add_argument("--split")
     parser.add_argument("--sources", nargs="+", help="only clips of these")
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def at_borders(samples: Samples, rate: int, heard: Hypothesis) -> Iterator[tuple[str, float]]:
-    """Yield what words at a silence miss its border by, in seconds, as `start` or `end`: below 0 is too early."""
+    """Yield the errors of word times at silences in seconds, with `start` or `end`; negative is too early."""
     middles = [((word.start or 0.0) + (word.end or 0.0)) / 2 for word in heard.words]
     for begin, end in silences(samples, rate):
         middle = (begin + end) / 2
@@ -103,7 +103,7 @@ def at_borders(samples: Samples, rate: int, heard: Hypothesis) -> Iterator[tuple
 
 
 def silences(samples: Samples, rate: int) -> list[tuple[float, float]]:
-    """Return from when to when a clip is quiet, in seconds; nothing where its noise is near its speech."""
+    """Return the silences of a clip in seconds; empty if its noise is too near to its speech."""
     step = round(_STEP_SECONDS * rate)
     if len(samples) < 4 * step:
         return []
@@ -123,7 +123,7 @@ def silences(samples: Samples, rate: int) -> list[tuple[float, float]]:
 
 
 def right_words(reference: str, heard: Hypothesis) -> list[bool]:
-    """Return of each word whether the reference has it at its place."""
+    """Return for each word whether it is right by the reference."""
     said, written = reference.lower().split(), [word.text.lower() for word in heard.words]
     is_right = [False] * len(written)
     for match in SequenceMatcher(None, said, written, autojunk=False).get_matching_blocks():
@@ -132,7 +132,7 @@ def right_words(reference: str, heard: Hypothesis) -> list[bool]:
 
 
 def calibration(confidence: Sequence[float], right: Sequence[bool]) -> tuple[float, float]:
-    """Return the expected calibration error, and how likely a right word has more confidence than a wrong one."""
+    """Return the expected calibration error, and the AUC."""
     error = sum(abs(mean - share) * count for _, mean, share, count in reliability(confidence, right, _BINS))
     is_right = np.array(right)
     order = np.argsort(np.argsort(confidence)) + 1
@@ -142,7 +142,7 @@ def calibration(confidence: Sequence[float], right: Sequence[bool]) -> tuple[flo
 
 
 def reliability(confidence: Sequence[float], right: Sequence[bool], bins: int) -> list[tuple[float, float, float, int]]:
-    """Return of each bin with words its lower edge, their mean confidence, the share that is right, their number."""
+    """Return for each bin with words its lower edge, mean confidence, share of right words, and number of words."""
     values, is_right = np.array(confidence), np.array(right)
     places = np.minimum((values * bins).astype(int), bins - 1)
     return [

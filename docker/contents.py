@@ -1,7 +1,7 @@
-"""Print what a root filesystem is made of, as CycloneDX 1.5: `contents.py ROOT`.
+"""Print the packages in a root filesystem as CycloneDX 1.5: `contents.py ROOT`.
 
-Debian's packages, Python's, and the libraries that come inside of Python's, with licences as they state them; those of
-libraries inside of wheels, which state none, are from LIBRARIES. docs/licenses.md says what follows from them.
+These are Debian's packages, Python's, and libraries inside of Python's, with the licences that they state; libraries in
+wheels state none, and have those of LIBRARIES. docs/licenses.md says what follows from them.
 """
 
 import json
@@ -12,10 +12,10 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 PACKAGES = ("opt/steno/lib/python3*/site-packages", "opt/torch", "opt/application")
-# Where wheels have libraries of others.
+# Paths of libraries inside of wheels.
 INSIDE = ("*.libs/*.so*", "_soundfile_data/*.so*", "torch/lib/libgomp*.so*")
 
-# Of FFmpeg: built with parts under the GPL, it is under the GPL as a whole, whatever it says of itself.
+# FFmpeg built with parts under the GPL is under the GPL as a whole, whatever it states.
 _FFMPEG = "GPL-3.0-or-later"
 LIBRARIES = {
     "libavcodec": _FFMPEG,

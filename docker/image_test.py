@@ -1,11 +1,9 @@
 """Build the image without a container engine and run it as an engine would (`make image-test`).
 
-Needs root and Debian's buildah, bubblewrap and mmdebstrap. The image is built in a chroot, on a base that mmdebstrap
-makes as slim images are made (or on `--base IMAGE`), and its entry point runs in the built root filesystem: read-only,
-as the user that the image names, without capabilities, with a folder for each of its volumes, as process 1.
-
-The README's requests are asked, SIGTERM comes during a long recording, and what must not be in an image is looked for.
-Prints the size of each layer, and ends with 1 and what is wrong.
+Needs root and Debian's buildah, bubblewrap and mmdebstrap. The image is built in a chroot, on a slim base by mmdebstrap
+(or on `--base IMAGE`), and its entry point runs in the built root filesystem: read-only, as the image's user, without
+capabilities, with a folder for each volume, as process 1. It sends the README's requests, sends SIGTERM during a long
+recording, and searches the image for unwanted files. Prints the size of each layer; on a failure, ends with 1.
 """
 
 import argparse
@@ -31,18 +29,17 @@ ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "samples" / "river.flac"
 MOST_BYTES = 1_200_000_000
 _READY_SECONDS = 120
-_LONG_REPEATS = 80  # of the sample, some ten minutes: seconds of work on a CPU
+_LONG_REPEATS = 80  # of the sample: some ten minutes of audio, seconds of work on a CPU
 
-# What mmdebstrap leaves out, as images called slim do.
+# Folders that slim images leave out.
 _SLIM = ("doc", "man", "info", "locale", "lintian", "linda")
-# What has no place in an image: installers, tests, caches, and compilers but for Triton's. The base image may bring an
-# installer of its own.
+# Unwanted in an image: installers, tests, caches, and compilers except Triton's. The base image may have an installer.
 _UNWANTED = ("opt/**/pip", "opt/**/tests", "opt/**/test", "opt/**/*.a", "root/.cache", "build")
 _COMPILERS = ("usr/bin/gcc*", "usr/bin/cc")
 
 
 class Engine:
-    """buildah, with its storage in a folder of its own."""
+    """buildah with its own storage folder."""
 
     def __init__(self, work: Path, driver: str) -> None:
         self.work = work
@@ -54,7 +51,7 @@ class Engine:
         self._environment = os.environ | {"CONTAINERS_STORAGE_CONF": str(config), "BUILDAH_ISOLATION": "chroot"}
 
     def __call__(self, *arguments: str, show: bool = False) -> str:
-        """Run buildah; returns what it prints."""
+        """Run buildah, and return its output."""
         done = subprocess.run(
             ["buildah", *arguments],
             check=False,
@@ -68,7 +65,7 @@ class Engine:
         return (done.stdout or "").strip()
 
     def base(self) -> str:
-        """Return the name of an image with Debian and Python, making it the first time."""
+        """Return the name of an image with Debian and Python; it is made at the first call."""
         name, archive = "localhost/steno-base", self.work / "base.tar"
         if not archive.exists():
             excluded = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in _SLIM]
@@ -93,7 +90,7 @@ class Engine:
         return name
 
     def build(self, base: str, tag: str, variant: str, arguments: list[str]) -> None:
-        """Build the Dockerfile; pip is given what it is told outside, by variables, files included."""
+        """Build the Dockerfile; pip gets its settings of the host, from variables and files."""
         self(
             *("bud", "--layers", "--format", "docker", "--network", "host", "--tag", tag),
             *("--build-arg", f"BASE_IMAGE={base}", "--build-arg", f"VARIANT={variant}"),
@@ -114,7 +111,7 @@ class Engine:
 
     @contextlib.contextmanager
     def mounted(self, tag: str) -> Iterator[Path]:
-        """The root filesystem of an image."""
+        """Mount the root filesystem of an image."""
         container = self("from", tag)
         try:
             yield Path(self("mount", container))
@@ -132,7 +129,7 @@ class Container:
     volumes: Path
 
     def command(self, arguments: list[str], environment: dict[str, str], info: int | None = None) -> list[str]:
-        """The command line that runs `arguments` in it as an engine would."""
+        """Return the command line that runs `arguments` in the container."""
         user, group = self.config["User"].split(":")
         variables = dict(entry.split("=", 1) for entry in self.config["Env"]) | environment
         mounts = []
@@ -161,7 +158,7 @@ class Container:
 
     @contextlib.contextmanager
     def service(self, log: Path, **environment: str) -> Iterator[tuple[subprocess.Popen, int, int]]:
-        """Run the image's own command; gives the process, its id here, and the port."""
+        """Run the image's own command; yield the process, its id here, and the port."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         read, write = os.pipe()
@@ -209,19 +206,19 @@ def layers(engine: Engine, tag: str) -> list[tuple[int, str]]:
 
 
 def disk_bytes(root: Path) -> int:
-    """What the root filesystem takes on disk."""
+    """Return the bytes of the root filesystem on disk."""
     done = subprocess.run(["du", "-sx", "--block-size=1", str(root)], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[0])
 
 
 def readme_requests() -> list[str]:
-    """The README's requests, as a reader types them."""
+    """Return the README's requests, as a reader types them."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(r"<!-- runnable: request -->\n```bash\n(.*?)```", readme, re.DOTALL)
 
 
 def recode(seconds_of_sample: int, folder: Path) -> tuple[Path, Path]:
-    """Write the sample as Opus in WebM, which a child process has to decode, and so many times over as FLAC."""
+    """Write the sample as Opus in WebM, which a child process has to decode, and repeated as FLAC."""
     import av
     import numpy as np
     import soundfile
@@ -239,7 +236,7 @@ def recode(seconds_of_sample: int, folder: Path) -> tuple[Path, Path]:
 
 
 def ask(port: int, file: Path) -> tuple[int, dict]:
-    """Post a recording with curl; returns the status and the answer."""
+    """Post a recording with curl; return the status and the answer."""
     done = subprocess.run(
         [
             *("curl", "-sS", "-w", "\n%{http_code}", f"http://127.0.0.1:{port}/v1/audio/transcriptions"),
@@ -254,14 +251,14 @@ def ask(port: int, file: Path) -> tuple[int, dict]:
 
 
 def metric(port: int, name: str) -> float:
-    """The sum of a metric's series."""
+    """Return the sum of a metric's series."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(rf"{name}[ {{]", line))
 
 
 def check_contents(container: Container, variant: str) -> None:
-    """Nothing that only builds or tests; nothing that its user could change."""
+    """Check that the image has no files for building and testing, and none that its user can write."""
     unwanted = _UNWANTED if variant == "cuda" else _UNWANTED + _COMPILERS
     paths = (path.relative_to(container.root) for pattern in unwanted for path in container.root.glob(pattern))
     found = [str(path) for path in paths if ".dist-info/licenses/" not in str(path)]
@@ -286,7 +283,7 @@ def check_contents(container: Container, variant: str) -> None:
 
 
 def check_answers(container: Container, folder: Path) -> None:
-    """What the README says, from inside; then a SIGTERM during a long recording."""
+    """Check the README's requests from inside, and a SIGTERM during a long recording."""
     webm, long = recode(_LONG_REPEATS, folder)
     said = (SAMPLE.with_suffix(".txt")).read_text(encoding="utf-8")
     words = re.sub(r"[^a-z' ]", "", said.lower())

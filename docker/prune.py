@@ -1,6 +1,6 @@
-"""Take out of an image what a service that transcribes never opens: `prune.py VENV TORCH`.
+"""Remove files from an image that the service never opens: `prune.py VENV TORCH`.
 
-Prints what each cut saves. docker/image_test.py transcribes, with every decoder, in what is left.
+Prints the bytes that each pattern saves. docker/image_test.py transcribes with every decoder in the result.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 # Patterns below the folder of packages.
 CUTS = {
     "torch/test": "the tests of torch's C++",
-    "torch/include": "headers for extensions; nothing here is built",
+    "torch/include": "headers for extensions, which are not built here",
     "torch/share": "the same for CMake",
     "torch/lib/*_test.so": "tests",
     "torch/lib/lib*backend*.so": "examples of back-ends",
@@ -40,8 +40,8 @@ KEPT = {
     "torch/testing/_internal/logging_tensor.py",
 }
 
-# Packages that torch requires for its compilers and for extensions, which nothing here uses, and imports only then.
-# Of a build for CUDA, gigabytes large, they are no share worth a doubt.
+# Packages that torch needs only for its compilers and for extensions, which the service does not use. In a CUDA build
+# of gigabytes, they are too small to matter.
 UNUSED_ON_CPU = (
     "sympy",
     "isympy.py",
@@ -54,7 +54,7 @@ UNUSED_ON_CPU = (
 
 
 def main() -> None:
-    """Cut and say what was cut."""
+    """Remove the files, and print what was removed."""
     venv, torch = Path(sys.argv[1]), Path(sys.argv[2])
     (packages,) = venv.glob("lib/python3*/site-packages")
     patterns = list(CUTS)

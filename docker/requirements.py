@@ -1,4 +1,4 @@
-"""Print what an image needs of Python packages: `requirements.py pyproject.toml`, one requirement a line."""
+"""Print the Python requirements of an image: `requirements.py pyproject.toml`, one on each line."""
 
 import sys
 import tomllib

@@ -1,7 +1,7 @@
 """Who said what in a call whose sides are the channels of a recording: python call.py RECORDING [NAME ...].
 
-OpenAI's Python client (pip install openai) in front of Steno. OPENAI_BASE_URL says where Steno is; OPENAI_API_KEY is
-the key, where its operator has set any. Names are those of the channels in order, such as: agent customer.
+It uses OpenAI's Python client (pip install openai) with Steno. OPENAI_BASE_URL is Steno's address; OPENAI_API_KEY is
+the key, if the operator has set any. Names are those of the channels in order, such as: agent customer.
 """
 
 import os
@@ -20,7 +20,7 @@ call = client.audio.transcriptions.create(
     model="whisper-1",
     file=recording,
     response_format="verbose_json",
-    extra_body={"multichannel": True},  # Steno's own, as are the channels below
+    extra_body={"multichannel": True},  # an extension of Steno, as are the channels below
 )
 for segment in call.segments or []:
     channel = segment.to_dict()["channel"]  # counted from 1

@@ -1,8 +1,8 @@
-"""A long recording in front of Steno, without a connection that lasts as long: job.py RECORDING.
+"""Transcribe a long recording as a job, without a connection that stays open: job.py RECORDING.
 
-The recording is uploaded, and its transcript fetched when it is there. A service behind a public address would rather
-be told than ask: the fields `webhook` and `webhook_secret` name where and how (docs/api.md). OPENAI_BASE_URL says where
-Steno is; OPENAI_API_KEY is the key, where its operator has set any. Needs httpx, which OpenAI's client brings along.
+It uploads the recording, and fetches the transcript when it is there. A service with a public address would use a
+webhook instead of polling: the fields `webhook` and `webhook_secret` (docs/api.md). OPENAI_BASE_URL is Steno's address;
+OPENAI_API_KEY is the key, if the operator has set any. Needs httpx, which OpenAI's client depends on.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""OpenAI's Python client (pip install openai) in front of Steno: python transcribe.py RECORDING.
+"""Transcribe a recording with OpenAI's Python client (pip install openai): python transcribe.py RECORDING.
 
-OPENAI_BASE_URL says where Steno is; OPENAI_API_KEY is the key, where its operator has set any.
+OPENAI_BASE_URL is Steno's address; OPENAI_API_KEY is the key, if the operator has set any.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openai import APIStatusError, OpenAI
 
-MODEL = "whisper-1"  # an alias of whatever is served; GET /v1/models lists the ids
+MODEL = "whisper-1"  # an alias of the default model; GET /v1/models lists the ids
 
 recording = Path(sys.argv[1])
 client = OpenAI(
@@ -29,7 +29,7 @@ verbose = client.audio.transcriptions.create(
 for segment in verbose.segments or []:
     print(f"segment {segment.start:.2f} to {segment.end:.2f} s: {segment.text}")
 for word in verbose.words or []:
-    confidence = word.to_dict()["confidence"]  # Steno's own: the lowest probability of the word's tokens
+    confidence = word.to_dict()["confidence"]  # an extension of Steno: the lowest probability of the word's tokens
     print(f"word {word.start:.2f} to {word.end:.2f} s: {word.word} ({confidence:.2f})")
 
 sure = client.audio.transcriptions.create(model=MODEL, file=recording, include=["logprobs"])

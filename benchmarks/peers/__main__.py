@@ -1,8 +1,8 @@
 """Ratios to NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx: same random weights, same noise, in turns.
 
-All run in one process. `make peers` makes an environment that has them. What is not installed, or what this processor
-cannot do, is named before anything is measured, and left out; on a GPU what runs through onnxruntime is. Ratios are to
-the first engine of each head, NeMo where it is one of them.
+All run in one process. `make peers` makes an environment that has them. Peers that are not installed or cannot run here
+are listed first, and left out; on a GPU these include everything on onnxruntime. Ratios are to the first engine of each
+head, NeMo if it is there.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _has_int8(device: torch.device) -> bool:
-    """Return whether Steno runs in 8 bits here; say so if not."""
+    """Return whether Steno runs in 8 bits here; print a line if not."""
     if device.type == "cpu" and not multiplies_eight_bits_exactly():
         print("int8 of Steno: this processor has no products in 8 bits (VNNI), and it is left out")
         return False
@@ -93,7 +93,7 @@ def _has_int8(device: torch.device) -> bool:
 
 
 def _installed(device: torch.device) -> set[str]:
-    """Return the peers that can run, and name the others."""
+    """Return the peers that can run, and print the others."""
     found = {library for library in _PEERS if importlib.util.find_spec(library) is not None}
     for library in sorted(set(_PEERS) - found):
         print(f"{library} is not installed here, and left out")
@@ -111,10 +111,10 @@ def _engines(
     waveforms: Tensor,
     lengths: Tensor,
 ) -> list[Engine]:
-    """Return all engines that are there; the first of a head is what the others are compared with."""
+    """Return all engines; the others of a head are compared with its first."""
     engines: list[Engine] = []
     if "nemo" in peers:
-        # On a CPU it is used in float32.
+        # On a CPU NeMo is used in float32.
         for dtype in dtypes if device.type == "cuda" else (torch.float32,):
             model = nemo.nemo_model(checkpoint, dtype, device)
             engines += nemo.engines(model, waveforms, lengths)
@@ -131,7 +131,7 @@ def _engines(
 
 
 def _of_exports(peers: set[str], folder: Path, checkpoint: Checkpoint, eight_bits: Sequence[bool]) -> list[Engine]:
-    """Return the engines that run what NeMo exports, in float32, in 8 bits or both."""
+    """Return the engines that run NeMo's exports, in float32, in 8 bits or both."""
     config, threads = checkpoint.config, torch.get_num_threads()
     assert config.transducer
     heads = ("ctc", "tdt" if config.transducer.durations else "rnnt")
@@ -149,10 +149,10 @@ def _of_exports(peers: set[str], folder: Path, checkpoint: Checkpoint, eight_bit
 def _compare(
     engines: Sequence[Engine], waveforms: Tensor, lengths: Tensor, audio_seconds: float, rounds: int
 ) -> list[dict[str, Any]]:
-    """Measure every engine once a round, after an unmeasured round; ratios are within a round.
+    """Measure each engine once a round, after an unmeasured round; ratios are within a round.
 
-    Before every measured call stands one that is not, because an engine in service follows itself: its weights are in
-    the caches as far as they fit, and the memory it used last is the memory it uses next.
+    Each measured call follows an unmeasured one of the same engine, as in service, so that its weights are in the
+    caches as far as they fit, and its memory is allocated.
     """
     said = {id(engine): engine.transcribe(waveforms, lengths) for engine in engines}
     whole: dict[int, list[float]] = {id(engine): [] for engine in engines}

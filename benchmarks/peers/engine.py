@@ -1,4 +1,4 @@
-"""What is compared: an engine takes a batch of waveforms and says token ids."""
+"""The interface of engines that are compared: from a batch of waveforms to token ids."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ Tokens = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A way to transcribe.
+    """An engine.
 
     Attributes:
-        name: whose it is, and in which dtype.
-        head: what decodes, "ctc" or "tdt".
-        transcribe: takes waveforms [batch, samples] and their lengths [batch], gives token ids of each.
-        search: only the search, from encoder frames that were computed before, or None where it cannot be had apart.
+        name: its library and dtype.
+        head: its decoder, "ctc" or "tdt".
+        transcribe: takes waveforms [batch, samples] and their lengths [batch], and returns token ids of each.
+        search: the search alone, from precomputed encoder frames, or None if it cannot be run alone.
     """
 
     name: str
@@ -26,5 +26,5 @@ class Engine:
 
     @property
     def library(self) -> str:
-        """Whose it is, as Python imports it."""
+        """The library's name in Python."""
         return self.name.split()[0].replace("-", "_")

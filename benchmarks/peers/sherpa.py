@@ -26,7 +26,7 @@ def engine(folder: Path, config: ModelConfig, threads: int) -> Engine:
         },
     )
     onnx.save(model, described)
-    # Pieces named by their numbers, since what is compared is tokens.
+    # Pieces are named by their numbers, because tokens are compared.
     pieces = [*(f"t{number}" for number in range(config.vocabulary_size)), "<blk>"]
     names.write_text("".join(f"{name} {number}\n" for number, name in enumerate(pieces)))
     rate = config.features.sample_rate

@@ -12,8 +12,8 @@ from models.search.ctc import ctc_greedy
 
 
 def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, waveforms: Tensor) -> list[Engine]:
-    """Return an engine a decoder, ready for batches of this size; their searches are over the given waveforms."""
-    own = replace(checkpoint, state=dict(checkpoint.state))  # the others need it, too
+    """Return an engine for each decoder, ready for batches of this size; searches are over the given waveforms."""
+    own = replace(checkpoint, state=dict(checkpoint.state))  # a copy, because other engines need it too
     model = Model(own, device, dtype)
     model.prepare(*waveforms.shape)
     encoded, frames = model.encode(*model.features(list(waveforms.numpy())))
@@ -23,7 +23,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, wa
             return [one.tokens for one in model.transcribe_batch(waveforms, lengths, decoder=decoder)]
 
         def search() -> object:
-            # Nobody but a benchmark searches without encoding.
+            # Private calls, because only this benchmark searches without encoding.
             if decoder == "ctc" and (head := model._network.ctc):  # noqa: SLF001
                 return ctc_greedy(head(encoded), frames, head.blank).rows()
             return model._search(encoded, frames, model._check_decoder(decoder)).rows()  # noqa: SLF001

@@ -15,7 +15,7 @@ from models.search.ctc import ctc_greedy
 
 def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> list[Engine]:
     """Return an engine for the CTC head, and one for the transducer where this version of transformers has them."""
-    library: Any = importlib.import_module("transformers")  # half typed, and not there when types are checked
+    library: Any = importlib.import_module("transformers")  # partly typed, and not installed when types are checked
     config = checkpoint.config
     encoder, blank = config.encoder, config.vocabulary_size
     assert isinstance(encoder, ConformerConfig)
@@ -25,7 +25,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) ->
     def features(waveforms: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         audio = [row[:length].numpy() for row, length in zip(waveforms, lengths.tolist(), strict=True)]
         rate = config.features.sample_rate
-        given = extractor(audio, sampling_rate=rate, return_tensors="pt").to(device)  # it takes arrays on the CPU only
+        given = extractor(audio, sampling_rate=rate, return_tensors="pt").to(device)  # takes arrays on the CPU only
         return {"input_features": given["input_features"].to(dtype), "attention_mask": given["attention_mask"]}
 
     ctc = library.ParakeetForCTC(
@@ -48,7 +48,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) ->
     transducer = getattr(library, f"ParakeetFor{head.upper()}")(_transducer_config(library, config))
     _take_weights(transducer, checkpoint, ("encoder.", "predictor.", "joint."))
     transducer.eval().to(device, dtype)
-    # The scores of durations lie behind those of tokens; published checkpoints say so in their generation settings.
+    # Scores of durations come after those of tokens; published checkpoints suppress them in their generation settings.
     durations = config.transducer.durations if config.transducer else ()
     no_tokens = [blank + 1 + place for place in range(len(durations))] or None
 
@@ -59,7 +59,7 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) ->
         longest = -(-given["attention_mask"].size(1) // encoder.subsampling_factor)
         most = longest * (transducer.config.max_symbols_per_step + 1)
         said = transducer.generate(**given, max_new_tokens=most, suppress_tokens=no_tokens)
-        # It goes on with rows that have ended until all have. A step's duration is what it moves on by.
+        # Rows that have ended go on until all have. A step's duration is how far it advances.
         began = said.durations.cumsum(dim=1) - said.durations
         is_label = (began < frames) & (said.sequences < blank)
         return [row[kept].tolist() for row, kept in zip(said.sequences, is_label, strict=True)]
@@ -104,7 +104,7 @@ def _transducer_config(library: Any, config: ModelConfig) -> Any:  # noqa: ANN40
 
 
 def _take_weights(model: Any, checkpoint: Checkpoint, parts: tuple[str, ...]) -> None:  # noqa: ANN401
-    """Give a model of theirs the tensors of ours whose names begin so."""
+    """Load our tensors whose names begin with ``parts`` into a model of transformers."""
     wanted = model.state_dict()
     state = {}
     for ours, tensor in checkpoint.state.items():
