@@ -84,18 +84,32 @@ def ladder(
     cost: Callable[[float, float], float],
 ) -> list[Rung]:
     """Return the rungs, lowest first."""
+    return [
+        _rung(name, kept if is_filtered else all_clips, buckets, cost, budget)
+        for name, is_filtered, buckets, budget in ways(all_clips, kept, args, cost)
+    ]
+
+
+def ways(
+    all_clips: tuple[list[float], list[int]],
+    kept: tuple[list[float], list[int]],
+    args: argparse.Namespace,
+    cost: Callable[[float, float], float],
+) -> list[tuple[str, bool, Buckets, float]]:
+    """Return ways to make batches: a name, whether clips of too many labels a second are left out, buckets, budget."""
     one = buckets_of_equal_audio(all_clips[0], 1, args.seconds, all_clips[1])
     # As many clips as fit if all had the longest audio and the most labels.
     budget = cost(args.seconds, one.rows(0) * max(all_clips[1]))
-    rungs = [_rung("one fixed batch", all_clips, one, cost, budget)]
-    one = _filled(buckets_of_equal_audio(kept[0], 1, args.seconds, kept[1]), cost, budget)
-    rungs.append(_rung("+ a filter of labels per second", kept, one, cost, budget))
+    filtered = _filled(buckets_of_equal_audio(kept[0], 1, args.seconds, kept[1]), cost, budget)
     equal = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1])
-    rungs.append(_rung("+ buckets of equal seconds", kept, equal, cost, budget))
-    rungs.append(_rung("+ a batch-size search", kept, _filled(equal, cost, budget), cost, budget))
     both = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1], args.label_buckets)
-    rungs.append(_rung("+ buckets of seconds and labels", kept, _filled(both, cost, budget), cost, budget))
-    return rungs
+    return [
+        ("one fixed batch", False, one, budget),
+        ("+ a filter of labels per second", True, filtered, budget),
+        ("+ buckets of equal seconds", True, equal, budget),
+        ("+ a batch-size search", True, _filled(equal, cost, budget), budget),
+        ("+ buckets of seconds and labels", True, _filled(both, cost, budget), budget),
+    ]
 
 
 def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: float) -> Buckets:

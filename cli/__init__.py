@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from bulk.errors import JobError
-from cli import batch, bench, collect, info, key, language_model, synthesize, train, transcribe, vocabulary
+from cli import batch, bench, collect, info, key, language_model, plot, synthesize, train, transcribe, vocabulary
 from cli import eval as evaluation
 from cli.errors import CommandError
 
@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         bench,
         key,
         train,
+        plot,
         synthesize,
         collect,
         vocabulary,

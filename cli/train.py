@@ -1,10 +1,13 @@
 """`steno train`: train a model as a recipe says."""
 
 import argparse
+import dataclasses
 import os
+import shutil
 import signal
+import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -45,6 +48,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "--minutes", type=positive, metavar="N", help="stop after N minutes; --resume continues the run"
     )
     parser.add_argument("--export", metavar="FILE", help="write the averaged weights as a .nemo archive at the end")
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        nargs="+",
+        type=int,
+        help="train once with each seed, in DIR/seed-N, and print best, mean and standard deviation of WER on "
+        "dev; --export writes the best",
+    )
+    parser.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard too, DIR/tensorboard")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.set_defaults(run=run)
 
@@ -54,9 +66,7 @@ def run(args: argparse.Namespace) -> int:
     # OpenMP threads that wait should sleep, not spin: beside another busy process, spinning all but stops a run.
     # PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from training.errors import TrainingError
-    from training.lock import locked
-    from training.loop import train
+    from training.errors import RecipeError, TrainingError
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
@@ -68,31 +78,92 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError("--out DIR is missing: where the run keeps its state and its log")
         if args.export:
             _check_export(Path(args.export))
-        word_errors = _word_errors() if recipe.dev else None
         folder, device = Path(args.out), local_device(_device(args.device))
-        folder.mkdir(parents=True, exist_ok=True)
-        with process_group(device) as ranks, locked(folder) if ranks.is_first else nullcontext():
-            report = _report if ranks.is_first else _report_of_others
-            training = _run(args, recipe, device, ranks)
-            report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
-            for line in training.survey:
-                report(line)
-            signals: list[int] = []
-            with _recording_signals(signals):
-                train(
-                    training, word_errors=word_errors, report=report, minutes=args.minutes, stops=lambda: bool(signals)
-                )
-            if signals:
-                report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
-                return 128 + signals[0]
-            if args.export and ranks.is_first:
-                training.export(Path(args.export))
-                report(f"{args.export}: the averaged weights of step {training.step}")
+        with process_group(device) as ranks:
+            if not args.seeds:
+                return _train(args, recipe, folder, device, ranks, Path(args.export) if args.export else None)
+            if not recipe.dev:
+                raise CommandError("--seeds compares WER on dev; the recipe names no dev")
+            for seed in args.seeds:
+                own = dataclasses.replace(recipe, seed=seed)
+                ended = _train(args, own, _of_seed(folder, seed), device, ranks, None)
+                if ended:
+                    return ended
+            if ranks.is_first:
+                _compare(folder, args.seeds, Path(args.export) if args.export else None)
+    except RecipeError as error:
+        named = "" if str(error).startswith(args.recipe) else f"{args.recipe}: "
+        raise CommandError(f"{named}{error}") from error
     except TrainingError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(str(error)) from error
     return 0
+
+
+def _train(
+    args: argparse.Namespace,
+    recipe: "Recipe",
+    folder: Path,
+    device: "torch.device",
+    ranks: "Ranks",
+    export: Path | None,
+) -> int:
+    """Take the steps of one run, and return the exit status."""
+    from training.board import Board
+    from training.lock import locked
+    from training.loop import train
+
+    word_errors = _word_errors() if recipe.dev else None
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder) if ranks.is_first else nullcontext():
+        report = _report if ranks.is_first else _report_of_others
+        training = _run(args, recipe, folder, device, ranks)
+        if ranks.is_first:
+            report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
+            for line in training.survey:
+                report(line)
+        board = Board(folder, training.step) if args.tensorboard and ranks.is_first else None
+        signals: list[int] = []
+        with _recording_signals(signals):
+            train(
+                training,
+                word_errors=word_errors,
+                report=report,
+                minutes=args.minutes,
+                stops=lambda: bool(signals),
+                board=board,
+            )
+        if signals:
+            report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
+            return 128 + signals[0]
+        if export and ranks.is_first:
+            training.export(export)
+            report(f"{export}: the averaged weights of step {training.step}")
+    return 0
+
+
+def _of_seed(folder: Path, seed: int) -> Path:
+    return folder / f"seed-{seed}"
+
+
+def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
+    """Print the lowest WER on dev of runs that differ in their seed, and export the best."""
+    from training.journal import word_error_rates_of
+    from training.loop import BEST
+
+    rates = {seed: min(word_error_rates_of(_of_seed(folder, seed) / "log.jsonl"), default=None) for seed in seeds}
+    measured = {seed: 100 * rate for seed, rate in rates.items() if rate is not None}
+    if not measured:
+        raise CommandError(f"no run of {folder} was measured on dev yet")
+    for seed, rate in measured.items():
+        _report(f"seed {seed}: lowest WER on dev {rate:.2f} %")
+    best = min(measured, key=measured.__getitem__)
+    deviation = f", standard deviation {statistics.stdev(measured.values()):.2f}" if len(measured) > 1 else ""
+    _report(f"best {measured[best]:.2f} % (seed {best}), mean {statistics.fmean(measured.values()):.2f}{deviation}")
+    if export:
+        shutil.copyfile(_of_seed(folder, best) / BEST, export)
+        _report(f"{export}: the averaged weights of seed {best} with the lowest WER")
 
 
 def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:
@@ -142,11 +213,10 @@ def _recording_signals(received: list[int]) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _run(args: argparse.Namespace, recipe: "Recipe", device: "torch.device", ranks: "Ranks") -> "Run":
-    """Return the run of the output folder, resumed or new."""
+def _run(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "torch.device", ranks: "Ranks") -> "Run":
+    """Return the run in the folder, or a new one there."""
     from training.run import Run, has_state
 
-    folder = Path(args.out)
     begun = has_state(folder)
     if begun and not args.resume:
         raise CommandError(f"{folder} holds a run; --resume goes on with it")
@@ -173,8 +243,8 @@ def _report(line: str) -> None:
 
 
 def _report_of_others(line: str) -> None:
-    """Print, in a process other than the first, only which clips it cannot read: the first does not know them."""
-    if line.startswith("skipped: /"):
+    """Print of another process than the first only what that does not know: which clips it cannot read."""
+    if line.startswith("skipped: "):
         _report(line)
 
 

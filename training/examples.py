@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from audio.samples import Samples
 from models.prompts import Prompt, PromptError
 from training.augment import augmented
+from training.clip import Clip
 from training.decoded import DecodedTakes
 from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
 from training.labelling import TeacherLabels
-from training.manifest import Clip
 from training.posteriors import Frames
 from training.prompted_vocabulary import PromptedVocabulary
 from training.recipe import Augmentation
@@ -91,10 +91,10 @@ class Examples:
         if augmentation.splice and labels:
             self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
         for take in takes:
-            if labels and take.clip.audio in labels.unreadable:
+            if labels and take.clip.place in labels.unreadable:
                 continue
             if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
-                raise ManifestError(f"{take.clip.audio} has no transcript, and no teacher hears it")
+                raise ManifestError(f"{take.clip} has no transcript, and no teacher hears it")
 
     def make(self, epoch: int, draw: Draw) -> Example:
         """Return the example of a draw.
@@ -113,7 +113,7 @@ class Examples:
         targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
         sequence = np.asarray(self.sequence(take.clip, tokens.tolist()), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:
-            raise ManifestError(f"{take.clip.audio}: a transcript of {len(sequence)} labels with its prompt")
+            raise ManifestError(f"{take.clip}: a transcript of {len(sequence)} labels with its prompt")
         return Example(samples, hidden_frames, hidden_mels, stretch, tokens, sequence, targets)
 
     def tokens(self, clip: Clip, text: str) -> list[int]:
@@ -144,7 +144,7 @@ class Examples:
         try:
             return [*self._vocabulary.question(clip.prompt), *tokens, self._vocabulary.end]
         except PromptError as error:
-            raise ManifestError(f"{clip.audio}: {error}") from error
+            raise ManifestError(f"{clip}: {error}") from error
 
     def silence(self) -> Example:
         """Return a second of silence with an empty transcript."""
@@ -166,7 +166,7 @@ class Examples:
             assert self._labels, "clips without a transcript have a teacher"
             transcript = self._labels.transcript(take.clip)
             if transcript is None:
-                raise ManifestError(f"{take.clip.audio} could not be read when the teacher should hear it")
+                raise ManifestError(f"{take.clip} could not be read when the teacher should hear it")
             text = transcript
         frames = self._labels.of(take) if self._labels else None
         return Spoken(self._decoded.samples(take), text, frames)
@@ -187,5 +187,5 @@ class Examples:
         assert self._labels, "they are its frames"
         targets = merged(frames, self._labels.ratio)
         if len(targets.blank) != self._labels.frames_of(features):
-            raise ManifestError(f"{take.clip.audio} is not what the teacher heard; remove its labels")
+            raise ManifestError(f"{take.clip} is not what the teacher heard; remove its labels")
         return targets

@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from training.board import Board
 from training.errors import ResumeError, TrainingError
 
 
@@ -15,31 +17,25 @@ class Journal:
         measured: the word error rates in it, over all sources.
     """
 
-    def __init__(self, path: Path, steps: int) -> None:
+    def __init__(self, path: Path, steps: int, board: Board | None = None) -> None:
         """Open a log, and drop its lines about steps after the first ``steps``, which will be done again.
+
+        Args:
+            path: the log.
+            steps: those that are done.
+            board: shows the lines as well.
 
         Raises:
             ResumeError: if it is damaged.
             TrainingError: if it cannot be written.
         """
         self._path = path
-        self.measured: list[float] = []
-        kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-                if not line.endswith("\n"):
-                    break  # cut short when the run was killed
-                try:
-                    fields = json.loads(line)
-                    if fields["step"] > steps:
-                        break
-                    self.measured += [fields["wer"]["all"]] if "all" in fields.get("wer", {}) else []
-                except (ValueError, KeyError, TypeError) as error:
-                    raise ResumeError(f"{path} is damaged; move it away to begin another log") from error
-                kept.append(line)
+        self._board = board
+        kept = list(_lines(path, steps))
+        self.measured = [rate for _, rate in kept if rate is not None]
         fresh = path.with_suffix(".new")
         try:
-            fresh.write_text("".join(kept), encoding="utf-8")
+            fresh.write_text("".join(line for line, _ in kept), encoding="utf-8")
             fresh.replace(path)
             self._file = path.open("ab", buffering=0)
         except OSError as error:
@@ -60,6 +56,8 @@ class Journal:
         except OSError as error:
             self._file.truncate(end)
             raise self._unwritable(error) from error
+        if self._board:
+            self._board.add(fields)
 
     def _unwritable(self, error: OSError) -> TrainingError:
         return TrainingError(f"{self._path} cannot be written: {error.strerror}; --resume goes on from the last state")
@@ -67,3 +65,33 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        if self._board:
+            self._board.close()
+
+
+def word_error_rates_of(path: Path) -> list[float]:
+    """Return the word error rates that a log tells of, over all sources, in order; none if there is no log.
+
+    Raises:
+        ResumeError: if it is damaged.
+    """
+    return [rate for _, rate in _lines(path, None) if rate is not None]
+
+
+def _lines(path: Path, steps: int | None) -> Iterator[tuple[str, float | None]]:
+    """Yield the lines of a log up to a step, each with the word error rate over all sources in it, if any."""
+    if not path.exists():
+        return
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True), start=1
+    ):
+        if not line.endswith("\n"):
+            return  # cut short when the run was killed
+        try:
+            fields = json.loads(line)
+            if steps is not None and fields["step"] > steps:
+                return
+            rate = fields.get("wer", {}).get("all")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ResumeError(f"{path}, line {number}: damaged; move the file away to begin another log") from error
+        yield line, rate

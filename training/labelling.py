@@ -1,6 +1,7 @@
 """A teacher's posteriors of all takes, computed once and stored on disk."""
 
 import hashlib
+import os
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -9,9 +10,9 @@ from tqdm import tqdm
 
 from audio.samples import Samples
 from training.ahead import ahead
+from training.clip import Clip, Place
 from training.distillation import greedy_labels
 from training.errors import ManifestError, RecipeError
-from training.manifest import Clip
 from training.posteriors import Frames, PosteriorStore
 from training.recipe import Precision, Teacher
 from training.student import FRONT_END
@@ -32,17 +33,17 @@ class TeacherLabels:
         frame_samples: samples of a frame of the teacher.
         pieces: the teacher's labels.
         width: values of its encoder's frames for one frame of the student, or 0.
-        unreadable: files that could not be read.
+        unreadable: recordings that could not be read.
     """
 
     def __init__(
         self,
         store: PosteriorStore,
-        names: dict[Path, str],
+        names: dict[Place, str],
         takes: Sequence[Take],
         model: TeacherModel,
         stride: int,
-        unreadable: Collection[Path] = (),
+        unreadable: Collection[Place] = (),
     ) -> None:
         self.unreadable = frozenset(unreadable)
         self.ratio = stride // model.stride
@@ -52,7 +53,7 @@ class TeacherLabels:
         self._store = store
         self._names = names
         self._heard = frozenset(takes)
-        self._a_take_of = {take.clip.audio: take for take in takes}
+        self._a_take_of = {take.clip.place: take for take in takes}
         self._tokenizer = model.tokenizer
         self._stride = stride
 
@@ -62,7 +63,7 @@ class TeacherLabels:
 
     def transcript(self, clip: Clip) -> str | None:
         """Return the teacher's transcript of a clip, or None if it has none of its takes."""
-        take = self._a_take_of.get(clip.audio)
+        take = self._a_take_of.get(clip.place)
         if take is None:
             return None
         return self._tokenizer.join(greedy_labels(self._store.read(_entry(self._names, take))))
@@ -91,20 +92,19 @@ def labelled(
     model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision, hidden=teacher.hidden)
     if student_stride % model.stride:
         raise RecipeError(f"a student's frame of {student_stride} features holds no whole frames of {model.stride}")
-    folder = f"{_digest(teacher.checkpoint, whole=True)[:16]}-{teacher.labels}-{precision}"
+    folder = f"{_digest_of_file(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_heard(take, teacher)]
-    paths = {take.clip.audio for take in takes}
-    names, unreadable = {}, set[Path]()
-    for path in sorted(paths):
+    names, unreadable = {}, set[Place]()
+    for clip in {take.clip.place: take.clip for take in takes}.values():
         try:
-            names[path] = _digest(path, whole=False)
+            names[clip.place] = _digest_of_clip(clip)
         except ManifestError:
-            unreadable.add(path)
-    missing = [take for take in takes if take.clip.audio in names and _entry(names, take) not in store]
+            unreadable.add(clip.place)
+    missing = [take for take in takes if take.clip.place in names and _entry(names, take) not in store]
     if missing:
         unreadable |= _label(missing, model, store, names)
-    heard = [take for take in takes if take.clip.audio not in unreadable]
+    heard = [take for take in takes if take.clip.place not in unreadable]
     return TeacherLabels(store, names, heard, model, student_stride, unreadable)
 
 
@@ -112,9 +112,9 @@ def _is_heard(take: Take, teacher: Teacher) -> bool:
     return teacher.sources is None or take.clip.source in teacher.sources
 
 
-def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Path, str]) -> set[Path]:
-    """Compute and store the posteriors of takes; return the files that could not be read."""
-    unreadable: set[Path] = set()
+def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Place, str]) -> set[Place]:
+    """Compute and store the posteriors of takes; return the recordings that could not be read."""
+    unreadable: set[Place] = set()
     decoded = ahead(lambda batch: [_samples(take) for take in batch], _batches(takes))
     bar = tqdm(total=round(sum(take.seconds for take in takes)), desc="labelling", unit="s", disable=None)
     with bar, store.writing() as writer:
@@ -123,7 +123,7 @@ def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, na
             fresh = {}
             for take, samples in zip(batch, clips, strict=True):
                 if samples is None:
-                    unreadable.add(take.clip.audio)
+                    unreadable.add(take.clip.place)
                 elif _entry(names, take) not in store:
                     fresh[_entry(names, take)] = samples
             if fresh:
@@ -152,16 +152,29 @@ def _batches(takes: Sequence[Take]) -> Iterator[list[Take]]:
         yield batch
 
 
-def _entry(names: dict[Path, str], take: Take) -> str:
-    return f"{names[take.clip.audio]}@{take.speed:g}"
+def _entry(names: dict[Place, str], take: Take) -> str:
+    return f"{names[take.clip.place]}@{take.speed:g}"
 
 
-def _digest(path: Path, *, whole: bool) -> str:
+def _digest_of_file(path: Path) -> str:
     """Return a digest of a file."""
     try:
         with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256") if whole else hashlib.sha256(file.read(_HEAD_BYTES))
+            digest = hashlib.file_digest(file, "sha256")
         digest.update(str(path.stat().st_size).encode())
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from error
+    return digest.hexdigest()[:32]
+
+
+def _digest_of_clip(clip: Clip) -> str:
+    """Return what tells a clip's sound from that of others."""
+    try:
+        with clip.open() as file:
+            digest = hashlib.sha256(file.read(_HEAD_BYTES))
+            digest.update(str(file.seek(0, os.SEEK_END)).encode())
+    except OSError as error:
+        raise ManifestError(f"{clip}: {error.strerror or error}") from error
+    if clip.start is not None:
+        digest.update(f" {clip.start} {clip.seconds}".encode())
     return digest.hexdigest()[:32]

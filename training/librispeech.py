@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import soundfile
 
@@ -19,9 +20,9 @@ def transcripts(folder: Path) -> Iterator[tuple[Path, str, str, str]]:
                 yield file.with_name(f"{name}.flac"), text, names[2], names[1]
 
 
-def seconds_of(audio: Path) -> float | None:
+def seconds_of(file: BinaryIO) -> float | None:
     """Return how long a recording is, by its header, or None if that cannot be read."""
     try:
-        return float(soundfile.info(audio).duration)
+        return float(soundfile.info(file).duration)
     except (OSError, RuntimeError):
         return None

@@ -13,10 +13,12 @@ from tqdm import tqdm
 
 from training.batch import Batch
 from training.best import Best
+from training.board import Board
 from training.errors import TrainingError
 from training.evaluation import WordErrors, transcribing, word_error_rates
 from training.journal import Journal
 from training.loader import load
+from training.memory import forget_peak, peak_bytes
 from training.objective import (
     Guesses,
     Labels,
@@ -37,8 +39,10 @@ from training.vocal_tract import stretched
 
 # A run ends after this number of batches in a row without a readable clip.
 _LOST_BATCHES = 10
+# On a GPU.
+_COMPILES = ", up to some minutes, while kernels are compiled"
 # The averaged weights at the lowest word error rate, in the run's folder.
-_BEST = "best.nemo"
+BEST = "best.nemo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ def train(
     report: Callable[[str], None],
     minutes: float | None = None,
     stops: Callable[[], bool] = lambda: False,
+    board: Board | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Train until the recipe's last step, for ``minutes``, or until ``stops``; then save the state.
@@ -95,6 +100,7 @@ def train(
         report: gets lines of progress.
         minutes: time after which to save and stop; None has no limit.
         stops: whether to stop after the current step.
+        board: shows the log as well.
         clock: monotonic seconds.
 
     Raises:
@@ -102,7 +108,7 @@ def train(
     """
     progress = Progress(run, clock)
     deadline = None if minutes is None else clock() + 60 * minutes
-    journal = Journal(run.folder / "log.jsonl", run.step) if run.ranks.is_first else None
+    journal = Journal(run.folder / "log.jsonl", run.step, board) if run.ranks.is_first else None
     batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor, run.own_parts)
     skipped = SkippedClips(report)
     costs = run.ranks.together(PartCosts(run), some_unused=run.network.teacher_head is not None)
@@ -119,9 +125,13 @@ def train(
     try:
         if word_errors and run.recipe.dev and run.step == 0:
             watch(word_errors)
+        first = run.step + 1
+        if not run.finished:
+            report(f"step {first} begins; it takes longer than others" + _COMPILES * (run.device.type == "cuda"))
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
             while not run.finished and not is_over():
                 began = clock()
+                forget_peak(run.device)
                 parts = [next(batches) for _ in run.own_parts]
                 loaded = clock()
                 for batch in parts:
@@ -131,6 +141,8 @@ def train(
                     _journal_step(journal, run, result, seconds=clock() - began, waited=loaded - began)
                 progress.after_step(result.audio_seconds, result.loss)
                 bar.update()
+                if run.step == first:
+                    report(f"step {run.step}: loss {result.loss:.3f}, after {clock() - began:.1f} s; {_later(run)}")
                 if run.step % run.recipe.report_every == 0:
                     report(progress.line(result.learning_rate))
                 if word_errors and run.recipe.dev and (run.finished or run.step % run.recipe.dev.every == 0):
@@ -139,12 +151,18 @@ def train(
                     run.save()
         run.save()
         if best.is_long_ago and best.rate is not None and run.recipe.dev:
-            told = f"it was lowest, {100 * best.rate:.1f} %, in {_BEST}"
+            told = f"it was lowest, {100 * best.rate:.1f} %, in {BEST}"
             report(f"WER has not fallen for {run.recipe.dev.patience} measurements; {told}")
     finally:
         batches.close()
         if journal:
             journal.close()
+
+
+def _later(run: Run) -> str:
+    """Say when the next line comes."""
+    every = run.recipe.report_every
+    return f"a line every {every} steps" if every > 1 else "a line every step"
 
 
 class PartCosts(nn.Module):
@@ -316,7 +334,7 @@ def measure(run: Run, journal: Journal, word_errors: WordErrors, best: Best) -> 
     rounded = {name: round(rate, 5) for name, rate in rates.items()}
     journal.write(step=run.step, wer=rounded)
     if "all" in rounded and best.note(rounded["all"]):
-        run.export(run.folder / _BEST)
+        run.export(run.folder / BEST)
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
 
 
@@ -339,6 +357,7 @@ def _journal_step(journal: Journal, run: Run, result: StepResult, *, seconds: fl
         labels=result.labels,
         seconds=round(seconds, 4),
         waited=round(waited, 4),
+        memory=peak_bytes(run.device),
         **({"skipped": result.skipped} if result.skipped else {}),
         **({"loss_scale": run.loss_scale.value} if run.recipe.precision == "float16" else {}),
     )

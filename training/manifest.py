@@ -1,13 +1,20 @@
-"""Training clips: a JSON Lines manifest, or a folder of LibriSpeech."""
+"""Training clips: a manifest of JSON lines, NeMo's and Lhotse's too, or a folder of LibriSpeech, Shar or `datasets`."""
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TextIO
 
 from models import Prompt
+from training.clip import Clip, Part
 from training.errors import ManifestError
+from training.hugging_face import is_hugging_face, rows_of
+from training.lhotse import fields_of_cut, is_cut, members_by_stem, shards_of, tar_of_shar
 from training.librispeech import seconds_of, transcripts
+from training.tar_shards import members_of, tar_of_nemo
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
@@ -19,50 +26,32 @@ _OF_NEMO = {
     "target_lang": "target_language",
     "pnc": "punctuation",
 }
+# Values that a line may have instead of an object.
+_KINDS = {list: "list", str: "string", int: "number", float: "number"}
 # Values of true and false in NeMo's manifests.
 _FLAGS = {"yes": True, "pnc": True, "true": True, "1": True, "no": False, "nopnc": False, "false": False, "0": False}
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """A recording of one utterance.
-
-    Attributes:
-        audio: the file.
-        name: its path in the manifest; the same when manifest and files are moved.
-        seconds: its length as given in the manifest.
-        text: its transcript, or None.
-        source: the collection that it is from.
-        speaker: its speaker; the source if that is not known.
-        prompt: its prompt for an attention decoder: languages and punctuation.
-    """
-
-    audio: Path
-    name: str
-    seconds: float
-    text: str | None
-    source: str
-    speaker: str
-    prompt: Prompt = field(default_factory=Prompt)
 
 
 def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
     """Return the clips of a manifest, in its order.
 
     Args:
-        path: a file with one JSON object a line: ``audio`` (relative to the manifest) and ``duration`` in seconds;
-            ``text``, ``source``, ``speaker`` and ``split`` where they are known; for attention decoders ``language``,
-            ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys are accepted too. Or a
-            folder of LibriSpeech, whose sets are its splits and sources.
+        path: a file with one JSON object a line, which may be compressed by gzip, or a folder. A line has ``audio``
+            (relative to the manifest) and ``duration`` in seconds; ``text``, ``source``, ``speaker``, ``split`` and
+            ``offset``, the second of the recording at which the clip begins, where they are known; for attention
+            decoders ``language``, ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys
+            are accepted too, and ``shard_id`` for its tars beside the manifest. A line may be a cut of Lhotse. A folder
+            is one of LibriSpeech, whose sets are its splits and sources, of Lhotse's Shar, or of Hugging Face's
+            `datasets`.
         split: only clips of this split; None takes all.
 
     Raises:
         ManifestError: if it cannot be read, or holds no such clip; the message names the line.
     """
     try:
-        clips = list(_librispeech(path, split) if path.is_dir() else _clips(path, split))
-    except OSError as error:
-        raise ManifestError(f"{path}: {error.strerror or error}") from error
+        clips = list(_folder(path, split) if path.is_dir() else _clips(path, split))
+    except (OSError, EOFError, zlib.error) as error:
+        raise ManifestError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: not a text file") from error
     if not clips:
@@ -70,34 +59,88 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
     return clips
 
 
+def _folder(folder: Path, split: str | None) -> Iterator[Clip]:
+    shards = shards_of(folder)
+    if shards:
+        for cuts in shards:
+            yield from _clips(cuts, split)
+    elif next(folder.resolve().rglob("*.trans.txt"), None) is None and is_hugging_face(folder):
+        yield from _hugging_face(folder, split)
+    else:
+        yield from _librispeech(folder, split)
+
+
 def _clips(path: Path, split: str | None) -> Iterator[Clip]:
-    with path.open(encoding="utf-8-sig") as file:  # editors on Windows begin a file with a byte order mark
+    with _opened(path) as file:
         number = 0
         while line := file.readline(_LONGEST_LINE):
             number += 1
             if not line.strip():
                 continue
+            where = f"{path}, line {number}"
             try:
                 fields = _fields(line)
+                if split in (None, fields.get("split")):
+                    yield _clip(path, fields, where)
             except (ValueError, RecursionError) as error:
-                raise ManifestError(f"{path}, line {number}: {error}") from error
-            if split in (None, fields.get("split")):
-                yield _clip(path, fields)
+                raise ManifestError(f"{where}: {error}") from error
 
 
 def _librispeech(folder: Path, split: str | None) -> Iterator[Clip]:
     for audio, text, name, speaker in transcripts(folder):
         if split in (None, name):
-            seconds = seconds_of(audio)
-            # A file that cannot be read gets some length; it is reported and skipped when it is loaded.
-            yield Clip(audio, audio.name, _UNKNOWN_SECONDS if seconds is None else seconds, text, name, speaker)
+            clip = Clip(audio, audio.name, _UNKNOWN_SECONDS, text, name, speaker)
+            yield replace(clip, seconds=_seconds(clip))
 
 
-def _fields(line: str) -> Mapping[str, object]:
+def _hugging_face(folder: Path, split: str | None) -> Iterator[Clip]:
+    for where, row, part in rows_of(folder):
+        if split not in (None, row["split"]):
+            continue
+        known = row.get("duration") is not None
+        try:
+            fields = _checked({**row, "duration": row.get("duration") if known else _UNKNOWN_SECONDS})
+        except ValueError as error:
+            raise ManifestError(f"{where}: {error}") from error
+        audio = Path(row["audio"])
+        name = row.get("name") or audio.name
+        clip = _new_clip(fields, audio, name, folder.resolve().name, where, part)
+        yield clip if known else replace(clip, seconds=_seconds(clip))
+
+
+def _opened(path: Path) -> TextIO:
+    encoding = "utf-8-sig"  # editors on Windows begin a file with a byte order mark
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding=encoding)
+    return path.open(encoding=encoding)
+
+
+def _seconds(clip: Clip) -> float:
+    """Return how long a recording is, by its header."""
+    try:
+        with clip.open() as file:
+            seconds = seconds_of(file)
+    except OSError:
+        seconds = None
+    # A file that cannot be read gets some length; it is reported and skipped when it is loaded.
+    return seconds or _UNKNOWN_SECONDS
+
+
+def _fields(line: str) -> dict[str, Any]:
     """Parse a line, and check its types."""
-    fields = json.loads(line)
+    if len(line) >= _LONGEST_LINE:
+        raise ValueError(f"a line of more than {_LONGEST_LINE:,} characters")
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not a JSON object: {error.msg} at column {error.colno}") from error
     if not isinstance(fields, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+        raise ValueError(f"not a JSON object, but a {_KINDS.get(type(fields), 'value')}")  # noqa: TRY004  # bad data
+    return _checked(fields_of_cut(fields) if is_cut(fields) else fields)
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields under our names, their types checked."""
     fields = {_OF_NEMO.get(name, name): value for name, value in fields.items()}
     for name in ("audio", "duration"):
         if fields.get(name) is None:
@@ -106,27 +149,56 @@ def _fields(line: str) -> Mapping[str, object]:
         value = fields.get(name)
         if not isinstance(value, str) and value is not None:
             raise ValueError(f"{name!r} must be a string")
+    if not fields["audio"] or "\0" in fields["audio"]:
+        raise ValueError(f"'audio' is {fields['audio']!r}, which names no file")
     flag = str(fields.get("punctuation", True)).lower()
     if flag not in _FLAGS:
         raise ValueError("'punctuation' must be true or false")
     fields["punctuation"] = _FLAGS[flag]
-    seconds = fields["duration"]
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+    for name, lowest in (("duration", "above 0"), ("offset", "of 0 or more")):
+        seconds = fields.get(name)
+        if seconds is None and name == "offset":
+            continue
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+            raise ValueError(f"{name!r} must be a number of seconds {lowest}")
+    if not fields["duration"]:
         raise ValueError("'duration' must be a number of seconds above 0")
     return fields
 
 
-def _clip(manifest: Path, fields: Mapping[str, object]) -> Clip:
-    source = str(fields.get("source") or manifest.stem)
-    text = fields.get("text")
+def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:
+    name = str(fields["audio"])
+    collection = manifest.name.removesuffix(".gz").rsplit(".", 1)[0]
+    if fields.get("is_in_shard"):
+        tar = tar_of_shar(manifest)
+        part = members_by_stem(tar).get(name)
+        collection = manifest.resolve().parent.name
+    elif fields.get("shard_id") is not None:
+        tar = tar_of_nemo(manifest, fields["shard_id"])
+        part = members_of(tar).get(name)
+    else:
+        return _new_clip(fields, manifest.parent / name, name, collection, where, None)
+    if part is None:
+        raise ValueError(f"{tar} has no recording {name}")
+    return _new_clip(fields, tar, name, collection, where, part)
+
+
+def _new_clip(
+    fields: Mapping[str, Any], audio: Path, name: str, collection: str, where: str, part: Part | None
+) -> Clip:
+    source = str(fields.get("source") or collection)
+    text, offset = fields.get("text"), fields.get("offset")
     return Clip(
-        audio=manifest.parent / str(fields["audio"]),
-        name=str(fields["audio"]),
-        seconds=float(str(fields["duration"])),
+        audio=audio,
+        name=name,
+        seconds=float(fields["duration"]),
         text=None if text is None else str(text),
         source=source,
         speaker=str(fields.get("speaker") or source),
         prompt=Prompt(_code(fields, "language"), _code(fields, "target_language"), bool(fields["punctuation"])),
+        start=None if offset is None else float(offset),
+        part=part,
+        where=where,
     )
 
 

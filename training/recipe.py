@@ -434,8 +434,9 @@ class Recipe:
         augmentation: the augmentation of clips.
         teacher: the teacher, if any.
         vocabulary: a SentencePiece model or a ``.nemo`` checkpoint with the labels; None for those of the teacher, or
-            of ``initial`` if its shape is used. With a teacher and labels of its own, a model has a second head for the
-            teacher's labels during training, which is not exported.
+            of ``initial`` if its shape is used, whose heads lose what they know of labels if these are others. With a
+            teacher and labels of its own, a model has a second head for the teacher's labels during training, which is
+            not exported.
         characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are
             converted to their case, and other characters left out.
         languages: the vocabularies of an attention decoder; its special pieces are made here.
@@ -486,21 +487,16 @@ class Recipe:
             raise ValueError("freeze is for the weights of initial")
         if self.augmentation.splice and self.teacher is None:
             raise ValueError("augmentation.splice needs a teacher")
-        attends = self.student and self.student.attention
-        if self.labels and not self.objective.ctc and not attends:
-            raise ValueError("objective.ctc must be above 0 for a student with labels of its own")
 
     def _check_labels(self) -> None:
         """Refuse a recipe with no source of the labels, or with several."""
         named = [name for name in ("vocabulary", "characters", "languages") if getattr(self, name)]
-        if self.shape is None and named:
-            raise ValueError(f"{named[0]} is for a new model: without a shape, the labels are those of initial")
         if len(named) > 1:
             raise ValueError(f"{' and '.join(named)} exclude each other: one of them says what the labels are")
         if self.shape and self.teacher is None and not named:
             raise ValueError("teacher or vocabulary must be there: they say what the labels are")
         attends = bool(self.student and self.student.attention)
-        if self.languages and not attends:
+        if self.languages and self.shape and not attends:
             raise ValueError("languages are for a student with an attention decoder")
         if self.characters and len(set(self.characters)) < len(self.characters):
             raise ValueError("characters has one twice")

@@ -34,6 +34,7 @@ from training.student import (
     is_of_teacher_heads,
     new_network,
     read_initial,
+    relabelled,
     start_from,
     student_config,
     tunable_config,
@@ -99,16 +100,18 @@ class Run:
         takes, dense = without_dense(takes, self.vocabulary, recipe.data.max_labels_per_second)
         if not takes:
             raise RecipeError(f"no clip is left: {dense}")
+        size = self.vocabulary.size
+        characters = isinstance(self.vocabulary, CharacterVocabulary)
+        prompts = self.vocabulary.prompts if isinstance(self.vocabulary, PromptedVocabulary) else None
         if recipe.shape:
-            self.config = student_config(
-                recipe.shape,
-                self.vocabulary.size,
-                characters=isinstance(self.vocabulary, CharacterVocabulary),
-                prompts=self.vocabulary.prompts if isinstance(self.vocabulary, PromptedVocabulary) else None,
-            )
+            self.config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
         else:
             assert tuned, "a recipe has a shape or an initial checkpoint"
             self.config = tuned
+            if recipe.labels:
+                self.config = relabelled(tuned, size, characters=characters, prompts=prompts)
+        if recipe.labels and self.config.ctc and not recipe.objective.ctc:
+            raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
         longest = round(max(take.seconds for take in takes), 1)
         # A tuned model keeps its former length if that is longer.
         if recipe.shape or longest > (self.config.piece_seconds or math.inf):
@@ -125,8 +128,7 @@ class Run:
         teacher_labels = len(labels.pieces) if labels and has_own_labels else None
         hidden = labels.width if labels else 0
         self.network = new_network(self.config, recipe.dropout, recipe.seed, teacher_labels, hidden).to(device)
-        if initial:
-            start_from(self.network, initial, self.config, self.vocabulary)
+        taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
         own = initial if initial and not recipe.shape else None  # a tuned model keeps its front end
         window, mel_bank = (own.window, own.mel_bank) if own else (None, None)
         self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
@@ -144,6 +146,7 @@ class Run:
         counts = self.examples.label_counts()
         self.sampler = _sampler(takes, counts, recipe, attends=self.config.attention is not None)
         self.survey = survey(clips, takes, recipe.data, self.examples, self.vocabulary, self.config)
+        self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
         self.survey += [dense] if dense else []
         self.survey.append(forecast(self.sampler, takes, counts))
         self.step = 0
@@ -220,7 +223,7 @@ def _dev_takes(dev: Dev) -> list[Take]:
     clips = read_manifest(dev.manifest, dev.split)
     without = next((clip for clip in clips if clip.text is None), None)
     if without:
-        raise ManifestError(f"{without.audio} has no transcript to measure progress on")
+        raise ManifestError(f"{without} has no transcript to measure progress on")
     return [Take(clip) for clip in clips]
 
 
@@ -256,7 +259,8 @@ def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
 def _line(take: Take) -> str:
     """Return the fields of a take that identify it, to notice a changed manifest."""
     asked = f" {take.clip.prompt}" if take.clip.prompt != Prompt() else ""
-    return f"{take.name} {take.seconds} {take.clip.text}{asked}"
+    begins = "" if take.clip.start is None else f" from {take.clip.start}"
+    return f"{take.name} {take.seconds} {take.clip.text}{asked}{begins}"
 
 
 def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds

@@ -47,6 +47,14 @@ _CONVOLUTIONAL_WINDOW = 320
 _LENGTH_MARGIN = 50
 # Most labels in one frame, as in NVIDIA's released models.
 _MAX_SYMBOLS = 10
+# Weights that each label has for itself.
+_OF_LABELS = (
+    "ctc.projection.",
+    "predictor.embedding.",
+    "joint.output.",
+    "attention_decoder.embedding.",
+    "attention_decoder.output_bias",
+)
 # NeMo's classes of models that are trained here, and the modules that they are in.
 MODULES = {
     "EncDecCTCModel": "ctc_models",
@@ -239,10 +247,40 @@ def tunable_config(config: ModelConfig) -> ModelConfig:
     return config
 
 
+def relabelled(
+    config: ModelConfig, labels: int, *, characters: bool = False, prompts: PromptConfig | None = None
+) -> ModelConfig:
+    """Return a released model with other labels.
+
+    Args:
+        config: what it is.
+        labels: how many there are.
+        characters: whether they are characters, and not pieces.
+        prompts: what can be asked for with them; None if they are of no attention decoder.
+
+    Raises:
+        RecipeError: if such a model cannot have them.
+    """
+    if (config.attention is not None) != (prompts is not None):
+        wanted = "languages" if config.attention else "vocabulary or characters"
+        raise RecipeError(f"a {config.name} gets other labels by {wanted}")
+    name = config.name
+    if name in {_ctc_name(characters=True), _ctc_name(characters=False)}:
+        name = _ctc_name(characters=characters)
+    elif characters:
+        raise RecipeError(f"a {name} has a vocabulary of pieces, and not of characters")
+    return replace(config, name=name, vocabulary_size=labels, prompts=prompts)
+
+
 def start_from(
     network: StudentNetwork, checkpoint: Checkpoint, config: ModelConfig, vocabulary: TrainingVocabulary
-) -> None:
-    """Load the weights of a checkpoint into a student: the encoder, and heads with the same labels and shape.
+) -> str:
+    """Load the weights of a checkpoint into a student: the encoder, and heads of the same shape.
+
+    From a head with other labels, only the weights that do not belong to one label are loaded.
+
+    Returns:
+        Which modules kept their weights, and which are new.
 
     Raises:
         RecipeError: if the encoder is of another shape.
@@ -250,14 +288,31 @@ def start_from(
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
         raise RecipeError(f"initial, a {checkpoint.config.name}, is of another shape than the student")
     wanted = ["encoder."]
-    if checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces:
-        wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
-        if config.attention and checkpoint.config.attention == config.attention:
-            wanted += ["attention_decoder."]
-        if config.transducer and checkpoint.config.transducer == config.transducer:
-            wanted += ["predictor.", "joint."]
-    found = {name: value for name, value in checkpoint.state.items() if name.startswith(tuple(wanted))}
-    network.load_state_dict({**network.state_dict(), **found})
+    wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
+    if config.attention and checkpoint.config.attention == config.attention:
+        wanted += ["attention_decoder."]
+    if config.transducer and checkpoint.config.transducer == config.transducer:
+        wanted += ["predictor.", "joint."]
+    has_same_labels = checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces
+    found = {
+        name: value
+        for name, value in checkpoint.state.items()
+        if name.startswith(tuple(wanted)) and (has_same_labels or not name.startswith(_OF_LABELS))
+    }
+    own = network.state_dict()
+    network.load_state_dict({**own, **found})
+    return _taken(without_teacher_heads(own), found)
+
+
+def _taken(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
+    """Say which modules have all, some or none of their weights from a checkpoint."""
+    told: dict[str, list[str]] = {}
+    for module in dict.fromkeys(name.split(".")[0] for name in own):
+        weights = [name for name in own if name.startswith(f"{module}.")]
+        taken = sum(name in found for name in weights)
+        how = "kept" if taken == len(weights) else "kept but for its labels" if taken else "new"
+        told.setdefault(how, []).append(module)
+    return "; ".join(f"{how}: {', '.join(modules)}" for how, modules in told.items())
 
 
 def without_teacher_heads(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

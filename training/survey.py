@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from models.config import ModelConfig
+from training.clip import Clip
 from training.errors import ManifestError
 from training.examples import Examples
-from training.manifest import Clip
 from training.recipe import TrainingData
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
@@ -36,13 +36,13 @@ def survey(
         ManifestError: if none of the files exists.
     """
     lines = [f"{_amount(clips)}; trained on: {len(takes):,} takes, {_hours(take.seconds for take in takes)}"]
-    missing = [clip for clip in clips if not clip.audio.exists()]
+    missing = [clip for clip in clips if not clip.audio.is_file()]
     if len(missing) == len(clips):
-        raise ManifestError(f"{clips[0].audio}: No such file or directory (nor any other clip's)")
+        raise ManifestError(f"{clips[0]}: No such file or directory (nor any other clip's)")
     short = [clip for clip in clips if clip.seconds < data.min_seconds * min(data.speeds)]
     long = [clip for clip in clips if clip.seconds > data.max_seconds * max(data.speeds)]
     lines += _line("left out", [(f"under {data.min_seconds:g} s", short), (f"over {data.max_seconds:g} s", long)])
-    lines += _line("skipped", [(f"no file, such as {missing[0].audio}", missing)] if missing else [])
+    lines += _line("skipped", [(f"no file, such as {missing[0]}", missing)] if missing else [])
     return lines + _line("transcripts", list(_odd_transcripts(takes, examples, vocabulary, config).items()))
 
 

@@ -36,12 +36,15 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
     assert out[1].startswith("4 clips (13.7 s); trained on: 4 takes, ")
     assert out[2].startswith("an epoch: 4 steps, 1.0 clips a batch, 2 lengths; padding ")
     assert out[3].startswith("step 0: dev WER % ")
-    assert out[4].startswith("step 4/4: loss ")
-    assert out[5].startswith("step 4: dev WER % ")
-    assert out[6].endswith("model.nemo: the averaged weights of step 4")
+    assert out[4] == "step 1 begins; it takes longer than others"
+    assert out[5].startswith("step 1: loss ")
+    assert out[6].startswith("step 4/4: loss ")
+    assert out[7].startswith("step 4: dev WER % ")
+    assert out[8].endswith("model.nemo: the averaged weights of step 4")
     log = [json.loads(line) for line in (recipe / "out" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in log] == [0, 1, 2, 3, 4, 4]
     assert log[-1]["wer"]["all"] > 0
+    assert log[1]["memory"] > 10_000_000
     assert load_model(recipe / "model.nemo").info()["layers"] == 2
 
 

@@ -2,7 +2,7 @@
 
 Runs in an environment of its own that has NeMo 3.0.0 and not Steno's service. Both sides get the same samples, one
 recording at a time, in float32 on the CPU. Compared are CTC's best label of every encoder frame, blank included, and
-the texts that NeMo's own `transcribe()` gives, by CTC, by a transducer, or by both. Prints a line for each source and
+the texts that NeMo's own `transcribe()` gives, by each of the model's decoders. Prints a line for each source and
 one JSON line; exits with 1 if anything differs.
 """
 
@@ -53,8 +53,9 @@ class NeMo:
         """The transcript of a file."""
         if hasattr(self._model, "ctc_decoder"):
             self._model.change_decoding_strategy(decoder_type="ctc" if decoder == "ctc" else "rnnt", verbose=False)
-        (hypothesis,) = self._model.transcribe([str(path)], batch_size=1, verbose=False)
-        return hypothesis.text
+        prompt = {"source_lang": "en", "target_lang": "en", "pnc": "yes"} if decoder == "aed" else {}
+        (hypothesis,) = self._model.transcribe([str(path)], batch_size=1, verbose=False, **prompt)
+        return str(hypothesis.text).strip()
 
 
 @torch.no_grad()
@@ -88,7 +89,11 @@ def compare(model: Model, nemo: NeMo, path: Path, source: str) -> Comparison:
 def recordings(manifest: Path, split: str) -> list[tuple[Path, str]]:
     """Files of a split, and their sources."""
     rows = map(json.loads, manifest.read_text(encoding="utf-8").splitlines())
-    return [(manifest.parent / row["audio"], row["source"]) for row in rows if row["split"] == split]
+    return [
+        (manifest.parent / row["audio"], row.get("source", manifest.stem))
+        for row in rows
+        if split in (row.get("split"), "all")
+    ]
 
 
 def summary(comparisons: list[Comparison]) -> dict[str, float]:
@@ -106,9 +111,9 @@ def summary(comparisons: list[Comparison]) -> dict[str, float]:
 def main() -> int:
     """Compare, print, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make nemo-check", description=__doc__)
-    parser.add_argument("model", help="checkpoint with CTC, a transducer or both, or bundled")
+    parser.add_argument("model", help="a checkpoint, or bundled")
     parser.add_argument("manifest", type=Path, help="JSON Lines with audio, source and split")
-    parser.add_argument("--split", default="dev")
+    parser.add_argument("--split", default="dev", help="of the manifest, or all")
     args = parser.parse_args()
     # NeMo's imports warn of much that does not concern us, and its transcribe() does so for every file.
     warnings.simplefilter("ignore")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.balance import sampling_weights
-from training.manifest import Clip
+from training.clip import Clip
 from training.takes import Take
 
 

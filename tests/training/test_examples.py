@@ -76,7 +76,7 @@ def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
 def test_what_the_teacher_did_not_hear_is_refused(tmp_path):
     some = takes(tmp_path)
     labels = teacher_labels(tmp_path, some)
-    labels.of = lambda take: labels._store.read(labels._names[some[0].clip.audio] + "@1")
+    labels.of = lambda take: labels._store.read(labels._names[some[0].clip.place] + "@1")
 
     with pytest.raises(ManifestError, match="not what the teacher heard"):
         examples(tmp_path, some, labels=labels).make(0, Draw(1, 0))

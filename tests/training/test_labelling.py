@@ -13,10 +13,11 @@ from models.network import Network
 from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest
 from training import labelling
+from training.clip import Clip
 from training.distillation import greedy_labels
 from training.errors import RecipeError
 from training.labelling import labelled
-from training.manifest import Clip, read_manifest
+from training.manifest import read_manifest
 from training.recipe import Teacher
 from training.takes import Take
 from training.teacher import TeacherModel

@@ -70,8 +70,10 @@ def test_the_loss_falls(tmp_path, changes):
     losses = [loss for _, loss, _ in losses_of(tmp_path)]
     assert len(losses) == 40
     assert sum(losses[-8:]) < 0.8 * sum(losses[:8])
-    assert len(lines) == 10
-    assert lines[0].startswith("step 4/40: loss ")
+    assert len(lines) == 12
+    assert lines[0].startswith("step 1 begins")
+    assert lines[1].startswith("step 1: loss ")
+    assert lines[2].startswith("step 4/40: loss ")
     assert all((line["distillation"] is not None) == ("teacher" in changes) for line in log(tmp_path))
     assert all((line["transducer"] is not None) == ("student" in changes) for line in log(tmp_path))
 

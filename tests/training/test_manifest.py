@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from training.clip import Clip
 from training.errors import ManifestError
-from training.manifest import Clip, read_manifest
+from training.manifest import read_manifest
 
 
 def written(folder, *lines):
@@ -52,6 +53,11 @@ def test_a_split_leaves_the_others_out(tmp_path):
         {"audio": "1", "duration": True},
         '{"audio": "1", "duration": NaN}',
         {"audio": "1", "duration": 1, "text": 7},
+        {"audio": "", "duration": 1},
+        {"audio": "a\0b", "duration": 1},
+        {"audio": "1", "duration": 1, "offset": -1},
+        {"audio": "1", "duration": 1, "shard_id": 3},
+        {"audio": "1", "duration": 1, "text": "a" * 2**20},
     ],
 )
 def test_a_line_that_is_wrong_is_named(tmp_path, line):

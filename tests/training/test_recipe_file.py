@@ -67,7 +67,6 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("vocabulary", None, "teacher or vocabulary must be there"),
         ("student", None, "student, convolutional or initial must be there"),
         ("augmentation.splice", {"share": 0.5}, "augmentation.splice needs a teacher"),
-        ("objective.ctc", 0, "objective.ctc must be above 0 for a student with labels of its own"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, key, value, message):
@@ -81,14 +80,6 @@ def test_what_is_wrong_is_named(tmp_path, key, value, message):
 
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_who_has_labels_is_given_none(tmp_path):
-    path = tmp_path / "recipe.yaml"
-    path.write_text(yaml.safe_dump(document(tmp_path) | {"student": None, "initial": "released.nemo"}))
-
-    with pytest.raises(RecipeError, match="the labels are those of initial"):
-        read_recipe(path)
 
 
 def test_a_key_that_must_be_there_is_named(tmp_path):

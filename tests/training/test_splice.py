@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.clip import Clip
 from training.decoded import DecodedTakes
-from training.manifest import Clip
 from training.posteriors import record_type
 from training.recipe import Splice
 from training.splice import Splicer, phrases

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from training.clip import Clip
 from training.errors import ManifestError, RecipeError
-from training.manifest import Clip
 from training.recipe import TrainingData
 from training.takes import Take, read_clips, takes_of
 

@@ -13,13 +13,14 @@ import torch
 from models import load_model
 from models.checkpoint import read_checkpoint
 from tests.conftest import GOLDEN
-from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
 from training.errors import RecipeError
 from training.loader import load
 from training.loop import batch_losses, take_step, train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
+from training.vocabulary import new_vocabulary
 
 TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt-bpe", "hybrid-rnnt-ctc-bpe",
            "hybrid-tdt-ctc-bpe", "canary-small", "quartznet-small", "jasper-small", "variant-citrinet")  # fmt: skip
@@ -118,6 +119,68 @@ def test_a_model_is_tuned_with_a_teacher_too_whose_labels_have_a_head_of_their_o
 def test_who_has_no_ctc_head_has_no_teacher(tmp_path):
     with pytest.raises(RecipeError, match="for a CTC head"):
         run_from(tmp_path, "fastconformer-tdt-bpe", teacher={"checkpoint": str(CHECKPOINT), "cache": "cache"})
+
+
+def german(folder):
+    """Labels that no golden model has."""
+    path = folder / "de.model"
+    path.write_bytes(new_vocabulary([*TEXTS.values(), "es ist noch nicht im großen haus"], 30))
+    return str(path)
+
+
+# How each gets other labels, and the weights that go with the labels.
+RELABELLED = {
+    "fastconformer-tdt-bpe": ("vocabulary", {"predictor.embedding.weight", "joint.output.weight", "joint.output.bias"}),
+    "hybrid-rnnt-ctc-bpe": (
+        "vocabulary",
+        {"ctc.projection.weight", "ctc.projection.bias", "predictor.embedding.weight", "joint.output.weight"}
+        | {"joint.output.bias"},
+    ),
+    "canary-small": ("languages", {"attention_decoder.embedding.weight", "attention_decoder.output_bias"}),
+    "quartznet-small": ("characters", {"ctc.projection.weight", "ctc.projection.bias"}),
+    "variant-citrinet": ("vocabulary", {"ctc.projection.weight", "ctc.projection.bias"}),
+}
+
+
+@pytest.mark.parametrize("name", RELABELLED)
+def test_a_released_model_learns_another_vocabulary(tmp_path, name):
+    key, new = RELABELLED[name]
+    labels = {"characters": " abcdefghijklmnoprstuwyß", "vocabulary": german(tmp_path)}
+    labels["languages"] = [{"code": "de", "vocabulary": labels["vocabulary"]}]
+    run = run_from(tmp_path, name, **{"vocabulary": None, key: labels[key]})
+    kept = read_checkpoint(GOLDEN / name / "model.nemo").state
+    started = {key: value.clone() for key, value in run.network.state_dict().items()}
+
+    take_step(run, next(load(run.sampler, run.examples, Position(), 8)))
+    run.export(tmp_path / "tuned.nemo")
+
+    assert {key for key, value in started.items() if key not in new and not torch.equal(value, kept[key])} == set()
+    assert all(started[key].shape != kept[key].shape for key in new)
+    model = load_model(tmp_path / "tuned.nemo")
+    assert model.info()["vocabulary"]["size"] == run.vocabulary.size
+    assert read_checkpoint(tmp_path / "tuned.nemo").config.features.mels == run.config.features.mels
+    assert any(line.startswith("weights of model.nemo kept: encoder") for line in run.survey)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "message"),
+    [
+        ("canary-small", "vocabulary", "gets other labels by languages"),
+        ("fastconformer-ctc-bpe", "languages", "gets other labels by vocabulary or characters"),
+        ("hybrid-tdt-ctc-bpe", "characters", "has a vocabulary of pieces"),
+    ],
+)
+def test_labels_of_another_kind_are_refused(tmp_path, name, labels, message):
+    languages = [{"code": "de", "vocabulary": german(tmp_path)}]
+    values = {"characters": "abc", "vocabulary": german(tmp_path), "languages": languages}
+
+    with pytest.raises(RecipeError, match=message):
+        run_from(tmp_path, name, **{"vocabulary": None, labels: values[labels]})
+
+
+def test_a_ctc_head_with_new_labels_must_learn_them(tmp_path):
+    with pytest.raises(RecipeError, match=r"objective\.ctc must be above 0"):
+        run_from(tmp_path, "hybrid-tdt-ctc-bpe", vocabulary=german(tmp_path), objective={"ctc": 0})
 
 
 @pytest.mark.parametrize("name", TUNABLE)

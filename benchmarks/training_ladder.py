@@ -1,0 +1,192 @@
+"""How many clips a second a model learns from, as each step of the ladder of `training_batches` is taken.
+
+    OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
+
+Real steps of an attention decoder (reading the clips apart) on real clips: of each bucket some full batches that its
+sampler draws, in turns over all rungs and rounds. Their mean time, times the batches of an epoch, makes the time of an
+epoch. On a CPU the processor time of this process counts, so that neighbours disturb little. The last rung changes the
+precision of the one before. Each epoch's clips a second are given, and as a multiple of the first rung.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+import yaml
+
+from benchmarks.environment import describe
+from benchmarks.training_batches import ways
+from training.batch import Batch
+from training.buckets import Buckets
+from training.density import without_dense
+from training.examples import Examples
+from training.loader import load
+from training.loop import take_step
+from training.manifest import read_manifest
+from training.precision import set_products
+from training.recipe import Precision
+from training.recipe_file import read_recipe
+from training.run import Run
+from training.sampler import BucketSampler, Position
+
+
+@dataclass
+class Rung:
+    """A way to train, and what was measured of it."""
+
+    name: str
+    precision: Precision
+    buckets: Buckets
+    examples: Examples
+    labels: list[int]
+    batches: dict[int, list[Batch]] = field(default_factory=dict)
+    times: dict[int, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.seconds = [take.seconds for take in self.examples.takes]
+        self.sampler = BucketSampler(self.seconds, [1.0] * len(self.seconds), self.buckets, 0, self.labels)
+
+    def clips_a_second(self) -> float:
+        """Return the clips of an epoch over its time."""
+        times = [
+            clips / rows * statistics.fmean(self.times[bucket])
+            for bucket, (_, clips, rows) in enumerate(self.sampler.buckets)
+            if clips
+        ]
+        return len(self.seconds) / sum(times)
+
+    def padding(self) -> tuple[float, float, float]:
+        """Return the shares of padding in audio and labels of an epoch, and the clips in a batch."""
+        steps = [[draw.take for draw in batch.draws] for (batch,) in self.sampler.epoch(0)]
+        audio = sum(max(self.seconds[take] for take in step) * len(step) for step in steps)
+        labels = sum(max(self.labels[take] for take in step) * len(step) for step in steps)
+        return 1 - sum(self.seconds) / audio, 1 - sum(self.labels) / labels, len(self.seconds) / len(steps)
+
+    def read(self, stride: int, count: int) -> None:
+        """Read some batches of each bucket, full ones where there are."""
+        steps = self.sampler.epoch(0)
+        for bucket, (_, clips, rows) in enumerate(self.sampler.buckets):
+            if not clips:
+                continue
+            inside = [number for number, (batch,) in enumerate(steps) if self._bucket(batch.draws[0].take) == bucket]
+            full = [number for number in inside if len(steps[number][0].draws) == min(rows, clips)]
+            places = [Position(0, number) for number in (full or inside)[:count]]
+            self.batches[bucket] = [next(load(self.sampler, self.examples, place, stride)) for place in places]
+            self.times[bucket] = []
+
+    def _bucket(self, take: int) -> int:
+        return self.buckets.bucket(self.seconds[take], self.labels[take])
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("manifest", type=Path)
+    parser.add_argument("--vocabulary", type=Path, required=True, help="a SentencePiece model")
+    parser.add_argument("--seconds", type=float, default=60, help="of audio and padding in the first rung's batch")
+    parser.add_argument("--buckets", type=int, default=5)
+    parser.add_argument("--label-buckets", type=int, default=4)
+    parser.add_argument("--max-labels-per-second", type=float, default=10)
+    parser.add_argument("--labels-per-second", type=float, default=25, help="labels that cost as much as a second")
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=4, help="of the encoder, and of the decoder")
+    parser.add_argument("--clips", type=int, help="of the manifest, at regular distances")
+    parser.add_argument("--batches", type=int, default=2, help="of each bucket")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--half", choices=("bfloat16", "float16"), default="bfloat16", help="of the last rung")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--rows", type=Path, help="where to keep the JSON line as well")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(read_recipe(_recipe(args, Path(folder))), Path(folder), device)
+        rungs = _rungs(run, args)
+        for rung in rungs:
+            rung.read(run.config.encoder.subsampling_factor, args.batches)
+        for number in range(args.rounds + 1):  # the first is a warm-up
+            for bucket in range(max(len(rung.batches) for rung in rungs)):
+                for rung in rungs:
+                    for batch in rung.batches.get(bucket, []):
+                        seconds = _step(run, batch, rung.precision)
+                        rung.times[bucket] += [seconds] if number else []
+    _print(rungs, device, args.rows)
+
+
+def _recipe(args: argparse.Namespace, folder: Path) -> Path:
+    rows = read_manifest(args.manifest)
+    step = max(1, len(rows) // (args.clips or len(rows)))
+    lines = [
+        {"audio": str(clip.audio.resolve()), "duration": clip.seconds, "text": clip.text}
+        for clip in rows[::step]
+        if clip.text is not None
+    ]
+    (folder / "manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    student = {"layers": args.layers, "width": args.width, "heads": 4, "subsampling_channels": args.width // 2}
+    document = {
+        "steps": 1_000_000,
+        "data": {"manifests": ["manifest.jsonl"]},
+        "batches": {"seconds": args.seconds, "buckets": args.buckets},
+        "student": student | {"attention": {"width": args.width, "layers": args.layers, "heads": 4}},
+        "languages": [{"code": "en", "vocabulary": str(args.vocabulary.resolve())}],
+        "optimizer": {"peak": 0.0001, "warmup": 0},
+        "dropout": 0.0,
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(document))
+    return folder / "recipe.yaml"
+
+
+def _rungs(run: Run, args: argparse.Namespace) -> list[Rung]:
+    kept, _ = without_dense(run.examples.takes, run.vocabulary, args.max_labels_per_second)
+    positions = run.config.attention.positions if run.config.attention else None
+    mels = run.config.features.mels
+    every, some = (
+        Examples(takes, run.vocabulary, run.recipe.augmentation, 0, None, mels, positions)
+        for takes in (run.examples.takes, kept)
+    )
+
+    def sizes(examples: Examples) -> tuple[list[float], list[int]]:
+        return [take.seconds for take in examples.takes], examples.label_counts()
+
+    def cost(audio: float, text: float) -> float:
+        return audio + text / float(args.labels_per_second)
+
+    rungs = []
+    for name, is_filtered, buckets, _ in ways(sizes(every), sizes(some), args, cost):
+        examples = some if is_filtered else every
+        rungs.append(Rung(name, "float32", buckets, examples, examples.label_counts()))
+    last = rungs[-1]
+    return [*rungs, Rung(f"+ {args.half}", args.half, last.buckets, last.examples, last.labels)]
+
+
+def _step(run: Run, batch: Batch, precision: Precision) -> float:
+    """Take a step, and return the seconds that it took."""
+    run.recipe = replace(run.recipe, precision=precision)
+    set_products(precision)
+    clock = time.perf_counter if run.device.type == "cuda" else time.process_time
+    began = clock()
+    take_step(run, batch)  # it ends with numbers on the host, so the device is done
+    return clock() - began
+
+
+def _print(rungs: list[Rung], device: torch.device, path: Path | None) -> None:
+    print(f"{'each row adds':36} clips in a batch  padding: audio  labels  clips a second  times the first")
+    first = rungs[0].clips_a_second()
+    rows = []
+    for rung in rungs:
+        audio, labels, clips = rung.padding()
+        speed = rung.clips_a_second()
+        rows.append({"name": rung.name, "clips": clips, "audio": audio, "labels": labels, "clips_a_second": speed})
+        print(f"{rung.name:36} {clips:15.1f} {audio:15.1%} {labels:7.1%} {speed:15.2f} {speed / first:16.2f}")
+    line = json.dumps({"benchmark": "training_ladder", **describe(device), "rungs": rows})
+    print(line)
+    if path:
+        path.write_text(line + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""What NeMo, Lhotse and Hugging Face write of recordings is read, and each clip is the sound that it names."""
+
+import csv
+import gzip
+import io
+import json
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import soundfile
+
+from training.errors import ManifestError
+from training.manifest import read_manifest
+from training.takes import Take
+
+RATE = 16_000
+
+
+def tone(hertz, seconds=1.0, form="WAV"):
+    """A tone as a file."""
+    file = io.BytesIO()
+    time = np.arange(round(seconds * RATE)) / RATE
+    soundfile.write(file, (0.5 * np.sin(2 * np.pi * hertz * time)).astype(np.float32), RATE, format=form)
+    return file.getvalue()
+
+
+def pitch(clip):
+    samples = Take(clip).samples(RATE)
+    return round(np.abs(np.fft.rfft(samples)).argmax() * RATE / len(samples))
+
+
+def tar(path, members):
+    with tarfile.open(path, "w") as file:
+        for name, content in members.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            file.addfile(about, io.BytesIO(content))
+
+
+def lines(path, rows):
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def two_tones(path):
+    """A second of 300 Hz and one of 500."""
+    soundfile.write(path, np.concatenate([soundfile.read(io.BytesIO(tone(hertz)))[0] for hertz in (300, 500)]), RATE)
+
+
+@pytest.mark.parametrize("name", ["long.wav", "long.flac", "long.ogg", "long.mp3"])
+def test_a_clip_of_a_longer_recording_is_the_seconds_that_its_line_names(tmp_path, name):
+    two_tones(tmp_path / name)
+    rows = [{"audio_filepath": name, "offset": offset, "duration": 0.8, "text": "a"} for offset in (0.0, 1.1)]
+    lines(tmp_path / "set.json", rows)
+
+    clips = read_manifest(tmp_path / "set.json")
+
+    assert [pitch(clip) for clip in clips] == [pytest.approx(300, abs=2), pytest.approx(500, abs=2)]
+    assert [len(Take(clip).samples(RATE)) for clip in clips] == pytest.approx([0.8 * RATE] * 2, abs=2)
+    assert len({clip.place for clip in clips}) == 2
+
+
+def test_a_clip_beyond_the_end_of_its_recording_is_named(tmp_path):
+    two_tones(tmp_path / "long.wav")
+    lines(tmp_path / "set.json", [{"audio": "long.wav", "offset": 9, "duration": 1.5}])
+
+    with pytest.raises(ManifestError, match=r"long\.wav \(.*set\.json, line 1\) lasts 0\.00 s"):
+        Take(read_manifest(tmp_path / "set.json")[0]).samples(RATE)
+
+
+def test_tars_of_nemo_are_read_member_by_member(tmp_path):
+    for shard in (0, 1):
+        tar(tmp_path / f"audio_{shard}.tar", {f"{shard}{k}.wav": tone(300 + 100 * shard + 10 * k) for k in (0, 1)})
+    rows = [
+        {"audio_filepath": f"{shard}{k}.wav", "duration": 1.0, "text": "a", "shard_id": shard}
+        for k in (1, 0)
+        for shard in (1, 0)
+    ]
+    lines(tmp_path / "tarred_audio_manifest.json", rows)
+
+    clips = read_manifest(tmp_path / "tarred_audio_manifest.json")
+
+    assert [pitch(clip) for clip in clips] == [410, 310, 400, 300]
+    assert [clip.name for clip in clips] == ["11.wav", "01.wav", "10.wav", "00.wav"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "line 1: 'shard_id' is 0, and there is no audio_0.tar"),
+        (lambda path: path.write_bytes(b"no tar" * 999), "audio_0.tar is not a readable tar"),
+        (lambda path: path.write_bytes(path.read_bytes()[:9_000]), "audio_0.tar"),
+        (lambda path: tar(path, {"other.wav": b""}), "line 1: .*audio_0.tar has no recording a.wav"),
+    ],
+)
+def test_a_bad_tar_is_named(tmp_path, damage, message):
+    lines(tmp_path / "set.json", [{"audio_filepath": "a.wav", "duration": 1.0, "text": "a", "shard_id": 0}])
+    tar(tmp_path / "audio_0.tar", {"a.wav": tone(300), "b.wav": tone(300)})
+    damage(tmp_path / "audio_0.tar")
+
+    with pytest.raises(ManifestError, match=message):
+        read_manifest(tmp_path / "set.json")
+
+
+def cut(name, source, **changes):
+    """A cut as Lhotse writes it."""
+    recording = {"id": name, "sources": [source], "sampling_rate": RATE, "num_samples": 2 * RATE, "duration": 2.0}
+    said = {"id": name, "recording_id": name, "start": 0.0, "duration": 1.0, "text": "la", "speaker": "sine"}
+    row = {"id": name, "start": 0.0, "duration": 2.0, "channel": 0, "supervisions": [said], "recording": recording}
+    return row | {"type": "MonoCut"} | changes
+
+
+def test_cuts_of_lhotse_are_read(tmp_path):
+    two_tones(tmp_path / "long.wav")
+    source = {"type": "file", "channels": [0], "source": str(tmp_path / "long.wav")}
+    rows = [cut("a", source), cut("b", source, start=1.1, duration=0.8, custom={"target_lang": "de", "pnc": "no"})]
+    lines(tmp_path / "cuts.jsonl.gz", rows)
+
+    whole, part = read_manifest(tmp_path / "cuts.jsonl.gz")
+
+    assert (whole.start, whole.seconds, whole.text, whole.speaker, whole.source) == (None, 2.0, "la", "sine", "cuts")
+    assert pitch(part) == pytest.approx(500, abs=2)
+    assert (part.prompt.target_language, part.prompt.punctuation) == ("de", False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"type": "MixedCut", "tracks": []}, "a MixedCut is not one recording"),
+        ({"recording": {"sources": []}}, "a channel of several"),
+        ({"recording": None}, "without what Lhotse writes"),
+        ({"recording": {"sources": [{"type": "url", "channels": [0], "source": "x"}]}}, "type 'url' is not read"),
+        ({"recording": {"sources": [{"type": "file", "channels": [0, 1], "source": "x"}]}}, "a channel of several"),
+        ({"recording": {"sources": [{"type": "file", "source": "x"}], "transforms": [{"name": "Speed"}]}}, "to_shar"),
+    ],
+)
+def test_a_cut_that_is_not_read_is_named(tmp_path, changes, message):
+    lines(tmp_path / "cuts.jsonl", [cut("a", {"type": "file", "channels": [0], "source": "x"}, **changes)])
+
+    with pytest.raises(ManifestError, match=f"cuts.jsonl, line 1: .*{message}"):
+        read_manifest(tmp_path / "cuts.jsonl")
+
+
+def test_a_folder_of_shar_is_read(tmp_path):
+    for shard in (0, 1):
+        names = [f"{shard}{k}" for k in (0, 1)]
+        rows = [cut(name, {"type": "shar", "channels": [0], "source": ""}, duration=1.0) for name in names]
+        lines(tmp_path / f"cuts.00000{shard}.jsonl.gz", rows)
+        members = {f"{name}.flac": tone(300 + 10 * int(name), form="FLAC") for name in names}
+        members |= {f"{name}.json": b"{}" for name in names}
+        tar(tmp_path / f"recording.00000{shard}.tar", members)
+
+    clips = read_manifest(tmp_path)
+
+    assert [pitch(clip) for clip in clips] == [300, 310, 400, 410]
+    assert {clip.source for clip in clips} == {tmp_path.name}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_an_audio_folder_is_read(tmp_path, form):
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        rows = [{"file_name": f"{k}.flac", "transcription": f"{split} {k}"} for k in range(2)]
+        for k in range(2):
+            (tmp_path / split / f"{k}.flac").write_bytes(tone(300 + 10 * k, seconds=1 + k, form="FLAC"))
+        with (tmp_path / split / f"metadata.{form}").open("w", newline="") as file:
+            if form == "csv":
+                writer = csv.DictWriter(file, list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
+            else:
+                file.write("\n".join(map(json.dumps, rows)))
+
+    clips = read_manifest(tmp_path, "train")
+
+    assert [(clip.text, clip.seconds, pitch(clip)) for clip in clips] == [("train 0", 1.0, 300), ("train 1", 2.0, 310)]
+
+
+def arrow(path, rows):
+    """Rows as `datasets` writes them."""
+    table = pa.table(
+        {
+            "audio": pa.array(
+                [{"bytes": content, "path": name} for content, name, _ in rows],
+                pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
+            ),
+            "sentence": [text for *_, text in rows],
+        }
+    )
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+
+
+def test_what_save_to_disk_wrote_is_read_where_it_lies(tmp_path):
+    (tmp_path / "beside.wav").write_bytes(tone(900))
+    sounds = [(tone(300 + 10 * k), f"{k}.wav", f"number {k}") for k in range(5)]
+    arrow(tmp_path / "data-00000-of-00001.arrow", [*sounds, (None, "beside.wav", "beside")])
+
+    clips = read_manifest(tmp_path)
+
+    assert [pitch(clip) for clip in clips] == [300, 310, 320, 330, 340, 900]
+    assert [clip.text for clip in clips] == [*(text for *_, text in sounds), "beside"]
+    assert len({clip.place for clip in clips}) == len({clip.name for clip in clips}) == 6
+
+
+@pytest.mark.parametrize("content", [b"", b"no arrow" * 99])
+def test_a_bad_arrow_file_is_named(tmp_path, content):
+    (tmp_path / "data.arrow").write_bytes(content)
+
+    with pytest.raises(ManifestError, match=r"data\.arrow is damaged"):
+        read_manifest(tmp_path)
+
+
+def test_an_arrow_file_without_sound_is_named(tmp_path):
+    table = pa.table({"text": ["a"]})
+    with pa.OSFile(str(tmp_path / "data.arrow"), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+
+    with pytest.raises(ManifestError, match="no column 'audio', but text"):
+        read_manifest(tmp_path)
+
+
+def test_parquet_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "train-00000-of-00001.parquet").write_bytes(b"PAR1")
+
+    with pytest.raises(ManifestError, match="save_to_disk"):
+        read_manifest(tmp_path)

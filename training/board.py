@@ -1,0 +1,37 @@
+"""The log of a run as TensorBoard shows it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from training.errors import TrainingError
+
+
+class Board:
+    """Writes what the log says into `DIR/tensorboard`."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        """Begin, or go on after a step: what was shown of later ones is hidden.
+
+        Raises:
+            TrainingError: if TensorBoard is not installed.
+        """
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise TrainingError(
+                "TensorBoard is not installed; it comes with: pip install 'steno[tensorboard]'"
+            ) from error
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        """Show a line of the log."""
+        step = fields["step"]
+        numbers = {key: value for key, value in fields.items() if isinstance(value, int | float) and key != "step"}
+        numbers |= {f"wer/{source}": rate for source, rate in fields.get("wer", {}).items()}
+        for key, value in numbers.items():
+            self._writer.add_scalar(key, value, step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()

@@ -1,0 +1,168 @@
+"""A recording of one utterance: what a manifest says of it, and how its samples are read."""
+
+import io
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import soundfile
+
+from audio.decode import container_of, decode_into
+from audio.errors import AudioError
+from audio.limits import AudioLimits
+from audio.reader import Reader, reader_of
+from audio.samples import Samples
+from models import Prompt
+from training.errors import ManifestError
+
+# What a manifest says and what decodes may differ by this: codecs pad, and writers round.
+_TOLERATED_SECONDS = 0.5
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where a file lies inside another one, such as a tar.
+
+    Attributes:
+        offset: of its first byte.
+        size: in bytes.
+    """
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A recording of one utterance.
+
+    Attributes:
+        audio: the file, or the one that it is part of.
+        name: what the manifest calls it; of two manifests beside each other, or copied elsewhere, the same.
+        seconds: its length, as the manifest has it.
+        text: its transcript, or None.
+        source: the collection that it is from.
+        speaker: whose voice it is; the source itself when that is not known.
+        prompt: what an attention decoder is asked for: which language is spoken, and how it is written.
+        start: second of the recording at which it begins; None if it is the whole recording.
+        part: where in ``audio`` the recording lies, or None if it is all of it.
+        where: the place that names it, such as a line of a manifest, for messages.
+    """
+
+    audio: Path
+    name: str
+    seconds: float
+    text: str | None
+    source: str
+    speaker: str
+    prompt: Prompt = field(default_factory=Prompt)
+    start: float | None = None
+    part: Part | None = None
+    where: str = field(default="", compare=False)
+
+    @property
+    def place(self) -> "Place":
+        """What tells its sound from that of other clips."""
+        return Place(self.audio, self.part, self.start, None if self.start is None else self.seconds)
+
+    def __str__(self) -> str:
+        """Say which one it is: its file, and the line that names it."""
+        inside = f" ({self.name})" if self.part else ""
+        return f"{self.audio}{inside}" + (f" ({self.where})" if self.where else "")
+
+    def open(self) -> BinaryIO:
+        """Open its recording.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        if self.part is None:
+            return self.audio.open("rb")
+        with self.audio.open("rb") as file:
+            file.seek(self.part.offset)
+            return io.BytesIO(file.read(self.part.size))
+
+    def samples(self, rate: int) -> Samples:
+        """Decode it to mono samples at ``rate``.
+
+        Raises:
+            ManifestError: if it does not decode, or is not as long as the manifest says.
+        """
+        try:
+            with self.open() as file:
+                samples = _whole(file, rate, self.seconds) if self.start is None else self._excerpt(file, rate)
+        except AudioError as error:
+            raise ManifestError(f"{self}: {error}") from error
+        except OSError as error:
+            raise ManifestError(f"{self}: {error.strerror or error}") from error
+        seconds = len(samples) / rate
+        if seconds < self.seconds - _TOLERATED_SECONDS:
+            raise ManifestError(f"{self} lasts {seconds:.2f} s, and not {self.seconds:.2f} s")
+        return samples
+
+    def _excerpt(self, file: BinaryIO, rate: int) -> Samples:
+        """Return the seconds from ``start`` on, without decoding more than has to be."""
+        assert self.start is not None, "the whole is read at once"
+        start = self.start
+        if reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
+            try:
+                file, start = _cut_out(file, start, self.seconds), 0.0
+            except (RuntimeError, ValueError) as error:
+                raise ManifestError(f"{self}: {error}") from error
+        first, last = (round(second * rate) * _FLOAT_BYTES for second in (start, start + self.seconds))
+        held = bytearray()
+        passed = 0
+
+        def take(block: bytes | memoryview, _: int) -> None:
+            nonlocal passed
+            held.extend(block[max(0, first - passed) : max(0, last - passed)])
+            passed += len(block)
+            if passed >= last:
+                raise _EnoughError
+
+        with suppress(_EnoughError):
+            decode_into(take, file, rate=rate, limits=AudioLimits(min_seconds=0.0))
+        return np.frombuffer(held, dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where sound is: a file, or a part of one.
+
+    Attributes:
+        audio: the file.
+        part: where in it the recording lies; None for all of it.
+        start: second of the recording at which it begins; None for the whole.
+        seconds: how much of it; None for the whole.
+    """
+
+    audio: Path
+    part: Part | None
+    start: float | None
+    seconds: float | None
+
+
+class _EnoughError(Exception):
+    """All that was wanted is decoded."""
+
+
+def _whole(file: BinaryIO, rate: int, seconds: float) -> Samples:
+    held = bytearray()
+    limits = AudioLimits(max_seconds=seconds + _TOLERATED_SECONDS)
+    decode_into(lambda block, _: held.extend(block), file, rate=rate, limits=limits)
+    return np.frombuffer(held, dtype=np.float32)
+
+
+def _cut_out(file: BinaryIO, start: float, seconds: float) -> BinaryIO:
+    """Return some seconds of a recording as a recording."""
+    file.seek(0)
+    cut = io.BytesIO()
+    with soundfile.SoundFile(file) as sound:
+        sound.seek(min(round(start * sound.samplerate), sound.frames))
+        frames = sound.read(round(seconds * sound.samplerate), dtype="float32", always_2d=True)
+        soundfile.write(cut, frames, sound.samplerate, subtype="FLOAT", format="WAV")
+    cut.seek(0)
+    return cut

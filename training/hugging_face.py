@@ -1,0 +1,122 @@
+"""Folders of Hugging Face's `datasets`: files with their texts beside them (AudioFolder), or what save_to_disk wrote.
+
+Sound inside an Arrow file is not copied out of it: it is read where it lies.
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.clip import Part
+from training.errors import ManifestError
+
+_TEXTS = ("text", "transcription", "sentence", "transcript", "normalized_text")
+_OTHERS = ("duration", "speaker", "speaker_id", "language", "target_language", "source_lang", "target_lang", "pnc")
+_METADATA = ("metadata.jsonl", "metadata.csv")
+
+
+def is_hugging_face(folder: Path) -> bool:
+    """Tell whether a folder is one of `datasets`."""
+    return any(next(folder.rglob(name), None) for name in (*_METADATA, "*.arrow", "*.parquet"))
+
+
+def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
+    """Yield the rows of a folder, in order.
+
+    Each is where it stands, what it says in the words of our manifests (``audio`` is an absolute path), and, if its
+    sound lies in that file beside others', the place in it.
+
+    Raises:
+        ManifestError: if it cannot be read; the message names file and line.
+    """
+    folder = folder.resolve()
+    arrows = sorted(folder.rglob("*.arrow"))
+    listed = sorted(path for name in _METADATA for path in folder.rglob(name))
+    if not arrows and not listed:
+        raise ManifestError(
+            f"{folder} has sound in Parquet files, which are not read: "
+            "datasets.load_dataset(FOLDER).save_to_disk(OTHER) writes what is"
+        )
+    for path in arrows:
+        yield from _of_arrow(path, _split(folder, path))
+    if not arrows:
+        for path in listed:
+            yield from _of_metadata(path, _split(folder, path))
+
+
+def _split(folder: Path, path: Path) -> str | None:
+    """Return the folder that a file lies in, below the one of all: the name of its split."""
+    inside = path.relative_to(folder).parts
+    return inside[0] if len(inside) > 1 else None
+
+
+def _of_metadata(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, Any], None]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines: Iterator[Any] = csv.DictReader(file) if path.suffix == ".csv" else file
+        for number, line in enumerate(lines, start=2 if path.suffix == ".csv" else 1):
+            where = f"{path}, line {number}"
+            if isinstance(line, str) and not line.strip():
+                continue
+            try:
+                row = json.loads(line) if isinstance(line, str) else line
+                fields = _fields(row, split) | {"audio": str(path.parent / row["file_name"])}
+                if path.suffix == ".csv" and fields.get("duration"):
+                    fields["duration"] = float(fields["duration"])
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ManifestError(f"{where}: 'file_name' is missing") from error
+            except ValueError as error:
+                raise ManifestError(f"{where}: {error}") from error
+            yield where, fields, None
+
+
+def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError as error:
+        raise ManifestError(f"{path} needs pyarrow; it comes with: pip install 'steno[parquet]'") from error
+    number = 0
+    try:
+        with pa.memory_map(str(path)) as mapped:
+            first = mapped.read_buffer().address
+            mapped.seek(0)
+            with pa.ipc.open_stream(mapped) as stream:
+                for batch in stream:
+                    if "audio" not in batch.schema.names:
+                        raise ManifestError(f"{path} has no column 'audio', but {', '.join(batch.schema.names)}")
+                    rows = batch.select([name for name in batch.schema.names if name in {*_TEXTS, *_OTHERS}])
+                    audio = batch.column("audio")
+                    content, names = audio.field("bytes"), audio.field("path").to_pylist()
+                    ends = _ends(content)
+                    begin = content.buffers()[2].address - first
+                    for index, row in enumerate(rows.to_pylist()):
+                        number += 1
+                        where, fields = f"{path}, row {number}", _fields(row, split)
+                        if not content[index].is_valid:
+                            yield where, fields | {"audio": str(path.parent / names[index])}, None
+                            continue
+                        part = Part(begin + ends[index], ends[index + 1] - ends[index])
+                        if not 0 <= part.offset <= mapped.size() - part.size:
+                            raise ManifestError(f"{path} is compressed, which is not read")
+                        named = {"audio": str(path), "name": f"{path.name}:{number}"}
+                        yield where, fields | named, part
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:
+        raise ManifestError(f"{path} is damaged, or has no sound as `datasets` writes it: {error}") from error
+
+
+def _ends(content: Any) -> list[int]:  # noqa: ANN401  # pyarrow has no types
+    """Return where each of the values of an array of bytes ends in its data, after where the first begins."""
+    kind = np.int64 if "large" in str(content.type) else np.int32
+    ends: list[int] = np.frombuffer(content.buffers()[1], kind)[content.offset :][: len(content) + 1].tolist()
+    return ends
+
+
+def _fields(row: Mapping[str, Any], split: str | None) -> dict[str, Any]:
+    text = next((row[name] for name in _TEXTS if row.get(name) is not None), None)
+    fields = {name: row[name] for name in _OTHERS if row.get(name) is not None}
+    if "speaker_id" in fields:
+        fields["speaker"] = str(fields.pop("speaker_id"))
+    return fields | {"text": text, "split": split}

@@ -1,0 +1,85 @@
+"""Cuts of Lhotse (Żelasko et al., 2021): a line of a manifest, or a folder of shards (Shar)."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from training.clip import Part
+from training.tar_shards import members_of
+
+# Keys of a cut's custom fields that Canary's prompts are made of.
+_CUSTOM = ("source_lang", "target_lang", "pnc", "language", "target_language", "punctuation", "split")
+
+
+def is_cut(fields: Mapping[str, Any]) -> bool:
+    """Tell whether a line of a manifest is a cut."""
+    return "supervisions" in fields or str(fields.get("type", "")).endswith("Cut")
+
+
+def fields_of_cut(cut: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a cut says, in the words of our manifests.
+
+    Raises:
+        ValueError: if it is not one recording, or several channels of one.
+    """
+    try:
+        return _fields(cut)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"a cut without what Lhotse writes ({type(error).__name__}: {error})") from error
+
+
+def _fields(cut: Mapping[str, Any]) -> dict[str, Any]:
+    if cut.get("type", "MonoCut") != "MonoCut":
+        raise ValueError(f"a {cut['type']} is not one recording; a MonoCut is")
+    recording = cut["recording"]
+    if recording.get("transforms"):
+        raise ValueError("a recording with 'transforms' is not read: save the cuts with their audio (to_shar)")
+    (source,) = recording["sources"] if len(recording["sources"]) == 1 else [None]
+    if source is None or len(source.get("channels", [0])) > 1:
+        raise ValueError("a channel of several is not read")
+    supervisions = cut.get("supervisions") or []
+    texts = [one["text"] for one in supervisions if one.get("text") is not None]
+    custom = {**(supervisions[0].get("custom") or {} if supervisions else {}), **(cut.get("custom") or {})}
+    fields = {key: value for key, value in custom.items() if key in _CUSTOM}
+    fields["text"] = " ".join(texts) if texts else None
+    fields["duration"] = cut["duration"]
+    fields["speaker"] = next((one["speaker"] for one in supervisions if one.get("speaker")), None)
+    language = next((one["language"] for one in supervisions if one.get("language")), None)
+    if language is not None:
+        fields.setdefault("language", language)
+    if source["type"] == "shar":
+        return fields | {"audio": cut["id"], "is_in_shard": True}
+    if source["type"] != "file":
+        raise ValueError(f"a recording of type {source['type']!r} is not read; one of type 'file' is")
+    fields["audio"] = source["source"]
+    if cut["start"] or cut["duration"] < recording["duration"] - 0.01:
+        fields["offset"] = cut["start"]
+    return fields
+
+
+def shards_of(folder: Path) -> list[Path]:
+    """Return the files of cuts in a folder that Lhotse's Shar wrote, in order; none if it did not."""
+    found = [*folder.glob("cuts.*.jsonl"), *folder.glob("cuts.*.jsonl.gz")]
+    return sorted(path for path in found if tar_of_shar(path).exists())
+
+
+@lru_cache(maxsize=1024)
+def members_by_stem(tar: Path) -> dict[str, Part]:
+    """Return where the recordings of a shard lie, by the cuts that they are of.
+
+    Raises:
+        ManifestError: if the tar cannot be read.
+    """
+    found = members_of(tar)
+    return {_stem(name): part for name, part in found.items() if not name.endswith((".json", ".nodata", ".nometa"))}
+
+
+def _stem(name: str) -> str:
+    return name.rsplit(".", 1)[0]
+
+
+def tar_of_shar(cuts: Path) -> Path:
+    """Return the recordings beside a file of cuts."""
+    number = cuts.name.removeprefix("cuts.").split(".jsonl")[0]
+    return cuts.with_name(f"recording.{number}.tar")
