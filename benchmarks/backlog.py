@@ -188,11 +188,19 @@ STEPS = (
         _LATENCY_TOY,
     ),
     *(
-        _benchmark("6", f"training-{name}", 0.5, f"training --precision {options}", "--repeats 2", keeps_rows=False)
-        for name, options in (
-            ("bfloat16", "bfloat16"),
-            ("float32", "float32"),
-            ("tdt", "bfloat16 --transducer tdt"),
+        _benchmark(
+            "6",
+            f"training-{name}",
+            minutes,
+            f"training --precision float32 tf32 bfloat16 float16 {options}",
+            "--repeats 1 --batch 1 --seconds 1 --shape toy",
+        )
+        for name, minutes, options in (
+            ("ctc", 0.5, "--batch 10 100"),
+            ("tdt", 0.5, "--batch 10 100 --transducer tdt"),
+            # As Jasper's tables of training have them.
+            ("jasper", 2, "--shape jasper10x5dr --batch 8 32 64 --seconds 16.7"),
+            ("0.6b", 2, "--shape 0.6b --transducer tdt --batch 8 32 64 --seconds 16.7"),
         )
     ),
     _tests("tests-losses", 1, "training/losses", row="6"),

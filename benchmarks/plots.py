@@ -2,8 +2,9 @@
 
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
 as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
-the transducers' search is, by batch. `cost`: of a million hours, by machine. `queueing`: latency by load, a line for
-each policy. `dashboard`: its panels, where Grafana puts them. Needs matplotlib (the `plots` extra).
+the transducers' search is, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: of a
+million hours, by machine. `queueing`: latency by load, a line for each policy. `dashboard`: its panels, where Grafana
+puts them. Needs matplotlib (the `plots` extra).
 """
 
 import argparse
@@ -91,6 +92,33 @@ def _peers(documents: list[Document]) -> Figure:
         f"is named, {document['threads']} threads of {document['device']};\nmedian and range of {document['rounds']} "
         "rounds in turns",
         fontsize="small",
+    )
+    return figure
+
+
+def _losses(documents: list[Document]) -> Figure:
+    figure, (time, memory) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for document in documents:
+        for head, engine in sorted({(row["head"], row["engine"]) for row in document["rows"]}):
+            rows = [row for row in document["rows"] if (row["head"], row["engine"]) == (head, engine)]
+            clips = [row["clips"] for row in rows]
+            name = f"{engine}: {head.upper()}, {document['vocabulary']} labels, {document['dtype']}"
+            (line,) = time.plot(clips, [row["seconds"] for row in rows], marker="o", label=name)
+            memory.plot(clips, [row["peak_mb"] for row in rows], marker="o", color=line.get_color())
+            scores = [row["all_scores_mb"] for row in rows]
+            memory.plot(clips, scores, color=line.get_color(), linestyle=":", linewidth=1)
+    time.set_ylabel("seconds, forwards and backwards")
+    memory.set_ylabel("peak of memory, MB (dotted: all scores at once)")
+    for axes in (time, memory):
+        axes.set_xlabel("clips")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.grid(visible=True, alpha=0.3)
+    time.legend(fontsize="x-small")
+    about = documents[0]
+    figure.suptitle(
+        f"clips of {about['seconds']:g} s: {about['device']}, {about['threads']} threads", fontsize="medium"
     )
     return figure
 
@@ -227,6 +255,7 @@ _PICTURES = {
     "cost": _cost,
     "dashboard": _dashboard,
     "latency": _latency,
+    "losses": _losses,
     "peers": _peers,
     "queueing": _queueing,
     "search": _search,

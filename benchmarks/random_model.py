@@ -89,7 +89,7 @@ def random_checkpoint(shape: str, transducer: str, seed: int = 0, device: str = 
         seed: seed of its weights.
         device: the device for calibrating its heads, which takes seconds on a GPU.
     """
-    config = _jasper_config() if shape == "jasper10x5dr" else _config(shape, transducer)
+    config = published_config(shape, transducer)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         network = Network(config).eval()
@@ -105,6 +105,11 @@ def random_checkpoint(shape: str, transducer: str, seed: int = 0, device: str = 
     state = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
     labels = labels if config.transducer else list(_LETTERS)
     return Checkpoint(config, CharacterTokenizer(labels), state, window=None, mel_bank=None)
+
+
+def published_config(shape: str, transducer: str) -> ModelConfig:
+    """Return what a model of one of ``SHAPES`` is; a FastConformer has a CTC head and this transducer."""
+    return _jasper_config() if shape == "jasper10x5dr" else _config(shape, transducer)
 
 
 def _jasper_config() -> ModelConfig:

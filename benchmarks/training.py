@@ -1,11 +1,18 @@
-"""Training steps of a recipe's student on noise: seconds of audio per second, without reading or augmenting any.
+"""Training steps on noise, by batch and precision: clips and seconds of audio a second, without reading any.
 
-Transcripts are random labels, as many as in English. To compare options, run the command in turns.
+Random labels, as many as English has, stand for the transcripts. A step is forward, backward, the clipped gradient, the
+optimizer and the average. Precisions are compared in turns, as multiples of the first one. The model is the student of
+a recipe, or one of the published shapes with CTC and, for a FastConformer, a transducer.
+
+    OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks training ...
+
+measures weak scaling: each process has such a batch, and gradients are averaged over all; clips are those of all.
 """
 
 import argparse
-import json
+import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +21,20 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from benchmarks.environment import describe
+from benchmarks.random_model import SHAPES, published_config
+from benchmarks.rows import Rows, add_rows_option
+from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.batch import Batch
 from training.ema import WeightAverage
-from training.loop import batch_losses
+from training.loop import PartCosts
+from training.memory import forget_peak, peak_bytes
 from training.mode import TrainingMode
+from training.objective import Labels, Losses
 from training.optimizer import new_optimizer
-from training.recipe import Objective, Recipe, Transducer
+from training.precision import set_products
+from training.ranks import Ranks, local_device, process_group
+from training.recipe import Objective, Precision, Recipe, Transducer
 from training.recipe_file import read_recipe
 from training.sampler import Position
 from training.student import FRONT_END, new_network, student_config
@@ -31,36 +45,73 @@ if TYPE_CHECKING:
 _LABELS = 384
 _LABELS_PER_SECOND = 6
 _WIDTH = 320
+_GIGA = 1e9
 
 
 def main() -> None:
     """Parse, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--recipe", default="training/recipes/english.yaml")
-    parser.add_argument("--precision", choices=("float32", "bfloat16"), help="default: the recipe's")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--transducer", choices=("tdt", "rnnt"), help="in addition to CTC; half as wide as in released models"
+        "--recipe", default="training/recipes/english.yaml", help="whose student and optimizer are used"
     )
+    parser.add_argument("--shape", choices=SHAPES, help="a published shape instead of the recipe's student")
+    parser.add_argument("--transducer", choices=("tdt", "rnnt"), help="beside CTC; of a student half as wide as usual")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16", "float16"), nargs="+")
+    parser.add_argument(
+        "--batch", type=int, nargs="+", help="clips; what the recipe's seconds hold where none is given"
+    )
+    parser.add_argument("--seconds", type=float, nargs="+", default=[8.0], help="lengths of a clip")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seconds", type=float, default=8.0, help="length of a clip")
     parser.add_argument("--repeats", type=int, default=5, help="measured steps; the median counts")
+    add_rows_option(parser)
     args = parser.parse_args()
+    recipe, device = read_recipe(Path(args.recipe)), local_device(torch.device(args.device))
+    precisions: list[Precision] = args.precision or [recipe.precision]
+    with process_group(device) as ranks:
+        options = {
+            key: value for key, value in vars(args).items() if key not in ("rows", "batch", "device", "precision")
+        }
+        options |= {"precision": precisions, "ranks": ranks.count}
+        rows = Rows("training", {**options, **describe(device)}, args.rows if ranks.is_first else None)
+        cells = [
+            (seconds, batch)
+            for seconds in args.seconds
+            for batch in args.batch or [max(1, int(recipe.batches.seconds / seconds))]
+        ]
+        for seconds, batch in rows.missing(cells):
+            rows.add((seconds, batch), *_measure(args, recipe, precisions, seconds, batch, device, ranks))
+        if ranks.is_first:
+            _print(rows)
 
-    recipe, device = read_recipe(Path(args.recipe)), torch.device(args.device)
+
+def _print(rows: Rows) -> None:
+    print(
+        f"{'seconds':>7} {'batch':>6} {'precision':>10} {'step ms':>9} {'clips/s':>9} {'RTFx':>8} "
+        f"{'times':>6} {'GB':>6}"
+    )
+    for row in rows:
+        print(
+            f"{row['seconds']:>7g} {row['batch']:>6} {row['precision']:>10} {1000 * row['median_s']:>9.1f} "
+            f"{row['clips_a_second']:>9.2f} {row['rtfx']:>8.1f} {row['times']:>6.2f} {row['memory_gb']:>6.2f}"
+        )
+    print(rows.line())
+
+
+def _config(args: argparse.Namespace, recipe: Recipe) -> ModelConfig:
+    if args.shape:
+        config = published_config(args.shape, args.transducer or "rnnt")
+        return config if args.transducer or not config.transducer else replace(config, transducer=None)
     assert recipe.student, "steps are those of a student with random weights"
+    student = recipe.student
     if args.transducer:
         durations = (0, 1, 2, 3, 4) if args.transducer == "tdt" else None
-        transducer = Transducer(predictor_width=_WIDTH, joint_width=_WIDTH, durations=durations)
-        recipe = replace(recipe, student=replace(recipe.student, transducer=transducer))
-    precision = args.precision or recipe.precision
-    batch = _noise(max(1, int(recipe.batches.seconds / args.seconds)), args.seconds).to(device)
-    times = _measure(recipe, precision, batch, device, args.repeats)
-    row = {"precision": precision, "transducer": args.transducer, "rows": len(batch.lengths), "seconds": args.seconds}
-    row |= {"median_s": times[len(times) // 2], "rtfx": batch.audio_seconds / times[len(times) // 2]}
-    print(json.dumps({"benchmark": "training", **describe(device), **row}))
+        student = replace(
+            student, transducer=Transducer(predictor_width=_WIDTH, joint_width=_WIDTH, durations=durations)
+        )
+    return student_config(student, _LABELS)
 
 
-def _noise(rows: int, seconds: float) -> Batch:
+def _noise(config: ModelConfig, rows: int, seconds: float) -> Batch:
     random = torch.Generator().manual_seed(0)
     samples = int(seconds * FRONT_END.sample_rate)
     labels = int(seconds * _LABELS_PER_SECOND)
@@ -69,9 +120,9 @@ def _noise(rows: int, seconds: float) -> Batch:
         waveforms=0.1 * torch.randn(rows, samples, generator=random),
         lengths=torch.full((rows,), samples),
         hidden_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
-        hidden_mels=torch.zeros(rows, FRONT_END.mels, dtype=torch.bool),
+        hidden_mels=torch.zeros(rows, config.features.mels, dtype=torch.bool),
         stretches=None,
-        tokens=torch.randint(_LABELS, (rows, labels), generator=random),
+        tokens=torch.randint(config.vocabulary_size, (rows, labels), generator=random),
         token_lengths=torch.full((rows,), labels),
         sequences=torch.zeros(rows, 0, dtype=torch.int64),
         sequence_lengths=torch.zeros(rows, dtype=torch.int64),
@@ -80,34 +131,76 @@ def _noise(rows: int, seconds: float) -> Batch:
     )
 
 
-def _measure(recipe: Recipe, precision: str, batch: Batch, device: torch.device, repeats: int) -> list[float]:
-    """Return the seconds of each step, ascending, after two unmeasured ones."""
-    assert recipe.student, "checked before"
-    config = student_config(recipe.student, _LABELS)
+def _measure(
+    args: argparse.Namespace,
+    recipe: Recipe,
+    precisions: list[Precision],
+    seconds: float,
+    rows: int,
+    device: torch.device,
+    ranks: Ranks,
+) -> list[dict[str, object]]:
+    """Return a row for each precision, of steps in turns; the first step of each is a warm-up."""
+    config = _config(args, recipe)
+    batch = _noise(config, rows, seconds).to(device)
+    steps = [_step(config, recipe, precision, batch, device, ranks) for precision in precisions]
+    times: list[list[float]] = [[] for _ in steps]
+    peaks = [0] * len(steps)
+    for number in range(args.repeats + 1):
+        for place, step in enumerate(steps):
+            forget_peak(device)
+            ranks.sums([0.0])  # all begin together
+            began = time.perf_counter()
+            step()
+            times[place] += [time.perf_counter() - began] if number else []
+            peaks[place] = peak_bytes(device)
+    medians = [statistics.median(one) for one in times]
+    clips = rows * ranks.count
+    return [
+        {
+            "seconds": seconds,
+            "batch": rows,
+            "precision": precision,
+            "median_s": median,
+            "clips_a_second": clips / median,
+            "rtfx": clips * seconds / median,
+            "times": statistics.median(first / own for first, own in zip(times[0], times[place], strict=True)),
+            "memory_gb": peaks[place] / _GIGA,
+        }
+        for place, (precision, median) in enumerate(zip(precisions, medians, strict=True))
+    ]
+
+
+def _step(
+    config: ModelConfig, recipe: Recipe, precision: Precision, batch: Batch, device: torch.device, ranks: Ranks
+) -> Callable[[], None]:
+    """Return what takes a step of a network of its own."""
     network = new_network(config, recipe.dropout, seed=0).to(device)
     optimizer, average = new_optimizer(network, recipe.optimizer), WeightAverage(network, recipe.optimizer.ema)
     run = SimpleNamespace(
         network=network.train(),
-        front_end=LogMelFeatures(FRONT_END).to(device),
+        front_end=LogMelFeatures(config.features).to(device),
         device=device,
         config=config,
         mode=TrainingMode(recipe),
         recipe=SimpleNamespace(precision=precision, objective=Objective(), seed=0),
         step=0,
     )
-    times = []
-    for step in range(repeats + 2):
-        began = time.perf_counter()
+    costs = ranks.together(PartCosts(cast("Run", run)), some_unused=False)
+    spoken = float(batch.token_lengths.sum())
+
+    def step() -> None:
+        set_products(precision)
         optimizer.zero_grad()
-        costs = batch_losses(cast("Run", run), batch)
-        costs.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
+        found: Losses = costs(batch, Labels(spoken, 0.0))
+        found.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
         torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.optimizer.max_norm).item()
         optimizer.step()
-        average.update(network, step)
+        average.update(network, 0)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - began)
-    return sorted(times[2:])
+
+    return step
 
 
 if __name__ == "__main__":

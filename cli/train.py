@@ -41,7 +41,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="find the batch that each bucket should have on this device, and train nothing",
+        help="find the batch that each bucket should have on this device, and train nothing; with --out, what was "
+        "measured is kept there, and a probe that was stopped resumes",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR, if there is one")
     parser.add_argument(
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = read_recipe(Path(args.recipe))
         if args.check or args.probe:
-            return _look_ahead(recipe, _device(args.device), probes=args.probe)
+            return _look_ahead(recipe, _device(args.device), Path(args.out) if args.out else None, probes=args.probe)
         if not args.out:
             raise CommandError("--out DIR is missing: where the run keeps its state and its log")
         if args.export:
@@ -166,9 +167,9 @@ def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
         _report(f"{export}: the averaged weights of seed {best} with the lowest WER")
 
 
-def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> int:
+def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *, probes: bool) -> int:
     """Print what would be trained on. A teacher's labels that are not on the disk yet are computed for that."""
-    from training.probe import Steps, probe, table
+    from training.probe import Measurements, Steps, probe, table
     from training.run import Run
 
     training = Run(recipe, Path(), device)
@@ -177,7 +178,11 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", *, probes: bool) -> in
         _report(line)
     if probes:
         try:
-            found = probe(training.sampler.buckets, Steps(training).measure, by_memory=device.type == "cuda")
+            measure = Steps(training).measure
+            if folder:
+                folder.mkdir(parents=True, exist_ok=True)
+                measure = Measurements(folder / "probe.jsonl", training, measure).measure
+            found = probe(training.sampler.buckets, measure, by_memory=device.type == "cuda")
         except MemoryError as error:
             raise CommandError(f"{error} does not fit this device") from error
         for line in table(found):

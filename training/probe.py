@@ -4,14 +4,20 @@ Each size is tried by a step of the real model (forward, backward and optimizer)
 as many labels as the bucket may have.
 """
 
+import hashlib
+import json
+import os
+import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from training.batch import Batch
 from training.buckets import Bucket
+from training.errors import ResumeError, TrainingError
 from training.loop import take_step
 from training.run import Run
 from training.sampler import Position
@@ -167,14 +173,74 @@ def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
     return total
 
 
+class Measurements:
+    """Measurements of steps that are kept on the disk: a probe that was stopped, or is asked for again, resumes.
+
+    A measurement is for the model, the objective, the precision and the device that it was made with, and for the
+    version of PyTorch.
+    """
+
+    def __init__(self, path: Path, run: Run, measure: Measure) -> None:
+        """Read those that are there.
+
+        Raises:
+            ResumeError: if the file is damaged; the message names the line.
+        """
+        self._path = path
+        self._measure = measure
+        self._key = _key(run)
+        self._known: dict[tuple[float, int, int], Measured | None] = {}
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:
+            path.write_text(whole, encoding="utf-8")  # a line that was cut short when its probe was killed
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                row = json.loads(line)
+                found = None if row["step"] is None else Measured(float(row["step"]), row["bytes"])
+                if row["key"] == self._key:
+                    self._known[float(row["seconds"]), int(row["labels"]), int(row["rows"])] = found
+            except (ValueError, KeyError, TypeError) as error:
+                raise ResumeError(f"{path}, line {number}: damaged; remove the file to measure again") from error
+
+    def measure(self, bucket: Bucket, rows: int) -> Measured | None:
+        """Return what a step takes, from the disk if it is known.
+
+        Raises:
+            TrainingError: if it cannot be kept.
+        """
+        size = (bucket.seconds, bucket.labels, rows)
+        if size not in self._known:
+            found = self._known[size] = self._measure(bucket, rows)
+            row = {"key": self._key, "seconds": bucket.seconds, "labels": bucket.labels, "rows": rows}
+            row |= {"step": found and found.seconds, "bytes": found and found.bytes}
+            try:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            except OSError as error:
+                raise TrainingError(f"{self._path} cannot be written: {error.strerror}") from error
+        return self._known[size]
+
+
+def _key(run: Run) -> str:
+    """Return what a measurement depends on, beside its bucket and its clips."""
+    recipe, device = run.recipe, run.device
+    parts = (recipe.objective, recipe.optimizer, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.processor()} {os.cpu_count()}"
+    told = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+
+
 class Steps:
     """Takes steps of a run, which cannot be used afterwards."""
 
-    def __init__(self, run: Run, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, run: Run, clock: Callable[[], float] = time.perf_counter, memory_share: float = MEMORY_SHARE
+    ) -> None:
         self._run = run
         self._clock = clock
         if run.device.type == "cuda":
-            torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE, run.device)
+            torch.cuda.set_per_process_memory_fraction(memory_share, run.device)
 
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
         """Take two steps of ``rows`` clips, and measure the second; None if they do not fit."""

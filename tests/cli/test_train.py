@@ -129,7 +129,7 @@ def test_audio_that_is_not_there_is_named(recipe, capsys):
 
     assert run(recipe) == 2
 
-    assert "gone.wav: No such file or directory" in capsys.readouterr().err
+    assert f"gone.wav ({path}, line 1): No such file or directory" in capsys.readouterr().err
 
 
 def test_an_export_to_nowhere_is_named(recipe, capsys):
@@ -185,12 +185,12 @@ def test_what_is_wrong_with_clips_is_told_before_the_first_step_and_ends_no_run(
     out = capsys.readouterr().out.splitlines()
     assert out[1].startswith("12 clips (")
     assert out[2] == "left out: 1 clip (0.1 s) under 0.5 s, 1 clip (30.0 s) over 20 s"
-    assert out[3] == f"skipped: 1 clip (2.0 s) no file, such as {recipe / 'gone.wav'}"
+    assert out[3] == f"skipped: 1 clip (2.0 s) no file, such as {recipe / 'gone.wav'} ({path}, line 5)"
     assert out[4].startswith(
         "transcripts: 1 clip (2.6 s) empty, 1 clip (2.6 s) with characters that the vocabulary lack"
     )
     assert "1 clip (2.6 s) longer than their clip's frames" in out[4]
-    assert sorted(line.split(":")[1].split("/")[-1] for line in out if line.startswith("skipped: /")) == [
+    assert sorted(line.split(" (")[0].split("/")[-1] for line in out if line.startswith("skipped: /")) == [
         "empty.wav",
         "garbage.wav",
         "gone.wav",

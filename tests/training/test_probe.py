@@ -1,14 +1,15 @@
 """Batches are as large as fits, or as is worth it, bucket by bucket."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cli
 from tests.training.small_run import manifest, recipe_file
 from training.buckets import Bucket
-from training.errors import RecipeError
-from training.probe import Measured, fastest, largest_that_fits, probe, table
+from training.errors import RecipeError, ResumeError
+from training.probe import Measured, Measurements, fastest, largest_that_fits, probe, table
 from training.recipe_file import read_recipe
 from training.run import Run
 
@@ -58,6 +59,37 @@ def test_every_bucket_has_what_fits_and_the_table_says_what_it_is_worth():
 def test_a_clip_that_does_not_fit_alone_is_named():
     with pytest.raises(MemoryError, match=r"a clip of 20\.0 s with 80 labels"):
         probe(BUCKETS, lambda bucket, _: None if bucket.seconds > 15 else Measured(1, 1), by_memory=True)
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path):
+    manifest(tmp_path)
+    run = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
+    other = Run(read_recipe(recipe_file(tmp_path, precision="bfloat16")), tmp_path, torch.device("cpu"))
+    asked = []
+
+    def measure(bucket, rows):
+        asked.append((bucket, rows))
+        return Measured(0.5, None) if rows < 3 else None
+
+    path, bucket = tmp_path / "probe.jsonl", BUCKETS[0][0]
+    for one in (run, run, other):
+        kept = Measurements(path, one, measure)
+        assert [kept.measure(bucket, rows) for rows in (2, 3, 2)] == [Measured(0.5, None), None, Measured(0.5, None)]
+
+    assert asked == [(bucket, 2), (bucket, 3)] * 2
+    path.write_text(path.read_text()[:-5])  # killed while writing
+    for _ in range(2):
+        Measurements(path, other, measure).measure(bucket, 3)
+    assert asked[4:] == [(bucket, 3)]
+
+
+def test_measurements_that_are_damaged_are_named(tmp_path):
+    manifest(tmp_path)
+    run = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
+    (tmp_path / "probe.jsonl").write_text("nonsense\n")
+
+    with pytest.raises(ResumeError, match=r"probe\.jsonl, line 1: damaged"):
+        Measurements(tmp_path / "probe.jsonl", run, lambda *_: None)
 
 
 @pytest.mark.parametrize(

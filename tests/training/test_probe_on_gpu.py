@@ -1,0 +1,27 @@
+"""On a GPU, or over the CUDA that computes nothing, the largest batch is what the allocator has room for."""
+
+import pytest
+import torch
+
+from tests.training.small_run import manifest, recipe_file
+from training.probe import Steps, probe
+from training.recipe_file import read_recipe
+from training.run import Run
+
+STUDENT = {"layers": 1, "width": 32, "heads": 2, "subsampling_channels": 32}
+
+
+@pytest.mark.gpu
+def test_what_fits_stays_within_the_memory_and_a_twentieth_more_does_not(tmp_path):
+    manifest(tmp_path, copies=2000)
+    device = torch.device("cuda")
+    run = Run(read_recipe(recipe_file(tmp_path, student=STUDENT)), tmp_path, device)
+    room = 2**30
+    steps = Steps(run, memory_share=room / torch.cuda.get_device_properties(device).total_memory)
+
+    found = probe(run.sampler.buckets, steps.measure, by_memory=True)
+
+    for one in found:
+        assert 0.8 * room < one.step.bytes <= room
+        assert one.rows == one.clips or steps.measure(one.bucket, round(1.08 * one.rows) + 1) is None
+        assert steps.measure(one.bucket, one.rows) is not None  # after one that did not fit, too
