@@ -113,6 +113,61 @@ def test_convolutions_learn_a_handful_of_clips_letter_by_letter(tmp_path, blocks
     assert score(*trained(tmp_path, recipe)).errors == 0
 
 
+def fifty_recordings(folder, speech_dir):
+    """A manifest of 50 short recordings by three people, no text of which stands there twice; returns the texts."""
+    rows = {}
+    for line in (speech_dir / "manifest.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        if row["source"] in {"arctic", "kathleen"} and row["split"] == "train" and 1.2 < row["duration"] < 2.2:
+            rows.setdefault(row["text"], row | {"audio": str(speech_dir / row["audio"])})
+    chosen = sorted(rows.values(), key=lambda row: row["duration"])[::6][:50]
+    (folder / "manifest.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen))
+    return [row["text"] for row in chosen]
+
+
+SMALL = {"layers": 3, "width": 96, "heads": 4, "subsampling_channels": 32}
+ADAMW = {"warmup": 50, "ema": 0.95}
+# Of each family a model so small that these recordings are learned in a minute or two of a core, from random weights.
+FAMILIES = {
+    "canary": {
+        "steps": 600,
+        "student": SMALL | {"attention": {"width": 96, "layers": 2, "heads": 4, "positions": 64}},
+        "languages": [{"code": "en", "vocabulary": "en.model"}],
+        "vocabulary": None,
+        # Of the labels only the first words depend on the sound alone; prompts would hide what those cost.
+        "objective": {"predict_prompts": False},
+        "optimizer": ADAMW | {"peak": 0.001, "decay": 0.4},
+        "batches": {"seconds": 30, "buckets": 2, "label_buckets": 1},
+    },
+    "quartznet": {
+        "steps": 400,
+        "student": None,
+        "convolutional": {"blocks": QUARTZNET},
+        "characters": LETTERS,
+        "vocabulary": None,
+        "optimizer": {"algorithm": "novograd", "peak": 0.02, "betas": [0.95, 0.5], "warmup": 50, "ema": 0.95},
+    },
+    "tdt": {
+        "steps": 500,
+        "student": SMALL | {"transducer": TDT | {"predictor_width": 96, "joint_width": 96}},
+        "vocabulary": "en.model",
+        "objective": {"ctc": 0.3},
+        "optimizer": ADAMW | {"peak": 0.003},
+    },
+}
+
+
+@pytest.mark.long
+@pytest.mark.speech
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fifty_recordings_are_learned_from_their_transcripts_by_each_family(tmp_path, speech_dir, family):
+    texts = fifty_recordings(tmp_path, speech_dir)
+    (tmp_path / "en.model").write_bytes(new_vocabulary(texts, 96))
+    rest = {"batches": {"seconds": 30, "buckets": 2}, "dropout": 0.0, "augmentation": {}, "report_every": 50}
+
+    assert score(*trained(tmp_path, document(tmp_path, **(rest | FAMILIES[family])))).wer < 0.05
+
+
 @pytest.mark.long
 @pytest.mark.speech
 @pytest.mark.teacher
