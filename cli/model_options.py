@@ -68,7 +68,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--aligner",
         metavar="MODEL",
-        help="model with a CTC decoder that finds when words were said which an attention decoder (Canary) wrote "
+        help="model with a CTC decoder that finds the times of an attention decoder's (Canary's) words "
         "(default: that of the checkpoint, if it brings one)",
     )
     parser.add_argument(

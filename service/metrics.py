@@ -91,7 +91,7 @@ class Metrics:
         )
         self.key_audio_seconds = counter("key_audio_seconds_total", "Audio transcribed by name of the key.", "key")
         self.key_reloads = counter(
-            "key_reloads_total", "Times that the changed file of keys was read, by result.", "result"
+            "key_reloads_total", "Times that the file of keys was read again, by result.", "result"
         )
 
         # Requests for transcripts
@@ -110,7 +110,7 @@ class Metrics:
             (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
             "length_class",
         )
-        self.audio_seconds = counter("audio_seconds_total", "Audio accepted, by what became of it.", "outcome", "model")
+        self.audio_seconds = counter("audio_seconds_total", "Accepted audio by outcome.", "outcome", "model")
         self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
         self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
@@ -119,7 +119,7 @@ class Metrics:
         )
         self.words = counter("words_total", "Words in transcripts; a sudden drop means a fault.", "model")
         self.audio_skipped_seconds = counter(
-            "audio_skipped_seconds_total", "Audio left out of recordings, because nobody was found to speak.", "model"
+            "audio_skipped_seconds_total", "Audio not transcribed, because no speech was detected in it.", "model"
         )
         self.speech_without_text_seconds = counter(
             "speech_without_text_seconds_total",
@@ -135,10 +135,10 @@ class Metrics:
         )
         self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the utterance that waits longest.")
         self.queue_predicted_wait = gauge(
-            "queue_predicted_wait_seconds", "Predicted wait: one turn of each accepted recording, over RTFx."
+            "queue_predicted_wait_seconds", "Predicted wait: one turn of each accepted recording, divided by RTFx."
         )
         self.queue_passed_over = gauge(
-            "queue_bypass_max", "Batches led by later arrivals that went before a waiting utterance; the highest."
+            "queue_bypass_max", "Most batches led by later arrivals that ran before an utterance which still waits."
         )
         self.queue_wait = histogram(
             "queue_wait_seconds", "From acceptance to being sent to an engine.", _STAGE_EDGES, "length_class"
@@ -148,7 +148,7 @@ class Metrics:
         self.draining = gauge("draining", "1 while the service finishes accepted work and takes no more.")
 
         # Jobs
-        self.jobs = counter("jobs_total", "Jobs by what became of them.", "outcome")
+        self.jobs = counter("jobs_total", "Jobs by outcome.", "outcome")
         self.jobs_waiting = gauge("jobs_unfinished", "Jobs that wait, or are under way.", "state")
         self.webhook_deliveries = counter("webhook_deliveries_total", "Attempts to deliver a webhook.", "outcome")
 
@@ -184,7 +184,7 @@ class Metrics:
         )
         self.engine_start = gauge("engine_start_timestamp_seconds", "When the engine process started.", "device")
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
-        self.warmup_seconds = gauge("warmup_seconds", "Time of the runs before the first batch.", "model")
+        self.warmup_seconds = gauge("warmup_seconds", "Time that the warm-up took.", "model")
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
         self.model_loads = counter("model_loads_total", "Models loaded while the service ran, by result.", "result")
         self.model_evictions = counter(

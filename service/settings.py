@@ -140,8 +140,8 @@ class Settings(BaseSettings):
     )
     aligner: str | None = Field(
         default=None,
-        description="Checkpoint with a CTC decoder that finds when words were said which an attention decoder (Canary) "
-        "wrote; unset: that of the checkpoint, if it brings one.",
+        description="Checkpoint with a CTC decoder that finds the times of an attention decoder's (Canary's) words; "
+        "unset: that of the checkpoint, if it brings one.",
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
