@@ -1,10 +1,10 @@
 # Steno as an image: docs/operations.md, "Images".
 #   docker build -t steno . && docker run --rm -p 8000:8000 steno
 # VARIANT is cpu or cuda; both begin with the same slim Debian, because PyTorch's CUDA build brings its libraries and the
-# host brings the driver. Of the cpu variant, TORCH_INDEX is worth 4 GB.
+# host brings the driver. TORCH_INDEX makes the cpu variant 4 GB smaller.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
-# What pip is to install, and nothing else of pyproject.toml: the layers below stay cached when the rest of it changes.
+# Only the requirements of pyproject.toml, so that the layers below stay cached when the rest of it changes.
 FROM ${BASE_IMAGE} AS requirements
 COPY pyproject.toml docker/requirements.py /requirements/
 RUN python3 /requirements/requirements.py /requirements/pyproject.toml > /requirements/requirements.txt
@@ -15,7 +15,7 @@ ARG TORCH_VERSION=2.13.0
 # The index of PyTorch's CPU builds that pytorch.org shows. Empty: pip's own, whose build carries CUDA; it runs on CPUs too.
 ARG TORCH_INDEX=
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# The environment that ships has no pip: another one's installs into it.
+# The shipped environment has no pip; the pip of another one installs into it.
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/steno
 COPY constraints.txt docker/install-torch /build/
 RUN /build/install-torch
@@ -25,7 +25,7 @@ COPY --from=requirements /requirements/requirements.txt /build/
 RUN /opt/pip/bin/pip --quiet --python /opt/steno/bin/python install --no-compile \
     --constraint /build/constraints.txt --requirement /build/requirements.txt
 COPY docker/prune.py /build/
-# Compiled here: a root that is read-only can keep no bytecode. By hash, not by time: layers of equal files are equal.
+# Bytecode is compiled here, because a read-only root cannot keep it; by hash, not by time, so that builds are equal.
 RUN /opt/pip/bin/python /build/prune.py /opt/steno /opt/torch \
  && /opt/steno/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/steno/lib /opt/torch
 
@@ -56,17 +56,17 @@ RUN groupadd --gid 10001 steno \
       && apt-get install -y -qq --no-install-recommends gcc libc6-dev $([ -e "$headers" ] || echo python3-dev) \
       && rm -rf /var/lib/apt/lists/*; \
     fi
-# What changes least comes first, so that a new release of the code is a few hundred kilobytes.
+# The layers that change least come first, so that a new release of the code is a few hundred kilobytes.
 COPY --from=dependencies /opt/torch /opt/torch
 COPY --from=dependencies /opt/steno /opt/steno
 COPY --from=application /opt/weights /opt/application
 COPY --from=application /opt/application /opt/application
 COPY docker/healthcheck.py docker/contents.py /opt/steno/
-# What the image carries, and under which licences.
+# Lists the packages in the image and their licences.
 RUN install -d /usr/share/doc/steno \
  && /opt/steno/bin/python /opt/steno/contents.py / > /usr/share/doc/steno/sbom.cdx.json
 
-# PYTHONSAFEPATH: a file in the folder where somebody runs `steno transcribe` is no module of ours.
+# PYTHONSAFEPATH: files in the working folder of `steno transcribe` are not imported as modules.
 ENV PATH=/opt/application/bin:/opt/steno/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONSAFEPATH=1 \
@@ -88,7 +88,7 @@ LABEL org.opencontainers.image.title="Steno" \
 WORKDIR /
 USER 10001:10001
 EXPOSE 8000
-# Uploads and long recordings; downloaded models and compiled kernels. Nothing else is written.
+# Uploads and long recordings; downloaded models and compiled kernels. Nothing is written elsewhere.
 VOLUME ["/tmp", "/var/cache/steno"]
 STOPSIGNAL SIGTERM
 # Liveness: an engine that loads or restarts is no reason to end the container.

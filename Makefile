@@ -1,10 +1,10 @@
-# Every command a developer or an operator needs. `make setup` is implied by the others.
+# The commands of developers and operators; they run `make setup` first where they need it.
 PYTHON        ?= python3
 VENV          ?= .venv
 TORCH_VERSION ?= 2.13.0
 # The address of a wheel index that holds the torch build you want (CPU or CUDA); empty: pip's own index.
 TORCH_INDEX   ?=
-# For tests of the GPU's kernels, where torch brings none: a CPU build, on Linux.
+# Triton for the tests of GPU kernels: torch's CPU builds on Linux come without it.
 TRITON_VERSION ?= 3.6.0
 # A build for CUDA 13, as a GPU machine has it.
 CUDA_TORCH_VERSION ?= 2.11.0
@@ -14,7 +14,7 @@ ENGINE        ?= docker
 # Empty: the model that ships with Steno.
 MODEL         ?=
 RECIPE        ?= training/recipes/english.yaml
-# What the model that ships is made from: recordings with a manifest.jsonl, sentences, and a checkpoint to learn from.
+# What the bundled model is made from: recordings with a manifest.jsonl, sentences, and a teacher's checkpoint.
 SPEECH        ?= ../shared/speech
 TEXT          ?= ../shared/text/sentences.txt.xz
 TEACHER       ?= ../shared/teacher/stt_en_conformer_ctc_small.nemo
@@ -76,12 +76,12 @@ $(FRAMEWORKS)/.ready: $(STAMP) tests/clients/python.txt
 serve: setup
 	$(BIN)/steno serve $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
-# Stopped or killed, a run goes on where it was: run this again. ARGS='--minutes 60 --export model.nemo' and the like.
+# To resume a run that was stopped or killed, run this again. ARGS='--minutes 60 --export model.nemo' and the like.
 train: setup
 	$(BIN)/steno train $(RECIPE) --out runs/$(basename $(notdir $(RECIPE))) --resume $(ARGS)
 
-# The model that ships, from its data. Every step goes on where it was stopped or killed: run this again.
-# One voice, flite/rms, stays unheard: it says the README's sample.
+# The bundled model, from its data. To resume after a stop or a kill, run this again.
+# One voice, flite/rms, is left out of training: it speaks the README's sample.
 train-bundled: setup
 	mkdir -p $(DATA)
 	ln -sfn $(abspath $(SPEECH)) $(DATA)/speech
@@ -107,7 +107,7 @@ $(NEMO)/.peers: $(NEMO)/.ready
 	$(NEMO)/bin/pip install --quiet onnxruntime==1.31.1 onnx-asr==0.12.0 sherpa-onnx==2.0.1
 	touch $@
 
-# NeMo has an environment of its own: gigabytes that nothing else here needs.
+# NeMo has an environment of its own, because it takes gigabytes that nothing else here needs.
 $(NEMO)/.ready:
 	$(PYTHON) -m venv $(NEMO)
 	$(NEMO)/bin/pip install --quiet torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
@@ -119,11 +119,11 @@ image:
 	$(ENGINE) build --build-arg VARIANT=$(VARIANT) --build-arg TORCH_VERSION=$(TORCH_VERSION) \
 	  --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg REVISION=$$(git rev-parse HEAD) --tag steno:$(VARIANT) $(ARGS) .
 
-# Without one: the image is built and run all the same (docker/image_test.py). ARGS='--storage-driver vfs'.
+# Builds and runs the image without a container engine (docker/image_test.py). ARGS='--storage-driver vfs'.
 image-test: setup
 	$(BIN)/python docker/image_test.py --variant $(VARIANT) --build-arg TORCH_INDEX=$(TORCH_INDEX) $(ARGS)
 
-# Known vulnerabilities of the pinned packages; one that cannot be looked up is a failure, too.
+# Known vulnerabilities of the pinned packages; fails too if a package cannot be looked up.
 audit: runs/audit/.ready
 	{ cat constraints.txt; echo torch==$(TORCH_VERSION); } | \
 	  runs/audit/bin/pip-audit --strict --no-deps --disable-pip --requirement /dev/stdin $(ARGS)
@@ -133,7 +133,7 @@ runs/audit/.ready:
 	runs/audit/bin/pip install --quiet --disable-pip-version-check pip-audit==2.10.1
 	touch $@
 
-# Renders the overlays for Kubernetes, with kubectl, and validates what comes out; node for custom resources.
+# Renders the overlays for Kubernetes with kubectl and validates the result; custom resources are validated with node.
 manifests: setup tests/deploy/node_modules/.ready
 	$(BIN)/python -m pytest -m "long or not long" tests/deploy/test_kubernetes.py $(ARGS)
 
@@ -142,7 +142,7 @@ tests/deploy/node_modules/.ready: tests/deploy/package.json
 	npm install --prefix tests/deploy --silent --no-audit --no-fund --no-package-lock
 	touch $@
 
-# Two files at a time; ARGS='-n 0 --pdb' in one process.
+# Two test files at a time; ARGS='-n 0 --pdb': in one process.
 test: setup
 	$(BIN)/python -m pytest -m "not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
 
@@ -153,7 +153,7 @@ test-long: setup
 soak: setup
 	$(BIN)/python -m tests.soak $(ARGS)
 
-# As on older processors, and on this one: instruction sets are hidden, or QEMU stands in (tests/cpus/run.sh).
+# As on this processor and on older ones, by hiding instruction sets or by QEMU (tests/cpus/run.sh).
 # ARGS='avx2 sse4.2' runs those levels alone.
 test-cpus: setup
 	bash tests/cpus/run.sh $(BIN)/python $(ARGS)
@@ -162,7 +162,8 @@ test-cpus: setup
 test-gpu:
 	$(PYTHON) -m pytest -m gpu tests/models tests/training/losses $(ARGS)
 
-# What the code asks of CUDA, on a machine without a GPU (tests/null_cuda/build.py). Takes torch's CUDA build: gigabytes.
+# Checks the code's calls of CUDA on a machine without a GPU (tests/null_cuda/build.py). Takes torch's CUDA build:
+# gigabytes.
 null-cuda: $(NULL)/.ready
 	bash tests/null_cuda/rehearse.sh $(NULL)
 
@@ -185,7 +186,7 @@ format: setup
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# The pictures of the documentation, from what was measured for them.
+# The plots of the documentation, from docs/measured.
 plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/peers-cpu.svg docs/measured/peers-cpu.json
 	$(BIN)/python -m benchmarks plots docs/img/latency-cpu.svg docs/measured/latency-110m-cpu.json

@@ -31,7 +31,7 @@ const options = () => ({
 let shown = null; // the recording whose transcript is shown
 let playable = null; // the recording that the player has
 let downloading = null; // aborts the download under way
-let models = []; // that are served, and what they can do
+let models = []; // the served models, with what they can do
 const waiting = []; // recordings that are not sent yet
 const underWay = new Set(); // requests
 
@@ -41,7 +41,7 @@ function open(files) {
   added.forEach(enqueue);
 }
 
-/** Has a recording transcribed, anew if it was before. */
+/** Sends a recording to be transcribed, again if it was before. */
 function enqueue(recording) {
   recording.request?.abort();
   recording.forget();
@@ -95,7 +95,7 @@ async function hear(recording, signal) {
   tell(recording, `${done.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`);
 }
 
-/** Shows a recording: what is heard of it so far, or all. */
+/** Shows a recording's transcript, as much of it as there is. */
 function show(recording) {
   shown = recording;
   recordings.mark(recording);
@@ -116,7 +116,7 @@ function reveal() {
   player.load(recording.file).then((seconds) => playable === recording && waveform.load(recording.file, seconds));
 }
 
-/** Notes how a recording fares, and says so where it is the one that is shown. */
+/** Notes the state of a recording, and shows it if the recording is shown. */
 function tell(recording, status, error = "") {
   recordings.tell(recording, status, error);
   if (recording === shown) report(status, error);
@@ -158,7 +158,7 @@ function showCancel() {
   element("cancel").hidden = !underWay.size && !downloading;
 }
 
-/** Lets people choose where there is more than one model; without the key that it may take, there is nothing to show. */
+/** Shows the choice of models if there is more than one; without the key, there is no list of them. */
 async function offerModels() {
   models = await servedModels(key()).catch(() => []);
   offer("model", models.map(({ id }) => [id, id]));
@@ -166,7 +166,7 @@ async function offerModels() {
   offerOptions();
 }
 
-/** Offers what the chosen model can do, where there is a choice. */
+/** Shows the options of the chosen model that have a choice. */
 function offerOptions() {
   const model = models.find(({ id }) => id === element("model").value);
   const { languages, decoders = [], tasks = [] } = model?.steno.abilities ?? {};
@@ -181,7 +181,7 @@ function offerSome(row, select, unset, choices) {
   element(row).hidden = choices.length < 2;
 }
 
-/** Fills a select; what was chosen stays chosen where it is still there. */
+/** Fills a select; the chosen option stays chosen if it still exists. */
 function offer(id, choices) {
   const select = element(id);
   const chosen = select.value;

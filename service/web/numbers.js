@@ -1,4 +1,4 @@
-// The server's own numbers, read from its probes while somebody looks.
+// The server's load, read from `/readyz` and `/metrics` while the page is visible.
 
 const PERIOD_MILLISECONDS = 3000;
 const WINDOW_MILLISECONDS = 60_000;

@@ -1,4 +1,4 @@
-// Plays the recording, and tells at every frame how far it is.
+// Plays the recording, and reports its position in every frame of the screen.
 
 const BEYOND_ANY_END = 1e7;
 
@@ -7,7 +7,7 @@ export class Player {
   #unplayable;
   #onMove;
 
-  /** Uses an audio element and a note for what it cannot play; `onMove` gets the second that is heard. */
+  /** Uses an audio element, and a note for recordings that it cannot play; `onMove` gets the second that is played. */
   constructor(audio, unplayable, onMove) {
     this.#audio = audio;
     this.#unplayable = unplayable;
@@ -41,7 +41,7 @@ export class Player {
     else this.#audio.currentTime = seconds;
   }
 
-  // What a browser records may not say how long it is; that is known once the player has been at the end.
+  // A recording made in a browser may not say how long it is; the length is known once the player has been at the end.
   async #findEnd() {
     this.#audio.currentTime = BEYOND_ANY_END;
     await once(this.#audio, "seeked");

@@ -1,7 +1,7 @@
 // The record button: a microphone's sound becomes a file like any other.
 import { clock } from "./clock.js";
 
-/** Lets the button record; `onFile` gets the recording, `onError` what the browser says against it. */
+/** Makes the button record; `onFile` gets the recording, `onError` the browser's error. */
 export function enableRecording(button, onFile, onError) {
   if (!window.isSecureContext || !window.MediaRecorder) {
     button.disabled = true; // the note beside it says why

@@ -1,6 +1,6 @@
 // The recordings of this tab: those under way, and those whose transcripts can be shown again.
 
-/** A recording, how it fares, and what has been heard of it. */
+/** A recording, its state, and its transcript so far. */
 class Recording {
   constructor(file) {
     this.file = file;
@@ -8,7 +8,7 @@ class Recording {
     this.forget();
   }
 
-  /** Forgets what was heard. */
+  /** Forgets the transcript. */
   forget() {
     this.segments = []; // { start, end, text, words }, as the API streams them
     this.isDone = false;
@@ -22,7 +22,7 @@ export class RecordingList {
   #onChosen;
   #rows = new Map(); // of each recording: its button and its note
 
-  /** Fills an ordered list, which shows as soon as it has two; `onChosen` gets the recording that is chosen. */
+  /** Fills an ordered list, which is hidden until it has two entries; `onChosen` gets the recording that is chosen. */
   constructor(list, onChosen) {
     this.#list = list;
     this.#onChosen = onChosen;
@@ -44,7 +44,7 @@ export class RecordingList {
     return recording;
   }
 
-  /** Marks the one that is shown. */
+  /** Marks the recording that is shown. */
   mark(recording) {
     for (const [other, { button }] of this.#rows) {
       if (other === recording) button.setAttribute("aria-current", "true");
@@ -52,7 +52,7 @@ export class RecordingList {
     }
   }
 
-  /** Notes how a recording fares. */
+  /** Notes the state of a recording. */
   tell(recording, status, error) {
     Object.assign(recording, { status, error });
     const { note } = this.#rows.get(recording);

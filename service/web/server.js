@@ -12,7 +12,7 @@ export class ApiError extends Error {
 /**
  * Posts a recording for a model and resolves to the last event of its transcript.
  * `options` are further fields of the form; those without a value are left out. `onSent` gets the share of the recording
- * that was sent, `onSegment` each segment, as soon as it was heard.
+ * that was sent, `onSegment` each segment, as soon as it is transcribed.
  */
 export async function transcribe(recording, model, options, key, { signal, onSent, onSegment }) {
   const form = await formOf(recording, model, options, "verbose_json", key, signal);

@@ -1,4 +1,4 @@
-// The words: shaded by confidence, lit while they are spoken, and each a way to its place in the recording.
+// The words: shaded by confidence, lit while they are spoken; choosing one goes to its second of the recording.
 import { clock } from "./clock.js";
 
 const LINGER_SECONDS = 1; // a word stays lit until the next one, but not through a long pause

@@ -38,7 +38,7 @@ export class Waveform {
     this.#samples = decoded.getChannelData(0);
     this.#seconds = decoded.duration;
     this.#played = 0;
-    this.#canvas.hidden = false; // its new size has it measured and drawn
+    this.#canvas.hidden = false; // its new size triggers measuring and drawing
   }
 
   /** Marks what has been played. */
@@ -72,7 +72,7 @@ export class Waveform {
   }
 }
 
-/** The loudest sample of each of so many equal parts, as shares of the loudest of all. */
+/** The loudest sample of each of `parts` equal parts, as shares of the loudest of all. */
 function loudest(samples, parts) {
   const peaks = Array.from({ length: parts }, (_, part) => {
     const start = Math.floor((part * samples.length) / parts);
