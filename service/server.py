@@ -27,6 +27,7 @@ from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.errors import STOPPED
 from service.dispatch.recordings import Recordings
 from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
@@ -215,11 +216,13 @@ class Server:
                 await asyncio.wait({serving, supervising, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if working:  # jobs are on disk, and continue after the restart
                     working.cancel()
-                    await asyncio.wait({working})
                 if supervising.done():
                     self.dispatcher.abandon("No engine can be started.")
                 else:
                     await self._drain(supervising)
+                decode_pool.close()  # a file that is still decoded is a job's, or was given up, and may take minutes
+                if working:
+                    await asyncio.wait({working})
             finally:
                 measuring.cancel()
                 watching.cancel()
@@ -228,6 +231,8 @@ class Server:
                 web.should_exit = True
                 await self.fleet.stop()
                 await serving
+                if web.server_state.tasks:  # they were cancelled, and answer that
+                    await asyncio.wait(web.server_state.tasks, timeout=_CLOSE_SECONDS)
                 if jobs:
                     await jobs.close()
                 if outbound is not None:
@@ -272,7 +277,7 @@ class Server:
         hurried.cancel()
         if cut_off := self.dispatcher.admission.requests:
             log.warning("cut off", extra={"requests": cut_off})
-            self.dispatcher.abandon("The service stopped before this request was done.")
+            self.dispatcher.abandon(STOPPED)
 
     async def _watch_keys(self) -> None:
         if self._key_file is not None:

@@ -240,7 +240,10 @@ class Settings(BaseSettings):
     receive_timeout_seconds: Seconds = Field(
         default=30.0, description="Longest pause while a body arrives, or while the client reads an answer."
     )
-    max_receive_seconds: Seconds = Field(default=600.0, description="Longest time that a body may take to arrive.")
+    max_receive_seconds: Seconds = Field(
+        default=600.0,
+        description="Longest time that a body may take to arrive, or a client to catch up with its answer.",
+    )
     keep_alive_seconds: Count = Field(
         default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
     )

@@ -12,6 +12,8 @@ DispatchError
 └── TranscriptionFailedError     the engine raised an error on it alone
 """
 
+STOPPED = "The service stopped before this request was done."
+
 
 class DispatchError(Exception):
     """The root; its message is for the caller of the API."""

@@ -48,6 +48,7 @@ _OVERSLEPT_SECONDS = 1.0
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
 # In a row; then the machine or the checkpoint is at fault, and the service ends to tell its orchestrator.
 _FAILED_STARTS = 5
+_SHORTAGE_SECONDS = 1.0  # between attempts while the system has no room for a process
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
 
 
@@ -255,6 +256,7 @@ class Supervisor:
         self._command = [sys.executable, "-m", module, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
+        self._was_ready = False
         # Begun now: where the system has no room for another thread, batches still go out.
         self._writing = ThreadPoolExecutor(1, "staging")
         self._writing.submit(int)
@@ -271,22 +273,24 @@ class Supervisor:
             EngineStartError: if the first start fails, or too many in a row do.
         """
         failed_starts = 0
-        ever_ready = False
         while not self._stopping.is_set():
             failure = await self._run_one()
             failed_starts = failed_starts + 1 if failure else 0
-            ever_ready = ever_ready or failure is None
-            if failure and not self._stopping.is_set() and (not ever_ready or failed_starts == _FAILED_STARTS):
-                raise EngineStartError(failure, is_first=not ever_ready)
+            was_ready, self._was_ready = self._was_ready, self._was_ready or failure is None
+            if failure and not self._stopping.is_set() and (not was_ready or failed_starts == _FAILED_STARTS):
+                raise EngineStartError(failure, is_first=not was_ready)
             await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
 
     async def _run_one(self) -> str | None:
         """Run an engine until it is gone; return why it never had every model that it must have, None if it had."""
         try:
             self._engine = engine = await self._start()
-        except OSError as error:  # no descriptor, no process, no memory: there may be soon
+        except OSError as error:  # no descriptor, no process, no memory
+            if not self._was_ready:
+                return f"no engine process can be started: {error}"
             log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
-            return f"no engine process can be started: {error}"
+            await self._pause(_SHORTAGE_SECONDS)
+            return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
         if self._stopping.is_set():  # since before it was there to be told
             self._tell_to_stop(engine)
         loss = await self._watch(engine)

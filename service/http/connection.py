@@ -72,6 +72,7 @@ class Connection(HttpToolsProtocol):
         # The timeout of a head, of the rest of a body, or of what comes after a refusal; never of two of them.
         self._arriving: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
+        self._taking_ends = 0.0
         self._left_to_take = 0
         self._body_ends = 0.0
         self._heard = 0.0
@@ -298,15 +299,21 @@ class Connection(HttpToolsProtocol):
             self._arriving = None
 
     def _watch_taking(self) -> None:
-        """Close a connection when the client has read nothing for `silence_seconds`."""
+        """Close a connection when the client reads nothing for `silence_seconds`, or too little in `body_seconds`."""
         if self._taking is None:
-            self._left_to_take = self.transport.get_write_buffer_size()
-            self._taking = self.loop.call_later(self._limits.silence_seconds, self._check_taking)
+            self._taking_ends = self.loop.time() + self._limits.body_seconds
+            self._await_taking()
+
+    def _await_taking(self) -> None:
+        self._left_to_take = self.transport.get_write_buffer_size()
+        due = min(self.loop.time() + self._limits.silence_seconds, self._taking_ends)
+        self._taking = self.loop.call_at(due, self._check_taking)
 
     def _check_taking(self) -> None:
         self._taking = None
-        if self.transport.get_write_buffer_size() < self._left_to_take:
-            self._watch_taking()
+        has_read = self.transport.get_write_buffer_size() < self._left_to_take
+        if has_read and self.loop.time() < self._taking_ends:
+            self._await_taking()
         else:
             self.transport.abort()
 

@@ -21,7 +21,8 @@ class ConnectionLimits:
         most_of_address: open connections of one address, or of one /64 of IPv6.
         head_seconds: time from the first byte of a request, or from opening a connection, to the end of the headers.
         silence_seconds: longest pause in a body that is no longer needed, or while the client reads an answer.
-        body_seconds: longest time for the rest of a body that is no longer needed.
+        body_seconds: longest time for the rest of a body that is no longer needed, or until the client has read nearly
+            all of what is written.
     """
 
     most: int

@@ -1,5 +1,6 @@
 """Telemetry of each request, whatever its outcome: id, stages, log line and metrics."""
 
+import asyncio
 import logging
 import re
 import time
@@ -12,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.dispatch.cut_recording import Coverage
+from service.dispatch.errors import STOPPED, EngineLostError
 from service.http.allowance import Allowance
 from service.http.errors import ErrorResponse, error_response
 from service.metrics import Metrics, length_class
@@ -122,6 +124,11 @@ class Telemetry:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             status = _CLIENT_LEFT
+        except asyncio.CancelledError:  # the service ends, and waits no longer
+            if not status:
+                response = error_response(EngineLostError(STOPPED))
+                note_error(record, response)
+                await response(scope, receive, send_with_id)
         except Exception as error:  # the client gets an error in our shape, the log the traceback
             log.exception("request failed", extra={"request_id": record.request_id})
             if not status:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -16,8 +17,9 @@ import pytest
 
 from service.engine.stub import SAMPLE_RATE
 from service.engine.supervisor import STUB_ENGINE
+from tests.audio.media_files import media
 from tests.models.checkpoint.hub_stand_in import Hub, Repository
-from tests.service.serving import PATIENCE, form, post_bytes, serving, steno_serve, tone, wait_for, wav
+from tests.service.serving import PATIENCE, ServerProcess, form, post_bytes, serving, steno_serve, tone, wait_for, wav
 
 CLIP = wav(tone(SAMPLE_RATE))
 
@@ -163,6 +165,12 @@ def children(pid: int) -> list[int]:
     return [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
 
 
+def decoders(pid: int) -> list[int]:
+    """Processes of a service that decode files."""
+    commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in children(pid)}
+    return [one for one, command in commands.items() if b"audio." in command]
+
+
 def exists(pid: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)
@@ -194,6 +202,92 @@ def test_a_second_sigterm_ends_whatever_is_under_way_and_leaves_no_process(golde
         assert [answer.split(b" ")[1:2] for answer in answers[2:]] == [[b"503"], [b"503"]]
         wait_for(lambda: not any(map(exists, processes)))
         assert service.events("cut off")[0]["requests"] == 3
+
+
+def stop_twice(service: ServerProcess) -> None:
+    """Send SIGTERM, and again when the service drains; it must end with 0 and leave no process."""
+    processes = children(service.process.pid)
+    service.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: bool(service.events("draining")))
+    service.process.send_signal(signal.SIGTERM)
+    assert service.process.wait(PATIENCE) == 0
+    wait_for(lambda: not any(map(exists, processes)))
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+@pytest.mark.parametrize("is_job", [False, True])
+def test_a_second_sigterm_ends_a_decoder_process_that_would_decode_for_minutes(tmp_path, is_job):
+    upload = form(media(tone(SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac"))
+    flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
+    with (
+        steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        pid = service.process.pid
+        assert service.client.post("/v1/audio/transcriptions", **upload).status_code == 200
+        (decoder,) = decoders(pid)
+        os.kill(decoder, signal.SIGSTOP)
+        if is_job:
+            job = service.client.post("/v1/audio/jobs", **upload).json()["id"]
+            wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "in_progress")
+        else:
+            asked = pool.submit(service.client.post, "/v1/audio/transcriptions", **upload)
+            wait_for(lambda: service.metric("steno_http_requests_in_flight{transcriptions}") == 1)
+
+        stop_twice(service)
+
+        if not is_job:
+            assert refusal(asked.result()) in [(503, "decoding_unavailable"), (503, "engine_lost")]
+    if is_job:  # nothing that was accepted is lost
+        with steno_serve(tmp_path / "second.log", *flags, engine=STUB_ENGINE) as service:
+            wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "completed")
+
+
+def test_one_sigterm_does_not_wait_for_the_decoder_of_a_job(tmp_path):
+    upload = form(media(tone(SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac"))
+    flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
+    with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service:
+        pid = service.process.pid
+        assert service.client.post("/v1/audio/transcriptions", **upload).status_code == 200
+        os.kill(decoders(pid)[0], signal.SIGSTOP)
+        job = service.client.post("/v1/audio/jobs", **upload).json()["id"]
+        wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "in_progress")
+
+        service.process.send_signal(signal.SIGTERM)
+
+        assert service.process.wait(PATIENCE) == 0
+
+
+def test_a_second_sigterm_ends_a_stream_with_an_error(tmp_path):
+    """It has begun, so that its status is sent: a client takes an event with an error for one."""
+    flags = ("--model", "stub.nemo", "--heartbeat-seconds", "0.05")
+    with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service:
+        service.signal_engine(signal.SIGSTOP)
+        upload = form(CLIP, stream="true")
+        with service.client.stream("POST", "/v1/audio/transcriptions", **upload) as answer:
+            lines = answer.iter_lines()
+            assert (answer.status_code, next(lines)) == (200, ": waiting")
+            stop_twice(service)
+            events = [line for line in lines if line.startswith("data: ")]
+
+    assert [json.loads(event.removeprefix("data: "))["error"]["code"] for event in events] == ["engine_lost"]
+
+
+def test_a_second_sigterm_ends_the_load_of_a_further_model(tmp_path):
+    flags = ("--model", "stub.nemo", "--models-on-demand", "hub/*")
+    with (
+        steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(service.client.post, "/v1/audio/transcriptions", **form(CLIP, model="hub/endless"))
+        wait_for(lambda: bool(service.events("model asked for")))
+
+        stop_twice(service)
+
+        assert refusal(asked.result()) in [(503, "model_load_failed"), (503, "engine_lost")]
 
 
 def test_sigterm_twice_while_the_model_loads_ends_the_service(golden, tmp_path):

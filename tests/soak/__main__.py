@@ -181,6 +181,8 @@ async def _in_a_row(url: str, clip: bytes, text: str, requests: int, account: Ac
                 answer = await http.post("/v1/audio/transcriptions", **form(clip))
                 is_right = answer.status_code == 200 and answer.json()["text"] == text
                 account.note("in a row", str(answer.status_code), began, is_right=is_right, detail=answer.text)
+                if not sum(account.outcomes.values()) % 10_000:
+                    say(f"{sum(account.outcomes.values())} answers")
 
     await asyncio.gather(*(client(requests // _IN_A_ROW_AT_ONCE) for _ in range(_IN_A_ROW_AT_ONCE)))
 

@@ -219,7 +219,12 @@ def _code(answer: httpx.Response) -> str:
     """The code of an error, also of one within a stream."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         return next((f"in the stream: {event['error']['code']}" for event in _events(answer) if "error" in event), "")
-    return "" if answer.is_success else str(answer.json()["error"]["code"])
+    if answer.is_success:
+        return ""
+    try:
+        return str(answer.json()["error"]["code"])
+    except ValueError:
+        return f"not in our shape: {answer.text[:100]}"
 
 
 def _streamed(answer: httpx.Response) -> str:

@@ -11,11 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import httpx
+
 from tests.soak.account import Account, Fault
 from tests.soak.processes import children, decoders, descriptors, engine
 
 _STOPPED_SECONDS = 2.0
 _STORM = 100
+# In a row; where a machine is slow to start engines, five would end the service, as they should.
+_MOST_STARTS_BROKEN = 3
 _BEGUN = b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-length: 9999\r\n\r\nabc"
 
 
@@ -48,14 +52,27 @@ class Faults:
             "storm of clients that leave": self._storm,
             "storm of heads without end": self._heads,
         }
+        starts_broken = 0
         while time.monotonic() + self.every_seconds < until:
             await asyncio.sleep(self.every_seconds)
             kind = chance.choice(list(kinds))
+            if kind.startswith("engine"):
+                starts_broken = 0 if await self._is_ready() else starts_broken + 1
+                if starts_broken > _MOST_STARTS_BROKEN:
+                    say(f"not {kind}: the engine starts")
+                    continue
             say(kind)
             fault = Fault(kind, time.monotonic(), float("inf"))
             self.account.faults.append(fault)
             await kinds[kind]()
             self.account.faults[-1] = Fault(kind, fault.began, time.monotonic())
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
+                return (await client.get(f"{self.url}/readyz")).is_success
+        except httpx.TransportError:
+            return False
 
     async def _kill_engine(self) -> None:
         for pid in engine(self.pid):
@@ -90,9 +107,7 @@ class Faults:
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, usual)
 
     async def _storm(self) -> None:
-        await self._connections(
-            b"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-length: 9999\r\n\r\nabc", 0.0
-        )
+        await self._connections(_BEGUN, 0.0)
 
     async def _heads(self) -> None:
         await self._connections(b"GET /healthz HTTP/1.1\r\nx-end", _STOPPED_SECONDS)

@@ -307,6 +307,25 @@ def test_a_client_that_takes_no_answers_is_let_go():
         connection.close()
 
 
+def test_a_client_that_drips_what_it_reads_is_let_go():
+    """It reads enough for never being silent, and so little that it would hold its connection for minutes."""
+    with serving(receive_timeout_seconds=0.5, max_receive_seconds=1.0) as service:
+        service.client.close()
+        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", service.server.port))
+            connection.sendall(get("/web/swagger-ui-bundle.js") * 100)  # a hundred megabytes of answers
+            wait_for(lambda: service.server.metrics.connections._value.get() == 1)
+
+            def is_let_go() -> bool:
+                with contextlib.suppress(ConnectionError):
+                    connection.recv(1 << 11)
+                return service.server.metrics.connections._value.get() == 0
+
+            wait_for(is_let_go)
+
+
 @pytest.mark.parametrize("limit", [{"receive_timeout_seconds": 0.3}, {"max_receive_seconds": 0.5}])
 def test_what_is_left_of_a_body_that_was_answered_already_has_limits_too(limit):
     with serving(**limit) as service, connected(service) as connection:

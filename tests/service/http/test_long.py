@@ -1,5 +1,6 @@
 """Recordings longer than an utterance, over a real socket with a stub engine: cut, joined, streamed, given up."""
 
+import contextlib
 import json
 import socket
 from itertools import pairwise
@@ -118,6 +119,27 @@ def test_a_stream_holds_its_place_until_it_was_sent_and_is_measured(service, spe
 
     wait_for(lambda: nothing_is_left(service))
     wait_for(lambda: service.metric("steno_transcription_duration_seconds_count") == before + 1)
+
+
+def test_a_stream_that_nobody_reads_is_given_up(cut_as):
+    cut_as(*[SAMPLE_RATE // 10] * 300)
+    with serving(max_utterance_seconds=LONGEST, receive_timeout_seconds=0.3) as service, socket.socket() as connection:
+        for end in (service.server._listener, connection):  # the system would take megabytes
+            for size in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                end.setsockopt(socket.SOL_SOCKET, size, 4096)
+        connection.connect(("127.0.0.1", service.server.port))
+        fields = {"stream": "true", "include[]": "logprobs"}
+        connection.sendall(post_bytes(service.server.port, wav(tone(30 * SAMPLE_RATE)), **fields))
+        assert connection.recv(1).startswith(b"H")
+
+        wait_for(lambda: nothing_is_left(service))
+
+        heard = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := connection.recv(1 << 16):
+                heard += piece
+        assert b"transcript.text.delta" in heard
+        assert b"transcript.text.done" not in heard
 
 
 @pytest.mark.parametrize("stream", ["false", "true"])
