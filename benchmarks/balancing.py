@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.budget import Cost
-from benchmarks.queueing import Ours, Request, add_cost_options, arrivals, parts_of
+from benchmarks.queueing import Ours, Request, Staged, add_cost_options, add_request, arrivals, parts
 from service.dispatch.utterance import Utterance
 
 POLICIES = ("round robin", "least connections", "least audio")
@@ -27,7 +27,7 @@ _SHORT_SECONDS = 60.0
 
 @dataclass(eq=False)
 class _Replica:
-    batcher: Ours
+    batcher: Staged
     requests: int = 0
     audio: float = 0.0
     running: list[Utterance] = field(default_factory=list)
@@ -35,7 +35,7 @@ class _Replica:
 
 def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost, budget: float) -> list[float]:
     """Return the latency of each request, until all are answered."""
-    fleet = [_Replica(Ours(budget, 1 / cost.second)) for _ in range(replicas)]
+    fleet = [_Replica(Staged(budget, Ours(budget, 1 / cost.second))) for _ in range(replicas)]
     left = [0] * len(requests)
     latencies = [0.0] * len(requests)
     turns, ties = itertools.cycle(fleet), itertools.count()
@@ -66,7 +66,7 @@ def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost
             left[caller] -= 1
             if not left[caller]:
                 replica.requests -= 1
-                latencies[caller] = now - utterance.arrived
+                latencies[caller] = now - requests[caller].arrives
         replica.running = []
         begin(replica, now)
 
@@ -77,9 +77,8 @@ def simulate(requests: Sequence[Request], replicas: int, policy: str, cost: Cost
         replica = choose()
         replica.requests += 1
         replica.audio += request.seconds
-        for utterance in parts_of(request, caller, numbers):
-            left[caller] += 1
-            replica.batcher.add(utterance)
+        left[caller] = parts(request)
+        add_request(replica.batcher, request, caller, numbers)
         begin(replica, request.arrives)
     while ends:
         now, _, replica = heapq.heappop(ends)

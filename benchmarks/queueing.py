@@ -6,13 +6,15 @@ audio offered in a second, relative to the device's speed in endless batches wit
 
     one by one   in the order of arrival, without batches
     window       in the order of arrival; a batch leaves when 16 wait or the first has waited 100 ms
-    steno        service/dispatch/batcher.py
+    steno        service/dispatch/batcher.py, behind the window for parts of long recordings
 """
 
 import argparse
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,6 +122,49 @@ class Ours:
         return np.inf
 
 
+class Staged:
+    """A policy behind the service's window for the parts of long recordings.
+
+    Args:
+        batch_seconds: The budget.
+        policy: What decides.
+    """
+
+    def __init__(self, batch_seconds: float, policy: Policy) -> None:
+        self._policy = policy
+        self._numbers = itertools.count(1)
+        self._room = 2 * batch_seconds  # for the batch that runs, and one more
+        self._waiting: deque[deque[Utterance]] = deque()  # of each long recording, in turns
+        self._running: list[Utterance] = []
+
+    def add(self, utterance: Utterance) -> None:
+        """Let a clip wait."""
+        utterance.number = next(self._numbers)
+        self._policy.add(utterance)
+
+    def add_long(self, parts: Iterable[Utterance]) -> None:
+        """Let a long recording wait."""
+        self._waiting.append(deque(parts))
+
+    def next_batch(self, now: float) -> list[Utterance]:
+        """Take out those that the policy chooses; the batch before is done."""
+        self._room += sum(utterance.seconds for utterance in self._running if utterance.recording_seconds)
+        while self._waiting and self._waiting[0][0].seconds <= self._room:
+            parts = self._waiting.popleft()
+            part = parts.popleft()
+            part.arrived = now
+            self._room -= part.seconds
+            self.add(part)
+            if parts:
+                self._waiting.append(parts)
+        self._running = self._policy.next_batch(now)
+        return self._running
+
+    def due(self) -> float:
+        """Return infinity: what waits leaves at once."""
+        return math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A recording, and when it arrives."""
@@ -148,34 +193,48 @@ def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[fl
     """Return the latency of each request, until all are answered."""
     latencies = [0.0] * len(requests)
     numbers = itertools.count(1)
-    coming = itertools.chain.from_iterable(
-        parts_of(request, caller, numbers) for caller, request in enumerate(requests)
-    )
+    coming = iter(enumerate(requests))
     upcoming = next(coming, None)
     now = 0.0
     while True:
-        while upcoming is not None and upcoming.arrived <= now:
-            policy.add(upcoming)
+        while upcoming is not None and upcoming[1].arrives <= now:
+            add_request(policy, upcoming[1], upcoming[0], numbers)
             upcoming = next(coming, None)
         if batch := policy.next_batch(now):
             now += cost.of(len(batch), max(utterance.seconds for utterance in batch))
             for utterance in batch:
                 assert isinstance(utterance.caller, int)
-                latencies[utterance.caller] = now - utterance.arrived
+                latencies[utterance.caller] = now - requests[utterance.caller].arrives
             continue
-        later = min(policy.due(), np.inf if upcoming is None else upcoming.arrived)
+        later = min(policy.due(), np.inf if upcoming is None else upcoming[1].arrives)
         if later == np.inf:
             return latencies
         now = max(now, later)
 
 
-def parts_of(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utterance]:
-    """Cut a recording into equal parts of the length that the service would use."""
-    parts = max(1, round(request.seconds / LONGEST))
-    for _ in range(parts):
-        wanted, nothing = _Wanted(), np.empty(0, np.float32)
-        seconds = request.seconds / parts
-        yield Utterance(next(numbers), nothing, seconds, request.arrives, wanted, caller, _LANE)  # type: ignore[arg-type]
+def add_request(policy: Policy, request: Request, caller: int, numbers: Iterator[int]) -> None:
+    """Let a recording wait: in parts, if it is long."""
+    utterances = _cut(request, caller, numbers)
+    if parts(request) > 1 and isinstance(policy, Staged):
+        policy.add_long(utterances)
+    else:
+        for utterance in utterances:
+            policy.add(utterance)
+
+
+def parts(request: Request) -> int:
+    """Return how many utterances a recording is cut into."""
+    return max(1, round(request.seconds / LONGEST))
+
+
+def _cut(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utterance]:
+    """Cut a recording as the service does, if equally."""
+    count = parts(request)
+    seconds, nothing = request.seconds / count, np.empty(0, np.float32)
+    for _ in range(count):
+        part = Utterance(next(numbers), nothing, seconds, request.arrives, _Wanted(), caller, _LANE)  # type: ignore[arg-type]
+        part.recording_seconds = request.seconds if count > 1 else 0.0
+        yield part
 
 
 def add_cost_options(parser: argparse.ArgumentParser) -> None:
@@ -202,7 +261,7 @@ def main() -> None:
     policies: dict[str, Callable[[], Policy]] = {
         "one by one": OneByOne,
         "window": Window,
-        "steno": lambda: Ours(args.budget, most),
+        "steno": lambda: Staged(args.budget, Ours(args.budget, most)),
     }
     rows = []
     print(f"{'arrivals':>8} {'load':>5} {'policy':>11} {'short p50':>10} {'short p99':>10} {'long p50':>9}")

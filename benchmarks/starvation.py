@@ -1,29 +1,36 @@
-"""Starvation: the service's batcher against first come first served and fixed windows, in virtual time.
+"""Whether anybody starves: the service's batcher beside simpler policies, in virtual time.
 
     hours   clips at a tenth, a fifth and a third of what the device can do, while three recordings of an hour are
-            under way
+            under way; the clips come one by one, or eight at a time
     flood   more clips than the device can do, for half an hour, and a recording of ten minutes among them
     day     a day with a quiet night and a peak of 70 % of what the device can do, in bursts, and a recording of an hour
             every two hours
 
+    in order      first come, first served, in batches as large as the budget allows
+    window        batches of 16, or of what there is after 100 ms
+    clips first   parts of long recordings only where no clip waits: the least that clips can wait for, and long
+                  recordings starve
+    no hours      the service's batcher without any long recordings: what clips wait for each other
+    steno         the service's batcher, behind its window for the parts of long recordings
+
 The device is slow (20 seconds of audio a second, `--second`), so that a day has few batches; times divided by that of a
 mean batch do not depend on it. For clips the time in the queue is printed, for recordings the time until they are done,
-relative to that alone. As in the service, parts of long recordings come to the batcher as there is room
-(service/dispatch/window.py); the other two policies have them from the beginning.
+relative to that alone; means over the seeds. As in the service, parts of long recordings come to the batcher, and get
+their numbers, as there is room (service/dispatch/window.py); the first two policies have them from the beginning.
 """
 
 import argparse
 import itertools
 import json
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from tqdm import tqdm
 
 from benchmarks.budget import Cost
-from benchmarks.queueing import LONGEST, Ours, Policy, Request, Window, parts_of
+from benchmarks.queueing import LONGEST, Ours, Policy, Request, Staged, Window, add_request
 from service.dispatch.utterance import Utterance
 
 _HOUR = 3600.0
@@ -65,8 +72,8 @@ class InOrder:
         return math.inf
 
 
-class Staged:
-    """The batcher of the service, behind its window for the parts of long recordings.
+class ClipsFirst:
+    """The batcher of the service, but parts of long recordings wait until no clip does.
 
     Args:
         batch_seconds: the budget.
@@ -74,37 +81,15 @@ class Staged:
     """
 
     def __init__(self, batch_seconds: float, rtfx: float) -> None:
-        self._batcher = Ours(batch_seconds, rtfx)
-        self._room = 2 * batch_seconds  # for the batch that runs, and one more
-        self._waiting: deque[deque[Utterance]] = deque()  # of each long recording, in turns
-        self._staged: set[int] = set()
-        self._running: list[Utterance] = []
+        self._clips, self._parts = Ours(batch_seconds, rtfx), Ours(batch_seconds, rtfx)
 
     def add(self, utterance: Utterance) -> None:
-        """Let a clip wait."""
-        self._batcher.add(utterance)
-
-    def add_long(self, parts: Iterable[Utterance]) -> None:
-        """Let a long recording wait."""
-        self._waiting.append(deque(parts))
+        """Let one wait."""
+        (self._parts if utterance.recording_seconds else self._clips).add(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Remove and return the utterances that the batcher chooses; the batch before is done."""
-        for utterance in self._running:
-            if utterance.number in self._staged:
-                self._staged.remove(utterance.number)
-                self._room += utterance.seconds
-        while self._waiting and self._waiting[0][0].seconds <= self._room:
-            parts = self._waiting.popleft()
-            part = parts.popleft()
-            part.arrived = now
-            self._room -= part.seconds
-            self._staged.add(part.number)
-            self._batcher.add(part)
-            if parts:
-                self._waiting.append(parts)
-        self._running = self._batcher.next_batch(now)
-        return self._running
+        """Take out clips, or else parts."""
+        return self._clips.next_batch(now) or self._parts.next_batch(now)
 
     def due(self) -> float:
         """Return infinity: what waits leaves at once."""
@@ -137,12 +122,7 @@ def run(requests: Sequence[Request], policy: Policy, cost: Cost) -> Times:
     now = 0.0
     while True:
         while upcoming is not None and upcoming[1].arrives <= now:
-            parts = list(parts_of(upcoming[1], upcoming[0], numbers))
-            if len(parts) > 1 and isinstance(policy, Staged):
-                policy.add_long(parts)
-            else:
-                for part in parts:
-                    policy.add(part)
+            add_request(policy, upcoming[1], upcoming[0], numbers)
             upcoming = next(coming, None)
         if batch := policy.next_batch(now):
             took = cost.of(len(batch), max(utterance.seconds for utterance in batch))
@@ -160,14 +140,16 @@ def run(requests: Sequence[Request], policy: Policy, cost: Cost) -> Times:
         now = max(now, later)
 
 
-def clips(load: Callable[[float], float], most: float, duration: float, seed: int) -> list[Request]:
-    """Draw clips of 6 s on average, in bursts, for a load of ``load(t)``."""
+def clips(
+    load: Callable[[float], float], most: float, duration: float, seed: int, burst: int = _BURST
+) -> list[Request]:
+    """Draw clips of 6 s on average, so many at a time, that bring ``load(t)`` of what the device can do."""
     random = np.random.default_rng(seed)
     drawn: list[Request] = []
     now, peak = 0.0, max(load(duration * step / 1000) for step in range(1000))
-    while (now := now + float(random.exponential(6.0 * _BURST / (peak * most)))) < duration:
+    while (now := now + float(random.exponential(6.0 * burst / (peak * most)))) < duration:
         if random.random() < load(now) / peak:
-            drawn += [Request(now, float(seconds)) for seconds in random.triangular(1.0, 1.5, 15.5, size=_BURST)]
+            drawn += [Request(now, float(seconds)) for seconds in random.triangular(1.0, 1.5, 15.5, size=burst)]
     return drawn
 
 
@@ -177,10 +159,11 @@ def scenarios(most: float, seed: int) -> dict[str, list[Request]]:
     day = clips(lambda at: peak * (0.5 - 0.5 * math.cos(2 * math.pi * at / (24 * _HOUR))) ** 2, most, 24 * _HOUR, seed)
     return {
         **{
-            f"hours, clips {share:.0%}": _in_order(
-                clips(lambda _, share=share: share, most, _MEANWHILE, seed)  # type: ignore[misc]
+            f"hours, clips {share:.0%}, {together}": _in_order(
+                clips(lambda _, share=share: share, most, _MEANWHILE, seed, burst)  # type: ignore[misc]
                 + [Request(0.0, _HOUR) for _ in range(3)]
             )
+            for burst, together in ((1, "one by one"), (_BURST, "bursts"))
             for share in (0.1, 0.2, 0.33)
         },
         "flood": _in_order([*clips(lambda _: 1.1, most, _HOUR / 2, seed), Request(60.0, 600.0)]),
@@ -198,44 +181,50 @@ def main() -> None:
     parser.add_argument("--batch", type=float, default=0.2, help="fixed cost of a batch in seconds")
     parser.add_argument("--second", type=float, default=0.05, help="cost of a second of audio in seconds")
     parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--scenarios", nargs="+", default=["hours", "flood", "day"])
     args = parser.parse_args()
 
     cost, most = Cost(args.batch, args.second, 0.0), 1 / args.second
-    policies: dict[str, Callable[[], Policy]] = {
-        "in order": lambda: InOrder(args.budget),
-        "window": Window,
-        "steno": lambda: Staged(args.budget, most),
-    }
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for seed in tqdm(range(1, args.seeds + 1), disable=None):
+        for name, requests in scenarios(most, seed).items():
+            if name.partition(",")[0] in args.scenarios:
+                for policy, row in _compared(name, requests, cost, args.budget):
+                    found.setdefault((name, policy), []).append(row)
     rows = []
-    for name, requests in scenarios(most, args.seed).items():
-        if name.partition(",")[0] not in args.scenarios:
-            continue
-        is_long = np.array([one.seconds > LONGEST for one in requests])
-        for policy_name, policy in policies.items():
-            times = run(requests, policy(), cost)
-            queued, done = np.array(times.queued), np.array(times.done)
-            meanwhile = np.cumsum(times.batches) < _MEANWHILE if name.startswith("hours") else slice(None)
-            batch = float(np.mean(np.array(times.batches)[meanwhile]))
-            alone = np.array([one.seconds for one in requests]) * args.second
-            row = {
-                "scenario": name,
-                "policy": policy_name,
-                "clips": int((~is_long).sum()),
-                "batch_s": round(batch, 2),
-                "clip_p50_batches": round(float(np.percentile(queued[~is_long], 50)) / batch, 2),
-                "clip_p99_batches": round(float(np.percentile(queued[~is_long], 99)) / batch, 2),
-                "clip_max_batches": round(float(queued[~is_long].max()) / batch, 1),
-                "long_p50_of_alone": round(float(np.median((done / alone)[is_long])), 2),
-                "long_max_of_alone": round(float((done / alone)[is_long].max()), 2),
-                "passed_over": times.passed_over,
-            }
-            rows.append(row)
-            print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    print(
-        json.dumps({"benchmark": "starvation", "cost": [cost.batch, cost.second], "budget": args.budget, "rows": rows})
-    )
+    for (scenario, policy), of_seeds in found.items():
+        means = {key: round(float(np.mean([row[key] for row in of_seeds])), 2) for key in of_seeds[0]}
+        rows.append({"scenario": scenario, "policy": policy, **means})
+        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()))
+    about = {"cost": [cost.batch, cost.second], "budget": args.budget, "seeds": args.seeds}
+    print(json.dumps({"benchmark": "starvation", **about, "rows": rows}))
+
+
+def _compared(
+    scenario: str, requests: Sequence[Request], cost: Cost, budget: float
+) -> Iterator[tuple[str, dict[str, float]]]:
+    most = 1 / cost.second
+    policies: dict[str, Callable[[], Policy]] = {
+        "in order": lambda: InOrder(budget),
+        "window": Window,
+        "clips first": lambda: Staged(budget, ClipsFirst(budget, most)),
+        "no hours": lambda: Staged(budget, Ours(budget, most)),
+        "steno": lambda: Staged(budget, Ours(budget, most)),
+    }
+    for policy, made in policies.items():
+        served = [one for one in requests if one.seconds <= LONGEST or policy != "no hours"]
+        times = run(served, made(), cost)
+        is_long = np.array([one.seconds > LONGEST for one in served])
+        queued, slowdown = np.array(times.queued), np.array(times.done) / [one.seconds * cost.second for one in served]
+        ends = np.cumsum(times.batches)
+        meanwhile = ends < _MEANWHILE if scenario.startswith("hours") else slice(None)
+        batch = float(np.mean(np.array(times.batches)[meanwhile]))
+        p50, p99, longest = np.percentile(queued[~is_long], (50, 99, 100)) / batch
+        row = {"batch_s": batch, "clip_p50_batches": p50, "clip_p99_batches": p99, "clip_max_batches": longest}
+        if is_long.any():
+            row |= {"long_p50_of_alone": np.median(slowdown[is_long]), "long_max_of_alone": slowdown[is_long].max()}
+        yield policy, {key: float(value) for key, value in row.items()} | {"passed_over": times.passed_over}
 
 
 if __name__ == "__main__":

@@ -298,7 +298,9 @@ class Settings(BaseSettings):
         default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
     )
     max_passed_over: Count = Field(
-        default=8, description="Batches led by later arrivals that may go before a caller's utterances."
+        default=24,
+        description="Batches led by later arrivals after which an utterance is overdue: the first that is leads every "
+        "second batch.",
     )
     engine_timeout_seconds: Seconds = Field(
         default=8.0,

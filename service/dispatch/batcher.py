@@ -4,9 +4,12 @@ It never waits for more utterances: an engine with a free slot gets a batch at o
 
 *The leader.* Callers take turns (`turns`). Of the first turn with waiting utterances, the one with the highest response
 ratio, (wait + own time) / own time, leads: short work does not queue behind long work, and each ratio grows with the
-wait. Nobody starves: when later arrivals have led too many batches since a caller last had an utterance in one, its
-first utterance leads next. Background utterances (parts of jobs) lead only if nothing else waits, or by that bound;
-they fill room that is left, and have turns of their own.
+wait. The own time of a part is that of its whole recording, so that a clip leads before the parts of an hour.
+
+*Starvation.* An utterance that too many batches of later arrivals have passed over is overdue. Every second batch is
+led by the first that is overdue. Not every batch: after a busy minute many parts of long recordings are overdue at the
+same time, and clips would wait behind all of them. Background utterances (parts of jobs) lead only if nothing else
+waits, or if they are overdue; they fill room that is left, and have turns of their own.
 
 *Buckets.* Each decoder of each model has a lane of buckets; lanes compete for the lead by the same rules. A bucket has
 a range of lengths, for texts with or without times: with times, an attention decoder takes two to three times the
@@ -38,14 +41,14 @@ class BatchPolicy:
         batch_seconds: audio-seconds, padding included.
         padded_seconds: lengths that the device pads to, ascending; empty if it pads to the longest utterance.
         max_padding_share: largest share of padding if other buckets than the leader's fill up a batch.
-        max_passed_over: batches led by later arrivals before a caller's utterance must lead.
+        max_passed_over: batches led by later arrivals after which an utterance is overdue.
         rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
     batch_seconds: float = 360.0
     padded_seconds: tuple[float, ...] = ()
     max_padding_share: float = 0.2
-    max_passed_over: int = 8
+    max_passed_over: int = 24
     rtfx: float = 1.0
 
     def most_rows(self, longest: float) -> int:
@@ -73,6 +76,9 @@ class Batcher:
         self._turns, self._background_turns = Turns(self._edges[-1]), Turns(self._edges[-1])
         # By number, for cheap removal; insertion is in the order of turns and arrival.
         self._lanes: dict[Lane, dict[_BucketKey, dict[int, Utterance]]] = {}
+        # The engines, by their models, whose last batch an overdue utterance led. If all engines alternated together,
+        # one of them might never get an overdue utterance.
+        self._led_by_overdue: set[frozenset[str]] = set()
 
     def __len__(self) -> int:
         return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets.values())
@@ -122,34 +128,42 @@ class Batcher:
         self._drop_unwanted()
         self._turns.update([waiting for waiting in self if not waiting.is_background])
         self._background_turns.update([waiting for waiting in self if waiting.is_background])
-        leader = self._leader(now, policies)
+        asking = frozenset(policies)
+        overdue = None if asking in self._led_by_overdue else self._first_overdue(policies)
+        leader = overdue or self._most_urgent(now, policies)
         if leader is None or (leader.engines_lost and not is_idle):
             return []
         batch = [leader] if leader.alone else self._fill(leader, policies[leader.lane.model])
         for utterance in batch:
             self.remove(utterance)
-        served = {utterance.caller for utterance in batch}
+        if overdue:
+            self._led_by_overdue.add(asking)
+        else:
+            self._led_by_overdue.discard(asking)
         for utterance in self:
-            if utterance.caller in served:
-                utterance.passed_over = 0
-            elif utterance.number < leader.number and utterance.lane.model in policies:
+            if utterance.number < leader.number and utterance.lane.model in policies:
                 utterance.passed_over += 1
         return batch
 
-    def _leader(self, now: float, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
-        lanes = [buckets for lane, buckets in self._lanes.items() if lane.model in policies]
-        waiting = [utterance for buckets in lanes for bucket in buckets.values() for utterance in bucket.values()]
-        overdue = [one for one in waiting if one.passed_over >= policies[one.lane.model].max_passed_over]
-        if overdue:
-            return min(overdue, key=lambda utterance: utterance.number)
+    def _first_overdue(self, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
+        """Return the first utterance that is overdue."""
+        overdue = (
+            utterance
+            for utterance in self
+            if (policy := policies.get(utterance.lane.model)) and utterance.passed_over >= policy.max_passed_over
+        )
+        return min(overdue, key=lambda utterance: utterance.number, default=None)
 
-        def response_ratio(utterance: Utterance) -> float:
-            own_seconds = utterance.seconds / policies[utterance.lane.model].rtfx
-            return (now - utterance.arrived + own_seconds) / own_seconds
+    def _most_urgent(self, now: float, policies: Mapping[str, BatchPolicy]) -> Utterance | None:
+        """Return the utterance of the first turn with the highest response ratio."""
 
-        heads = [next(iter(bucket.values())) for buckets in lanes for _, bucket in sorted(buckets.items())]
-        first = min(map(_turn, heads), default=None)
-        return max((head for head in heads if _turn(head) == first), key=response_ratio, default=None)
+        def urgency(utterance: Utterance) -> tuple[float, int]:
+            own_seconds = max(utterance.seconds, utterance.recording_seconds) / policies[utterance.lane.model].rtfx
+            return (now - utterance.arrived + own_seconds) / own_seconds, -utterance.number
+
+        waiting = [utterance for utterance in self if utterance.lane.model in policies]
+        first = min(map(_turn, waiting), default=None)
+        return max((one for one in waiting if _turn(one) == first), key=urgency, default=None)
 
     def _key(self, utterance: Utterance) -> "_BucketKey":
         return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)

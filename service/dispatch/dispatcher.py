@@ -143,6 +143,7 @@ class Dispatcher:
         prompt: Prompt = NOTHING_ASKED,
         *,
         is_background: bool = False,
+        recording_seconds: float = 0.0,
     ) -> Answer:
         """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
 
@@ -153,6 +154,7 @@ class Dispatcher:
             lane: the decoder of a model that has been ready.
             prompt: its prompt.
             is_background: whether it is a job's; others go first.
+            recording_seconds: length of the recording that it is a part of; 0 if it is no part.
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.
@@ -172,7 +174,10 @@ class Dispatcher:
         now = self._clock()
         answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
         utterance = Utterance(
-            *(self._accepted, samples, seconds, now, answer, caller, lane), prompt=prompt, is_background=is_background
+            *(self._accepted, samples, seconds, now, answer, caller, lane),
+            prompt=prompt,
+            is_background=is_background,
+            recording_seconds=recording_seconds,
         )
         try:
             self._batcher.add(utterance)

@@ -135,6 +135,7 @@ class Recordings:
             request.lane,
             request.prompt,
             is_background=request.accepted.is_background,
+            recording_seconds=request.cut_recording.recording.seconds,
         )
         self._dispatcher.admission.backlog.answer(request.accepted, share)
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)

@@ -35,13 +35,14 @@ class Utterance:
         lane: its model and decoder.
         caller: who takes turns with others: the name of an API key, or the upload itself.
         turn: the turn in which it may run; -1 before the batcher has it.
-        passed_over: batches led by later arrivals since its caller last had an utterance in one.
+        passed_over: batches led by later arrivals while it waited.
         engines_lost: number of engines that died with it.
         misfits: number of batches with it that did not fit the device.
         alone: whether it must run alone, because it was in a batch that failed or was lost, and may be the cause.
         sent: monotonic time when its last batch was sent to an engine.
         prompt: its prompt.
         is_background: whether it is a job's; others go first.
+        recording_seconds: length of the recording that it is a part of; 0 if it is no part.
         trace: trace of its request, if it is traced.
     """
 
@@ -60,6 +61,7 @@ class Utterance:
     sent: float = 0.0
     prompt: Prompt = NOTHING_ASKED
     is_background: bool = False
+    recording_seconds: float = 0.0
     trace: Trace | None = field(default_factory=current, repr=False)
 
     @property

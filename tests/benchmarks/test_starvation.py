@@ -5,18 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.budget import Cost
-from benchmarks.queueing import LONGEST, Request, Window
-from benchmarks.starvation import InOrder, Staged, clips, run
+from benchmarks.queueing import LONGEST, Ours, Request, Staged, Window
+from benchmarks.starvation import ClipsFirst, InOrder, clips, run
 
 COST = Cost(1.0, 0.1, 0.0)
 BUDGET = 60.0
 
 
-def policies():
-    return [InOrder(BUDGET), Window(), Staged(BUDGET, 10.0)]
+def steno():
+    return Staged(BUDGET, Ours(BUDGET, 10.0))
 
 
-@pytest.mark.parametrize("policy", policies(), ids=lambda policy: type(policy).__name__)
+@pytest.mark.parametrize(
+    "policy",
+    [InOrder(BUDGET), Window(), Staged(BUDGET, ClipsFirst(BUDGET, 10.0)), steno()],
+    ids=("in order", "window", "clips first", "steno"),
+)
 def test_every_request_is_done_after_it_was_sent(policy):
     requests = sorted(
         [*clips(lambda _: 0.5, 10.0, 300.0, seed=3), Request(5.0, 400.0), Request(50.0, 90.0)],
@@ -43,7 +47,7 @@ def test_batches_in_order_are_within_the_budget_and_in_order(lengths):
 def test_a_short_clip_does_not_wait_for_an_hour():
     requests = [Request(0.0, 3600.0), Request(0.0, 3600.0), Request(10.0, 2.0)]
 
-    staged, in_order = (run(requests, policy, COST).queued[2] for policy in (Staged(BUDGET, 10.0), InOrder(BUDGET)))
+    staged, in_order = (run(requests, policy, COST).queued[2] for policy in (steno(), InOrder(BUDGET)))
 
     assert staged < 4 * COST.of(1, LONGEST)
     assert in_order > 100 * COST.of(1, LONGEST)
@@ -52,6 +56,6 @@ def test_a_short_clip_does_not_wait_for_an_hour():
 def test_parts_of_long_recordings_take_turns():
     requests = [Request(0.0, 20 * LONGEST), Request(0.0, 20 * LONGEST)]
 
-    first, second = run(requests, Staged(BUDGET, 10.0), COST).done
+    first, second = run(requests, steno(), COST).done
 
     assert second - first <= 2 * COST.of(1, LONGEST)

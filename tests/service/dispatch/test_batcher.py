@@ -87,21 +87,67 @@ def test_where_the_device_pads_to_few_lengths_a_batch_of_these_stays_within_its_
         assert len(batch) == 1 or len(batch) * computed <= budget * (1 + 1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+MODELS = st.sampled_from((("m",), ("other",), ("m", "other")))
+
+
+@settings(deadline=None)
 @given(
-    st.lists(st.one_of(st.tuples(st.just("add"), SECONDS), st.tuples(st.just("batch"), st.just(0.0))), max_size=150),
+    st.lists(st.tuples(SECONDS, st.sampled_from((LANE, Lane("other"))), st.booleans()), min_size=1, max_size=6),
+    st.lists(MODELS, min_size=1, max_size=4),
+    st.lists(st.sampled_from((0.1, 1.0, 60.0)), min_size=1, max_size=3),
     st.integers(1, 4),
 )
-def test_nobody_is_passed_over_more_often_than_the_bound(events, bound):
+def test_a_flood_starves_nobody(long, engines, flood, bound):
+    """However late the turn, whoever asks: after the bound, and two batches for each that is overdue before it."""
     queue = Queue()
-    now = 0.0
-    for event, seconds in events:
-        now += 0.01
-        if event == "add":
-            queue.add(seconds, arrived=now)
-            continue
-        queue.next(now, batch_seconds=10.0, max_passed_over=bound)
-        assert all(utterance.passed_over <= bound for utterance in queue.batcher)
+    waiting = [
+        queue.add(seconds, caller="long", lane=lane, is_background=is_background, recording_seconds=3600.0)
+        for seconds, lane, is_background in long
+    ]
+    most = bound + 2 * len(long) + len(set(engines))
+    for step in range(most * len(engines)):
+        now = float(step)
+        for lane in (LANE, Lane("other")):
+            for seconds in flood:
+                queue.add(seconds, now, lane=lane)
+        policies = {
+            model: BatchPolicy(batch_seconds=0.1, max_passed_over=bound) for model in engines[step % len(engines)]
+        }
+        queue.batcher.next_batch(now + 0.5, policies)
+        assert all(one.passed_over <= most for one in waiting)
+
+    served = {model for models in engines for model in models}
+    assert not [one for one in queue.batcher if one in waiting and one.lane.model in served]
+
+
+def test_what_is_overdue_leads_every_second_batch():
+    """Parts of long recordings that are overdue together do not go before the clips one after the other."""
+    queue = Queue()
+    parts = {queue.add(60.0, caller=name, recording_seconds=3600.0) for name in "abcd"}
+    leaders = []
+    for step in range(20):
+        queue.add(1.0, arrived=float(step))
+        leaders.append(queue.next(step + 0.5, batch_seconds=60.0, max_passed_over=4, max_padding_share=0.0)[0])
+
+    assert [leader in parts for leader in leaders[:11]] == [False] * 4 + [True, False] * 3 + [True]
+    assert parts <= set(leaders)
+
+
+def test_a_clip_goes_before_the_part_of_an_hour_that_has_waited_for_longer():
+    queue = Queue()
+    queue.add(20.0, arrived=0.0, recording_seconds=3600.0)
+    clip = queue.add(4.0, arrived=9.0)
+
+    assert queue.next(now=10.0, rtfx=20.0, max_padding_share=0.0) == [clip]
+
+
+def test_a_clip_as_long_as_the_parts_of_an_hour_does_not_stand_behind_them():
+    queue = Queue()
+    for name in "abc":
+        queue.add(60.0, caller=name, recording_seconds=3600.0)
+    clip = queue.add(60.0)
+
+    assert queue.next(now=1.0, batch_seconds=60.0) == [clip]
 
 
 def test_short_work_goes_before_long_work_that_came_with_it():
