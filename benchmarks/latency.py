@@ -1,4 +1,4 @@
-"""Latency and RTFx of a model by batch, length and precision: samples in, hypotheses out, in one process.
+"""Latency and RTFx of a model by batch, length and precision: samples in, transcripts out, in one process.
 
 The grid is NVIDIA's published one for Jasper: batches of 1 to 16 of 2.0, 7.0 and 16.7 s. Noise takes as long as speech
 with CTC models and all encoders. A trained transducer finds few labels in noise, so its search looks faster than it is:
@@ -100,7 +100,7 @@ def speech(path: str | None, rate: int, seconds: float) -> Tensor:
 def _measure(model: Model, waveforms: Tensor, decoder: str | None, repeats: int) -> Latency:
     waveforms, lengths = model.batch(list(waveforms.numpy()))
     model.prepare(*waveforms.shape)
-    # It ends with the copy of the hypotheses to the host.
+    # It ends with the copy of the tokens to the host.
     return Latency.of(times_of(lambda: model.transcribe_batch(waveforms, lengths, decoder=decoder), repeats))
 
 

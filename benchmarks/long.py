@@ -156,7 +156,7 @@ def _scores(model: Model, recording: Joined, scorer: Scorer, utterance_seconds: 
         samples, rate = soundfile.read(path, dtype="float32")
     if isinstance(outcome, Failed):
         raise SystemExit(outcome.error)
-    long = scorer.score(reference, outcome.hypothesis.text, recording.seconds)
+    long = scorer.score(reference, outcome.transcript.text, recording.seconds)
     cut = replace(recording, samples=samples, rate=rate).at(model.sample_rate)
     texts = [found.text for found in model.transcribe(list(cut), batch_seconds=_BATCH_SECONDS)]
     scores = [scorer.score(text, heard, 0.0) for text, heard in zip(recording.texts, texts, strict=True)]

@@ -23,7 +23,7 @@ from audio.limits import AudioLimits
 from audio.samples import Samples
 from benchmarks.environment import describe
 from cli.references import read_references
-from models import Hypothesis, load_model
+from models import Transcript, load_model
 
 Floats = NDArray[np.float64]
 
@@ -86,7 +86,7 @@ def main() -> None:
     print(json.dumps({"benchmark": "words", **about, **describe(torch.device("cpu")), "rows": rows}))
 
 
-def at_borders(samples: Samples, rate: int, heard: Hypothesis) -> Iterator[tuple[str, float]]:
+def at_borders(samples: Samples, rate: int, heard: Transcript) -> Iterator[tuple[str, float]]:
     """Yield the errors of word times at silences in seconds, with `start` or `end`; negative is too early."""
     middles = [((word.start or 0.0) + (word.end or 0.0)) / 2 for word in heard.words]
     for begin, end in silences(samples, rate):
@@ -122,7 +122,7 @@ def silences(samples: Samples, rate: int) -> list[tuple[float, float]]:
     ]
 
 
-def right_words(reference: str, heard: Hypothesis) -> list[bool]:
+def right_words(reference: str, heard: Transcript) -> list[bool]:
     """Return for each word whether it is right by the reference."""
     said, written = reference.lower().split(), [word.text.lower() for word in heard.words]
     is_right = [False] * len(written)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from audio.pool import DecodePool
     from audio.recording import Recording
     from audio.samples import Samples
-    from models import Hypothesis, Model
+    from models import Model, Transcript
 
 # The model sorts its input by length, so giving it a few batches at a time leaves little padding.
 _BATCHES_AT_A_TIME = 4
@@ -64,7 +64,7 @@ class Transcribed:
     """A file that was transcribed: its length in seconds and its transcript."""
 
     seconds: float
-    hypothesis: Hypothesis
+    transcript: Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,14 @@ def _outcomes(
     parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
         samples = [part.samples for part in chunk if isinstance(part, _Part)]
-        hypotheses = iter(
+        transcripts = iter(
             model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **options.prompt)
         )
         for part in chunk:
             if isinstance(part, Failed):
                 yield part
                 continue
-            heard.append(Heard(next(hypotheses), part.start, part.stop, part.shared))
+            heard.append(Heard(next(transcripts), part.start, part.stop, part.shared))
             if part.file_seconds is not None:
                 channels.append(Transcribed(part.file_seconds, joined(heard, model.seconds_per_frame)))
                 heard = []

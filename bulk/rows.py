@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from bulk.errors import JobError
@@ -53,10 +53,10 @@ def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str
     if isinstance(outcome, Failed):
         fields: dict[str, Any] = {"audio": entry.audio, "duration": None, "text": None, "error": outcome.error}
     else:
-        fields = {"audio": entry.audio, "duration": outcome.seconds, "text": outcome.hypothesis.text, "error": None}
+        fields = {"audio": entry.audio, "duration": outcome.seconds, "text": outcome.transcript.text, "error": None}
     if detail == "text":
         return fields
-    heard = None if isinstance(outcome, Failed) else asdict(outcome.hypothesis)
+    heard = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()
     fields["words"] = None if heard is None else heard["words"]
     if detail == "tokens":
         return fields | {name: None if heard is None else heard[name] for name in _OF_TOKENS}

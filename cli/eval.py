@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     elapsed = time.perf_counter() - started
 
     scored = [
-        ScoredClip(clip, outcome.hypothesis.text, scorer.score(clip.text, outcome.hypothesis.text, outcome.seconds))
+        ScoredClip(clip, outcome.transcript.text, scorer.score(clip.text, outcome.transcript.text, outcome.seconds))
         for clip, outcome in zip(clips, outcomes, strict=True)
         if isinstance(outcome, Transcribed)
     ]

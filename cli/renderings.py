@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bulk.file_transcripts import Transcribed
-    from service.engine.protocol import Word
+    from models import Word
 
 Format = Literal["txt", "json", "srt", "vtt", "tsv"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -63,13 +63,13 @@ class SubtitleSize:
 def render(name: str, outcome: Transcribed, wanted: Format, size: SubtitleSize) -> str:
     """Return the transcript of a recording in a format, without a newline at its end.
 
-    ``json`` is one line, with the fields of ``Hypothesis``. ``tsv`` has a line for each segment: start and end in
+    ``json`` is one line, with the fields of ``Transcript``. ``tsv`` has a line for each segment: start and end in
     milliseconds, and the text. Segments and subtitles are those of the service.
     """
     if wanted == "txt":
-        return outcome.hypothesis.text
+        return outcome.transcript.text
     if wanted == "json":
-        fields = {"audio": name, "duration": outcome.seconds, **dataclasses.asdict(outcome.hypothesis)}
+        fields = {"audio": name, "duration": outcome.seconds, **outcome.transcript.as_dict()}
         return json.dumps(fields, ensure_ascii=False)
     if wanted == "tsv":
         return "\n".join(["start\tend\ttext", *("\t".join(turn.cells) for turn in _turns([outcome]))])
@@ -79,13 +79,11 @@ def render(name: str, outcome: Transcribed, wanted: Format, size: SubtitleSize) 
 def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, size: SubtitleSize) -> str:
     """Return the transcripts of a recording's channels in a format, as ``render`` does, in the order of time.
 
-    ``txt`` has a line for each stretch in which one channel speaks. ``json`` has the fields of ``Hypothesis`` for each
+    ``txt`` has a line for each stretch in which one channel speaks. ``json`` has the fields of ``Transcript`` for each
     channel, under ``channels``. ``tsv`` has a column ``channel``. Channels are counted from 1.
     """
     if wanted == "json":
-        channels = [
-            {"channel": number, **dataclasses.asdict(channel.hypothesis)} for number, channel in enumerate(outcome, 1)
-        ]
+        channels = [{"channel": number, **channel.transcript.as_dict()} for number, channel in enumerate(outcome, 1)]
         fields = {"audio": name, "duration": outcome[0].seconds, "channels": channels}
         return json.dumps(fields, ensure_ascii=False)
     if wanted in ("srt", "vtt"):
@@ -135,12 +133,9 @@ def _turns(channels: Sequence[Transcribed]) -> list[_Turn]:
 
 def _timed(outcome: Transcribed) -> list[Word]:
     """Return the words, each with times."""
-    from service.engine.protocol import Transcript, Word
     from service.http.timed_words import timed_words
 
-    heard = outcome.hypothesis
-    words = [Word(one.text, one.start, one.end, one.confidence, one.token_span) for one in heard.words]
-    return timed_words(Transcript(heard.text, heard.tokens, heard.token_confidence, words), outcome.seconds)
+    return timed_words(outcome.transcript, outcome.seconds)
 
 
 def _subtitles(

@@ -1,24 +1,51 @@
-"""Speech recognition models in plain PyTorch, loaded from published checkpoints."""
+"""Speech recognition models in plain PyTorch, loaded from published checkpoints.
 
-from models.checkpoint import CheckpointError
-from models.checkpoint.location import checkpoint_path, model_id
-from models.hypothesis import Hypothesis, TimedText, Word
-from models.model import Model, load_model
-from models.precision import default_dtype
-from models.prompts import Prompt, PromptError
-from models.recognition import Recognition
+A name is imported with its first use, so that a process without a model can import what is said about transcripts and
+prompts without loading torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from models.checkpoint import CheckpointError
+    from models.checkpoint.location import checkpoint_path, model_id
+    from models.model import Model, load_model
+    from models.precision import default_dtype
+    from models.prompt import Prompt, PromptError
+    from models.recognition import Recognition
+    from models.transcript import Transcript, Word
+
+_MODULES = {
+    "CheckpointError": "models.checkpoint",
+    "Model": "models.model",
+    "Prompt": "models.prompt",
+    "PromptError": "models.prompt",
+    "Recognition": "models.recognition",
+    "Transcript": "models.transcript",
+    "Word": "models.transcript",
+    "checkpoint_path": "models.checkpoint.location",
+    "default_dtype": "models.precision",
+    "load_model": "models.model",
+    "model_id": "models.checkpoint.location",
+}
 
 __all__ = [
     "CheckpointError",
-    "Hypothesis",
     "Model",
     "Prompt",
     "PromptError",
     "Recognition",
-    "TimedText",
+    "Transcript",
     "Word",
     "checkpoint_path",
     "default_dtype",
     "load_model",
     "model_id",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

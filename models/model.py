@@ -16,18 +16,18 @@ from torch import Tensor
 from models import bundled
 from models.aligner import Aligner, Said, Span
 from models.checkpoint import Checkpoint, read_checkpoint
-from models.checkpoint.hub_name import OnDownload
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.cpu import multiplies_eight_bits_exactly
+from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
 from models.graphs.sizes import Sizes, row_sizes
-from models.hypothesis import Hypothesis
 from models.language_model import read_language_model
 from models.network import Network
 from models.precision import default_dtype, keep_products_exact, warn_of_slow_dtype
-from models.prompts import Prompt, PromptWriter, check_unprompted, translates
+from models.prompt import Prompt
+from models.prompt_writer import PromptWriter, check_unprompted, translates
 from models.recognition import Recognition
 from models.search.ctc import FIELDS as CTC_FIELDS
 from models.search.ctc import ctc_greedy
@@ -38,6 +38,7 @@ from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.result import FetchedResult, SearchResult
 from models.spelling import Speller
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
+from models.transcript import Transcript
 from models.writer import Writer
 
 Waveform = npt.NDArray[np.float32]
@@ -210,7 +211,7 @@ class Model:
         timestamps: bool = False,
         itn: bool = False,
         batch_seconds: float = 240.0,
-    ) -> list[Hypothesis]:
+    ) -> list[Transcript]:
         """Transcribe utterances of any lengths, in any order and number.
 
         Args:
@@ -224,7 +225,7 @@ class Model:
             batch_seconds: seconds of audio and padding in a batch; a longer utterance has a batch to itself.
 
         Returns:
-            A hypothesis for each utterance, in the order given.
+            A transcript for each utterance, in the order given.
 
         Raises:
             ValueError: if an array is not mono, float32 and finite, or ``decoder`` is not one of ``decoders``.
@@ -234,7 +235,7 @@ class Model:
         _check_arrays(pcm)
         prompt = Prompt(language, target_language, punctuation, timestamps, itn)
         self._check_prompt(prompt)
-        hypotheses: dict[int, Hypothesis] = {}
+        transcripts: dict[int, Transcript] = {}
         given: tuple[list[int], Recognition] | None = None
         for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
             # While the device computes the batch before.
@@ -245,10 +246,10 @@ class Model:
             before, given = given, (batch, self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts))
             # Detokenized only now that the device has its next batch.
             if before:
-                hypotheses.update(zip(before[0], before[1].hypotheses(), strict=True))
+                transcripts.update(zip(before[0], before[1].transcripts(), strict=True))
         if given:
-            hypotheses.update(zip(given[0], given[1].hypotheses(), strict=True))
-        return [hypotheses[index] for index in range(len(pcm))]
+            transcripts.update(zip(given[0], given[1].transcripts(), strict=True))
+        return [transcripts[index] for index in range(len(pcm))]
 
     def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
         """Stack utterances into a batch, for a GPU in pinned memory.
@@ -274,9 +275,9 @@ class Model:
         *,
         decoder: str | None = None,
         prompts: Sequence[Prompt] | None = None,
-    ) -> list[Hypothesis]:
+    ) -> list[Transcript]:
         """Transcribe one batch; see ``recognize_batch``."""
-        return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts).hypotheses()
+        return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts).transcripts()
 
     @torch.no_grad()
     def recognize_batch(
@@ -517,7 +518,7 @@ class Model:
 
     def _asked_of_writer(self, prompt: Prompt) -> Prompt:
         """Return a prompt without times if another model finds them."""
-        return replace(prompt, timestamps=False) if self._aligner else prompt
+        return prompt._replace(timestamps=False) if self._aligner else prompt
 
     def _aligned(
         self, written: Recognition, waveforms: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
@@ -527,13 +528,15 @@ class Model:
         wanted = [index for index, prompt in enumerate(prompts) if prompt.timestamps and not self._translates(prompt)]
         if not wanted:
             return written
-        texts = list(written.timed_texts())
-        words = [texts[index].words for index in wanted]
+        transcripts = written.transcripts()
+        words = [[word.text for word in transcripts[index].words] for index in wanted]
         for index, spans in zip(
             wanted, self._aligner.align_batch(waveforms[wanted], lengths[wanted], words), strict=True
         ):
-            texts[index] = texts[index]._replace(starts=[start for start, _ in spans], ends=[end for _, end in spans])
-        return written.with_texts(texts)
+            timed = zip(transcripts[index].words, spans, strict=True)
+            words_with_times = [word._replace(start=start, end=end) for word, (start, end) in timed]
+            transcripts[index] = transcripts[index]._replace(words=words_with_times)
+        return written.with_transcripts(transcripts)
 
     def _translates(self, prompt: Prompt) -> bool:
         """Return whether a text is none of the words that are heard, so that they cannot be found."""

@@ -1,11 +1,11 @@
 """The result of a batch: tokens that the device has found or is still finding, to be detokenized on the host."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from models.hypothesis import Hypothesis, TimedText
 from models.search.result import FetchedResult, FlatRows
+from models.transcript import Transcript
 
-Spell = Callable[[FlatRows], Sequence[TimedText]]
+Spell = Callable[[FlatRows], list[Transcript]]
 
 
 class Recognition:
@@ -24,14 +24,10 @@ class Recognition:
         """
         self._fetched.wait()
 
-    def timed_texts(self) -> Sequence[TimedText]:
-        """Wait, and return the hypothesis of each utterance, its words in columns."""
+    def transcripts(self) -> list[Transcript]:
+        """Wait, and return the transcript of each utterance."""
         return self._spell(self._fetched.flat_rows())
 
-    def with_texts(self, texts: Sequence[TimedText]) -> "Recognition":
-        """Return the same with other texts, which are known."""
-        return Recognition(self._fetched, lambda _: texts)
-
-    def hypotheses(self) -> list[Hypothesis]:
-        """Wait, and return the hypothesis of each utterance."""
-        return [text.hypothesis() for text in self.timed_texts()]
+    def with_transcripts(self, transcripts: list[Transcript]) -> "Recognition":
+        """Return the same with other transcripts, which are known."""
+        return Recognition(self._fetched, lambda _: transcripts)

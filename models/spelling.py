@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from models.hypothesis import TimedText
 from models.search.result import FlatRows
 from models.timestamps import lasts, words
 from models.tokenizers import Vocabulary
+from models.transcript import Transcript, Word
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ class Speller:
         self._seconds = seconds
         self._seconds_of_frame = np.empty(0)
 
-    def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[TimedText]:
+    def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[Transcript]:
         """Detokenize a batch whose rows have frames and ends; ``lengths`` in seconds are for CTC."""
         lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         if not len(rows.tokens):
@@ -63,7 +63,6 @@ class Speller:
         columns, words_of = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
         frames = None if rows.frames is None else rows.frames.tolist()
         durations = None if rows.durations is None else rows.durations.tolist()
-        starts, ends, confidence_of_words, spans = columns
         tokens_of, text_of = bounds.tolist(), begins[bounds].tolist()
         is_unspaced = self._pieces.begins_word_anywhere[tokens] | self._pieces.ends_word[tokens]
         unspaced = set(row[is_unspaced].tolist())
@@ -78,25 +77,21 @@ class Speller:
             its_words = slice(words_of[index], words_of[index + 1])
             texts = text.split()
             if index in unspaced:
-                places = begins[bounds[index] + np.array(spans[its_words])] - text_of[index]
+                places = begins[bounds[index] + np.array(columns[-1][its_words])] - text_of[index]
                 texts = [text[begin:end].strip() for begin, end in places.tolist()]
             spelled.append(
-                TimedText(
+                Transcript(
                     text.lstrip(_SPACE) if drops_spaces else text,
                     ids[its],
+                    confidence[its],
+                    list(map(Word._make, zip(texts, *(column[its_words] for column in columns), strict=True))),
                     frames and frames[its],
                     durations and durations[its],
-                    confidence[its],
-                    texts,
-                    starts[its_words],
-                    ends[its_words],
-                    confidence_of_words[its_words],
-                    spans[its_words],
                 )
             )
         return spelled
 
-    def one_by_one(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[TimedText]:
+    def one_by_one(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[Transcript]:
         """Detokenize utterances one by one, with the same result in ten times the time."""
         lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         return [self._alone(rows, index, length) for index, length in enumerate(lengths)]
@@ -150,11 +145,11 @@ class Speller:
         )
         return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
 
-    def _alone(self, rows: FlatRows, index: int, length: float) -> TimedText:
+    def _alone(self, rows: FlatRows, index: int, length: float) -> Transcript:
         """Detokenize any one utterance."""
         row = rows.row(index)
         found = words(row, self._vocabulary, self._seconds, is_ctc=self._is_ctc, length=length)
-        return TimedText.of(self._vocabulary.text(row.tokens), row, found)
+        return row.transcript(self._vocabulary.text(row.tokens), found)
 
     def _seconds_up_to(self, frame: int) -> npt.NDArray[np.float64]:
         """Return the second at which each encoder frame begins, at least up to ``frame``."""

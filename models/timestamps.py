@@ -11,12 +11,11 @@ last token, but not after the start of the next word. docs/performance.md has th
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 
-from models.hypothesis import Word
 from models.search.result import UtteranceTokens
 from models.tokenizers import Vocabulary
+from models.transcript import Word
 
 _SPACE = " "
 _TOKEN_SECONDS, _LETTER_SECONDS = 0.1, 0.05
@@ -77,7 +76,7 @@ def _lasting(
         first, last = word.token_span
         spoken = next((index for index in reversed(range(first, last)) if texts[index] not in punctuation), first)
         heard = seconds(row.frames[spoken]) + lasts(len(texts[spoken].strip()))
-        lasting.append(replace(word, end=max(seconds(row.ends[spoken]), min(heard, until))))
+        lasting.append(word._replace(end=max(seconds(row.ends[spoken]), min(heard, until))))
     return lasting
 
 

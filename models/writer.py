@@ -1,4 +1,4 @@
-"""Transcription with an attention decoder: prompts in, hypotheses out."""
+"""Transcription with an attention decoder: prompts in, transcripts out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,15 @@ from torch import Tensor
 from models.config import ModelConfig
 from models.graphs.sizes import Sizes
 from models.heads.attention_decoder import AttentionDecoder
-from models.hypothesis import TimedText
-from models.prompts import Prompt, PromptWriter
+from models.prompt import Prompt
+from models.prompt_writer import PromptWriter
 from models.recognition import Recognition
 from models.search.attention import length_bound
 from models.search.attention_search import AttentionSearch
 from models.search.result import UtteranceTokens
 from models.short_utterances import lengths_with_silence, silence_before, with_silence_around
 from models.tokenizers import PromptedVocabulary
+from models.transcript import Transcript
 from models.written_words import written_words
 
 
@@ -77,7 +78,7 @@ class Writer:
         silence = silence_before(lengths, self._least).tolist()
         return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])
 
-    def _text(self, row: UtteranceTokens, silence: int) -> TimedText:
+    def _text(self, row: UtteranceTokens, silence: int) -> Transcript:
         """Return the transcript of an utterance with ``silence`` samples of silence before it."""
 
         def seconds(frame: int) -> float:
@@ -88,4 +89,4 @@ class Writer:
             samples = round(start * self._config.features.sample_rate) - silence
             return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
 
-        return TimedText.of(self._vocabulary.text(row.tokens), row, written_words(row, self._vocabulary, seconds))
+        return row.transcript(self._vocabulary.text(row.tokens), written_words(row, self._vocabulary, seconds))

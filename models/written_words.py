@@ -6,9 +6,9 @@ that name encoder frames, such as ``<|12|>``; otherwise the times of words are n
 
 from collections.abc import Callable, Iterator, Sequence
 
-from models.hypothesis import Word
 from models.search.result import UtteranceTokens
 from models.tokenizers import PromptedVocabulary
+from models.transcript import Word
 
 
 def written_words(row: UtteranceTokens, vocabulary: PromptedVocabulary, seconds: Callable[[int], float]) -> list[Word]:

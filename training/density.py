@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from models.prompts import PromptError
+from models.prompt import PromptError
 from training.takes import Take
 from training.vocabulary import TrainingVocabulary
 

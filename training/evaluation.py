@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from audio.samples import Samples
-from models import Hypothesis, Model
+from models import Model, Transcript
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.features import LogMelFeatures
@@ -52,11 +52,11 @@ def word_error_rates(model: Model, clips: Sequence[Take], word_errors: WordError
     return {name: errors / words for name, (errors, words) in rates.items() if words}
 
 
-def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Hypothesis]:
+def _transcripts(model: Model, takes: Sequence[Take], samples: Sequence[Samples]) -> list[Transcript]:
     """Transcribe takes, with the prompts of their manifests if the model takes prompts."""
     if "aed" not in model.decoders:
         return model.transcribe(samples)
-    found: dict[int, Hypothesis] = {}
+    found: dict[int, Transcript] = {}
     for prompt in dict.fromkeys(take.clip.prompt for take in takes):
         rows = [row for row, take in enumerate(takes) if take.clip.prompt == prompt]
         hypotheses = model.transcribe(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
-from models.prompts import Prompt, PromptError
+from models.prompt import Prompt, PromptError
 from training.augment import augmented
 from training.clip import Clip
 from training.decoded import DecodedTakes

@@ -7,7 +7,8 @@ import sentencepiece
 
 from models.checkpoint.errors import UnsupportedValueError
 from models.config import PromptConfig
-from models.prompts import Prompt, PromptWriter, required_pieces, with_vocabulary
+from models.prompt import Prompt
+from models.prompt_writer import PromptWriter, required_pieces, with_vocabulary
 from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 

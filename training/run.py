@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from models.features import LogMelFeatures
-from models.prompts import Prompt
+from models.prompt import Prompt
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.density import without_dense

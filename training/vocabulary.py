@@ -6,7 +6,7 @@ from typing import Protocol
 
 import sentencepiece
 
-from models.prompts import Prompt
+from models.prompt import Prompt
 from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
 from training.errors import RecipeError
 

@@ -1,12 +1,8 @@
 """Names of models on the hub, and the callback for the progress of a download."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-
-# Called while a file of a model is downloaded, with the bytes so far and the bytes of the whole file, if known.
-OnDownload = Callable[[int, int | None], None]
 
 _HUB_NAME = re.compile(r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[^@\s]+))?", re.ASCII)
 

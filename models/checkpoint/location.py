@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from models import bundled
-from models.checkpoint.hub_name import OnDownload, hub_name
+from models.checkpoint.hub_name import hub_name
 from models.checkpoint.layout import nemo_archive
+from models.download import OnDownload
 
 
 def checkpoint_path(model: str | Path, on_download: OnDownload | None = None) -> Path:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from models.checkpoint.errors import UnsupportedValueError
 from models.config import ModelConfig
-from models.prompts import required_pieces, with_vocabulary
+from models.prompt_writer import required_pieces, with_vocabulary
 from models.tokenizers import Tokenizer
 
 

@@ -8,6 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from models.transcript import Transcript, Word
+
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
 
 
@@ -20,6 +22,10 @@ class UtteranceTokens:
     ends: list[int] | None
     durations: list[int] | None
     confidence: list[float]
+
+    def transcript(self, text: str, words: list[Word]) -> Transcript:
+        """Return what they say, with the text and the words that they make."""
+        return Transcript(text, self.tokens, self.confidence, words, self.frames, self.durations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from audio.samples import Samples
+from models.prompt import Prompt
+from models.transcript import Transcript
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy
@@ -22,7 +24,7 @@ from service.dispatch.errors import (
 from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Lane, Utterance
 from service.dispatch.window import Window
-from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Prompt, Ready, Result, Transcript
+from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.metrics import Metrics, length_class
 from service.tracing import PassingOn, Tracer

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-import msgspec
-
 from audio.segment.seam import not_before, seam, sure_words, text_of
-from service.engine.protocol import Transcript, Word
+from models.transcript import Transcript, Word
 from service.scripts import run_together
 
 _NOTHING = Transcript("", [], [], [])
@@ -49,9 +47,7 @@ def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript
     if words >= len(transcript.words):
         return transcript, _NOTHING
     texts, token = [word.text for word in transcript.words], transcript.words[words].token_span[0]
-    others = [
-        msgspec.structs.replace(word, token_span=_moved(word.token_span, -token)) for word in transcript.words[words:]
-    ]
+    others = _moved(transcript.words[words:], -token)
     return (
         Transcript(
             text_of(transcript.text, texts, 0, words),
@@ -70,10 +66,10 @@ def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript
 
 def _not_before(part: Transcript, time: float | None) -> Transcript:
     words = [
-        msgspec.structs.replace(word, start=start, end=end)
+        word._replace(start=start, end=end)
         for word, (start, end) in zip(part.words, not_before(part.words, time), strict=True)
     ]
-    return msgspec.structs.replace(part, words=words)
+    return part._replace(words=words)
 
 
 def shifted(transcript: Transcript, seconds: float) -> Transcript:
@@ -82,10 +78,10 @@ def shifted(transcript: Transcript, seconds: float) -> Transcript:
         return transcript
     # Rounded to the millisecond, the unit of subtitles, because sums of binary fractions are long in JSON.
     words = [
-        msgspec.structs.replace(word, start=_later(word.start, seconds), end=_later(word.end, seconds))
-        for word in transcript.words
+        Word(text, _later(start, seconds), _later(end, seconds), confidence, span)
+        for text, start, end, confidence, span in transcript.words
     ]
-    return msgspec.structs.replace(transcript, words=words)
+    return transcript._replace(words=words)
 
 
 def joined(parts: Iterable[Transcript]) -> Transcript:
@@ -97,7 +93,7 @@ def joined(parts: Iterable[Transcript]) -> Transcript:
     for part in parts:
         if part.text:
             texts.append(part.text)
-        words += [msgspec.structs.replace(word, token_span=_moved(word.token_span, len(tokens))) for word in part.words]
+        words += _moved(part.words, len(tokens))
         tokens += part.tokens
         confidence += part.token_confidence
     return Transcript(run_together(texts), tokens, confidence, words)
@@ -107,5 +103,11 @@ def _later(time: float | None, seconds: float) -> float | None:
     return None if time is None else round(time + seconds, 3)
 
 
-def _moved(span: tuple[int, int], tokens: int) -> tuple[int, int]:
-    return span[0] + tokens, span[1] + tokens
+def _moved(words: list[Word], tokens: int) -> list[Word]:
+    """Return words with their tokens counted from ``tokens`` tokens earlier."""
+    if not tokens:
+        return words
+    return [
+        Word(text, start, end, confidence, (first + tokens, last + tokens))
+        for text, start, end, confidence, (first, last) in words
+    ]

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from audio.segment.segmenter import Segment
+from models.prompt import Prompt
 from service.dispatch.backlog import Accepted
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer, Dispatcher
@@ -20,7 +21,7 @@ from service.dispatch.errors import DeadlineExceededError
 from service.dispatch.joining import Joiner, shifted
 from service.dispatch.utterance import Lane
 from service.dispatch.window import Window
-from service.engine.protocol import NOTHING_ASKED, Prompt
+from service.engine.protocol import NOTHING_ASKED
 from service.metrics import Metrics
 
 _NO_WINDOW = Window()

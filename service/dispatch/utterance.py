@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from audio.samples import Samples
-from service.engine.protocol import NOTHING_ASKED, Prompt, Transcript
+from models.prompt import Prompt
+from models.transcript import Transcript
+from service.engine.protocol import NOTHING_ASKED
 from service.tracing import Trace, current
 
 

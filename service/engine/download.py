@@ -8,9 +8,6 @@ from service.engine.protocol import Downloading
 
 log = logging.getLogger("steno.engine")
 
-# Called with the bytes so far, and the bytes of the whole file if known.
-OnDownload = Callable[[int, int | None], None]
-
 _TELL_SECONDS = 1.0
 _LOG_SECONDS = 10.0
 

@@ -29,23 +29,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from audio.samples import Samples
+from models.download import OnDownload
+from models.prompt import Prompt
+from models.transcript import Transcript
 from service import logs
 from service.engine.channel import EngineChannel
-from service.engine.download import DownloadReport, OnDownload
-from service.engine.protocol import (
-    Batch,
-    Failure,
-    FailureKind,
-    Heartbeat,
-    Load,
-    Prompt,
-    Ready,
-    Result,
-    Stop,
-    ToEngine,
-    Transcript,
-    Unload,
-)
+from service.engine.download import DownloadReport
+from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Stop, ToEngine, Unload
 from service.engine.staging import StagingView
 from service.priorities import give_way
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 import numpy as np
 import torch
 
-import models
 from audio.samples import Samples
-from models import Model, Recognition, TimedText, bundled, checkpoint_path, default_dtype, load_model
+from models import Model, Recognition, bundled, checkpoint_path, default_dtype, load_model
+from models.download import OnDownload
+from models.prompt import Prompt
+from models.transcript import Transcript
 from service.engine import loop
-from service.engine.download import OnDownload
 from service.engine.identity import identity
 from service.engine.loop import LaidOut
-from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, Prompt, Transcript, Word
+from service.engine.protocol import NOTHING_ASKED, FailureKind, Load
 from service.engine.shapes import most_rows, padded_samples
 
 # The default batch budget in audio-seconds, padding included. On a CPU, larger batches are hardly faster and only make
@@ -35,7 +35,7 @@ _MOST_INSANE_BATCHES = 3
 
 
 class SpeechRecognizer:
-    """A model, its shapes, and the conversion of its hypotheses to transcripts."""
+    """A model, its shapes, and the health of its outputs."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
@@ -102,8 +102,7 @@ class SpeechRecognizer:
     def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
         """Launch a batch on the device."""
         waveforms, lengths = laid_out.batch
-        asked = [models.Prompt(*msgspec.structs.astuple(prompt)) for prompt in prompts]
-        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=asked)
+        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
         return SpeechRecognized(recognition, self._sanity)
 
     def kind_of(self, error: Exception) -> FailureKind:
@@ -151,14 +150,14 @@ class Sanity:
         """Whether the device or the weights on it must be broken."""
         return self._insane >= _MOST_INSANE_BATCHES
 
-    def check(self, texts: Sequence[TimedText]) -> None:
+    def check(self, transcripts: Sequence[Transcript]) -> None:
         """Check a batch.
 
         Raises:
             NotFiniteError: if a confidence in it is not a number.
         """
         # A sum is finite only if all its terms are.
-        if all(math.isfinite(sum(text.token_confidence)) for text in texts):
+        if all(math.isfinite(sum(transcript.token_confidence)) for transcript in transcripts):
             self._insane = 0
             return
         self._insane += 1
@@ -182,9 +181,10 @@ class SpeechRecognized:
         Raises:
             NotFiniteError: if its outputs are not numbers.
         """
-        texts = self._recognition.timed_texts()
-        self._sanity.check(texts)
-        return [_transcript(text) for text in texts]
+        transcripts = self._recognition.transcripts()
+        self._sanity.check(transcripts)
+        # The front has no use for the frames of tokens.
+        return [transcript._replace(frames=None, durations=None) for transcript in transcripts]
 
 
 def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
@@ -238,11 +238,6 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return default_dtype(device)
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}[name]
-
-
-def _transcript(text: TimedText) -> Transcript:
-    words = map(Word, text.words, text.starts, text.ends, text.confidence, text.token_spans)
-    return Transcript(text.text, text.tokens, text.token_confidence, list(words))
 
 
 if __name__ == "__main__":

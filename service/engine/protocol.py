@@ -16,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from models.prompt import Prompt
+from models.transcript import Transcript
+
 
 class Load(msgspec.Struct, frozen=True, tag=True):
     """A model to load, and the shapes to warm up.
@@ -63,24 +66,6 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
     samples: int
 
 
-class Prompt(msgspec.Struct, frozen=True, array_like=True):
-    """The prompt of an utterance, for models that take prompts.
-
-    Attributes:
-        language: ISO 639-1 code of the spoken language; None is the model's default.
-        target_language: language of the text; None is the spoken one.
-        punctuation: whether the text has punctuation and capitals.
-        timestamps: whether words have times.
-        itn: whether the model is to write numbers as people do (inverse text normalisation).
-    """
-
-    language: str | None = None
-    target_language: str | None = None
-    punctuation: bool = True
-    timestamps: bool = False
-    itn: bool = False
-
-
 NOTHING_ASKED = Prompt()
 
 
@@ -96,25 +81,6 @@ class Batch(msgspec.Struct, frozen=True, tag=True):
 
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Finish the running batches, and exit with status 0."""
-
-
-class Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A word, and its times in seconds from the start of its utterance; null where they are not known."""
-
-    text: str
-    start: float | None
-    end: float | None
-    confidence: float | None
-    token_span: tuple[int, int]  # slice of the transcript's tokens
-
-
-class Transcript(msgspec.Struct, frozen=True, array_like=True):
-    """The transcript of one utterance: a hypothesis as plain data."""
-
-    text: str
-    tokens: list[int]
-    token_confidence: list[float]
-    words: list[Word]
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):

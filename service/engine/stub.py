@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from audio.samples import Samples
+from models.download import OnDownload
+from models.prompt import Prompt
+from models.transcript import Transcript, Word
 from service.engine import loop
-from service.engine.download import OnDownload
 from service.engine.loop import LaidOut
-from service.engine.protocol import FailureKind, Load, Prompt, Transcript, Word
+from service.engine.protocol import FailureKind, Load
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0

@@ -16,6 +16,7 @@ import msgspec
 
 from audio.descriptor import unnamed_file
 from audio.samples import Samples
+from models.prompt import Prompt
 from service.engine.channel import FrontChannel
 from service.engine.protocol import (
     Batch,
@@ -25,7 +26,6 @@ from service.engine.protocol import (
     FromEngine,
     Heartbeat,
     Load,
-    Prompt,
     Ready,
     Result,
     Stop,

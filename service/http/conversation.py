@@ -10,17 +10,16 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import msgspec
 import numpy as np
 from starlette.responses import PlainTextResponse, Response
 
 from audio.decode import Origin
 from audio.segment.cuts import Probabilities
+from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
-from service.engine.protocol import Transcript, Word
 from service.http.errors import error_response
 from service.http.events import Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
 from service.http.formats import (
@@ -224,7 +223,7 @@ class Conversation:
         yield frame({"type": "transcript.text.done", **self._whole(said, told), "duration": self.origin.seconds})
 
     def _timed_words(self, turn: Turn) -> list[Word]:
-        heard = msgspec.structs.replace(turn.part, text=turn.delta.text, words=turn.delta.words)
+        heard = turn.part._replace(text=turn.delta.text, words=turn.delta.words)
         return timed_words(heard, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
     async def _told(self) -> "_Told":

@@ -9,7 +9,7 @@ import orjson
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.engine.protocol import Transcript, Word
+from models.transcript import Transcript, Word
 from service.http.formats import described_word, told_fields
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments

@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.segment.cuts import Probabilities
 from audio.segment.voice_activity import FRAME_SECONDS
+from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage
-from service.engine.protocol import Transcript, Word
 from service.http.logprobs import logprob, token_logprobs
 from service.http.schemas import Granularity, LanguageSource, ResponseFormat
 from service.http.segments import split_segments

@@ -11,12 +11,13 @@ import numpy as np
 from starlette.responses import Response
 
 from audio.decode import Origin
+from models.prompt import Prompt
+from models.transcript import Transcript
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
 from service.dispatch.utterance import Lane
-from service.engine.protocol import Prompt, Transcript
 from service.http.errors import error_response
 from service.http.events import EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
 from service.http.formats import Task, Written, has_segments, render, segment_texts

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from service.engine.protocol import Transcript
+from models.transcript import Transcript
 
 _LEAST = 1.1754944e-38
 

@@ -7,7 +7,8 @@ Other models get an empty prompt.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.engine.protocol import NOTHING_ASKED, Prompt
+from models.prompt import Prompt
+from service.engine.protocol import NOTHING_ASKED
 from service.http.errors import RequestError
 from service.http.schemas import TranscriptionForm
 from service.languages import NAMES

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from service.engine.protocol import Word
+from models.transcript import Word
 
 _SENTENCE_ENDS = (".", "?", "!", "。", "．", "｡", "？", "！", "…", "।", "؟")
 _CLOSING = "\"'”’»」』】）)]"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from service.engine.protocol import Word
+from models.transcript import Word
 from service.http.segments import ends_sentence
 from service.scripts import pieces, width
 

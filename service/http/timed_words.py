@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from service.engine.protocol import Transcript, Word
+from models.transcript import Transcript, Word
 
 
 def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
@@ -17,7 +15,7 @@ def timed_words(transcript: Transcript, seconds: float) -> list[Word]:
     waiting: list[Word] = []  # before the first that has a time
     for word in _spaced(transcript):
         if word.start is not None and word.end is not None:
-            timed.append(_together([*waiting, word], word.start, word.end))
+            timed.append(_together([*waiting, word], word.start, word.end) if waiting else word)
             waiting = []
         elif timed:
             before = timed[-1]
@@ -39,7 +37,7 @@ def _spaced(transcript: Transcript) -> Iterator[Word]:
         begin = transcript.text.find(word.text, end)
         space = " " if begin < 0 or transcript.text[end:begin].strip(" ") != transcript.text[end:begin] else ""
         end = end if begin < 0 else begin + len(word.text)
-        yield msgspec.structs.replace(word, text=space + word.text)
+        yield Word(space + word.text, *word[1:])
 
 
 def spread_words(transcript: Transcript, seconds: float) -> list[Word]:
@@ -61,8 +59,7 @@ def spread_words(transcript: Transcript, seconds: float) -> list[Word]:
 def _between(words: Sequence[Word], start: float, end: float) -> list[Word]:
     share = max(0.0, end - start) / max(1, len(words))
     return [
-        msgspec.structs.replace(word, start=start + place * share, end=start + (place + 1) * share)
-        for place, word in enumerate(words)
+        word._replace(start=start + place * share, end=start + (place + 1) * share) for place, word in enumerate(words)
     ]
 
 
@@ -72,8 +69,7 @@ def _end_of(words: Sequence[Word]) -> float:
 
 def _together(words: Sequence[Word], start: float | None, end: float | None) -> Word:
     known = [word.confidence for word in words if word.confidence is not None]
-    return msgspec.structs.replace(
-        words[0],
+    return words[0]._replace(
         text="".join(word.text for word in words),
         start=start,
         end=end,

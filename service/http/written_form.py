@@ -5,10 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from dataclasses import replace
 
-import msgspec
-
+from models.transcript import Transcript, Word
 from service.dispatch.dispatcher import Answer
-from service.engine.protocol import Transcript, Word
 from service.grammars import LANGUAGES, PACKAGE, Grammars
 from service.http.errors import RequestError
 from service.languages import NAMES
@@ -59,7 +57,7 @@ async def in_written_form(part: Transcript, write: Write) -> Transcript:
         words += _grouped(phrase, texts, text.split())
     if words == part.words:
         return part
-    return msgspec.structs.replace(part, text=" ".join(word.text for word in words), words=words)
+    return part._replace(text=" ".join(word.text for word in words), words=words)
 
 
 def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
@@ -98,14 +96,14 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
     words = [_group(said, " ".join(texts)) for said, texts in groups]
     mark = phrase[-1].text[len(_bare(phrase[-1].text)) :]
     if not words[-1].text.endswith(mark):
-        words[-1] = msgspec.structs.replace(words[-1], text=words[-1].text + mark)
+        words[-1] = words[-1]._replace(text=words[-1].text + mark)
     return words
 
 
 def _group(said: Sequence[Word], text: str) -> Word:
     """Merge words into one with another text."""
     if len(said) == 1:
-        return msgspec.structs.replace(said[0], text=text)
+        return said[0]._replace(text=text)
     starts = [word.start for word in said if word.start is not None]
     ends = [word.end for word in said if word.end is not None]
     return Word(

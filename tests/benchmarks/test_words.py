@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.words import at_borders, calibration, right_words, silences
-from models.hypothesis import Hypothesis, Word
+from models import Transcript, Word
 
 RATE = 16_000
 
@@ -19,9 +19,9 @@ def sound(*parts: tuple[float, float]) -> np.ndarray:
     ).astype(np.float32)
 
 
-def heard(*words: tuple[str, float, float]) -> Hypothesis:
+def heard(*words: tuple[str, float, float]) -> Transcript:
     spans = [Word(text, start, end, 0.5, (n, n + 1)) for n, (text, start, end) in enumerate(words)]
-    return Hypothesis(" ".join(word.text for word in spans), [], [], None, [0.5] * len(spans), spans)
+    return Transcript(" ".join(word.text for word in spans), [], [0.5] * len(spans), spans)
 
 
 CLIP = sound((0.4, -70), (1.0, -20), (0.1, -70), (0.6, -20), (0.5, -70), (1.0, -20), (0.3, -70))

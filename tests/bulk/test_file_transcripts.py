@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from audio.limits import AudioLimits
 from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
-from models import Hypothesis
-from models.hypothesis import Word
+from models import Transcript
+from models.transcript import Word
 from tests.audio.sound_files import encoded
 
 
@@ -77,8 +77,8 @@ class WordModel:
 
     def transcribe(self, pcm, *, decoder, batch_seconds):
         self.given += [len(samples) / self.sample_rate for samples in pcm]
-        heard = Hypothesis("x", [7], [1], None, [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))])
-        nothing = Hypothesis("", [], [], None, [], [])
+        heard = Transcript("x", [7], [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))], [1])
+        nothing = Transcript("", [], [], [], [])
         return [heard if len(samples) else nothing for samples in pcm]
 
 
@@ -98,13 +98,13 @@ def test_a_long_file_is_cut_and_joined_with_its_own_times_among_others(tmp_path,
     short, cut, silent, another = outcomes_of(model, paths, utterance_seconds=8.0)
 
     assert max(model.given) <= 8.0
-    assert short.hypothesis == another.hypothesis
-    assert (silent.hypothesis.text, silent.seconds) == ("", 30.0)
+    assert short.transcript == another.transcript
+    assert (silent.transcript.text, silent.seconds) == ("", 30.0)
     assert cut.seconds == len(long) / rate
-    starts = [word.start - 0.1 for word in cut.hypothesis.words]
+    starts = [word.start - 0.1 for word in cut.transcript.words]
     assert len(starts) >= 2
     assert 2.5 < starts[0] < 4.0
     assert all(3 <= start <= 9.2 or 13 <= start <= 19.2 for start in (start + 0.5 for start in starts))
-    assert cut.hypothesis.text == " ".join(["x"] * len(starts))
-    assert [word.token_span for word in cut.hypothesis.words] == [(n, n + 1) for n in range(len(starts))]
-    assert cut.hypothesis.frames == [round(start / 0.1) + 1 for start in starts]
+    assert cut.transcript.text == " ".join(["x"] * len(starts))
+    assert [word.token_span for word in cut.transcript.words] == [(n, n + 1) for n in range(len(starts))]
+    assert cut.transcript.frames == [round(start / 0.1) + 1 for start in starts]

@@ -11,11 +11,11 @@ from bulk.file_transcripts import Failed, Transcribed
 from bulk.job import begun
 from bulk.rows import Tally
 from bulk.storage import Folder
-from models import Hypothesis
+from models import Transcript
 
 SETTINGS = {"input": "/archive", "format": "jsonl", "detail": "text", "model": "bundled"}
 RECORDINGS = [Entry(f"{number}.wav", f"/archive/{number}.wav", float(10 - number)) for number in range(10)]
-HEARD = Transcribed(2.0, Hypothesis("x", [], [], None, [], []))
+HEARD = Transcribed(2.0, Transcript("x", [], [], []))
 
 
 @pytest.fixture(params=["folder", "store"])

@@ -1,20 +1,20 @@
-"""A recording's hypothesis has the words of its parts at the times of the recording."""
+"""A recording's transcript has the words of its parts at the times of the recording."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bulk.joining import Heard, joined
-from models import Hypothesis
-from models.hypothesis import Word
+from models import Transcript
+from models.transcript import Word
 
 FRAME = 0.04
 
 
-def heard(*texts: str) -> Hypothesis:
+def heard(*texts: str) -> Transcript:
     """Words of two tokens and two frames each."""
     words = [Word(text, 2 * n * FRAME, 2 * (n + 1) * FRAME, 0.5, (2 * n, 2 * n + 2)) for n, text in enumerate(texts)]
     tokens = [ord(text[0]) for text in texts for _ in range(2)]
-    return Hypothesis(" ".join(texts), tokens, list(range(len(tokens))), [1] * len(tokens), [0.5] * len(tokens), words)
+    return Transcript(" ".join(texts), tokens, [0.5] * len(tokens), words, list(range(len(tokens))), [1] * len(tokens))
 
 
 @given(st.lists(st.lists(st.text("abc", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5))
@@ -40,7 +40,7 @@ def test_a_recording_of_one_part_is_as_the_model_heard_it():
 
 
 def test_times_and_frames_that_are_not_known_stay_unknown():
-    part = Hypothesis("a", [97], None, None, [0.5], [Word("a", None, None, 0.5, (0, 1))])
+    part = Transcript("a", [97], [0.5], [Word("a", None, None, 0.5, (0, 1))])
 
     whole = joined([Heard(part, 0.0, 5.0), Heard(part, 5.0, 10.0)], FRAME)
 

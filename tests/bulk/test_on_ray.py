@@ -20,7 +20,7 @@ from bulk.on_ray import Place, Transcriber, places
 from bulk.plan import shards
 from bulk.rows import JsonLines
 from bulk.storage import Folder
-from models import Hypothesis
+from models import Transcript
 from tests.audio.sound_files import encoded
 from tests.service.serving import wait_for
 
@@ -49,7 +49,7 @@ class LengthModel:
     def transcribe(self, pcm, *, decoder, batch_seconds):
         if any(len(samples) == 1600 for samples in pcm):
             raise RuntimeError("device-side assert")
-        return [Hypothesis(str(len(samples)), [], [], None, [], []) for samples in pcm]
+        return [Transcript(str(len(samples)), [], [], []) for samples in pcm]
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from bulk.entries import Entry
 from bulk.file_transcripts import Failed, Transcribed
 from bulk.rows import DETAILS, JsonLines, Parquet, Tally, row, tally
-from models import Hypothesis
-from models.hypothesis import Word
+from models import Transcript
+from models.transcript import Word
 
 TIMES = st.none() | st.floats(0, 100)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORDS = st.builds(Word, TEXTS, TIMES, TIMES, st.floats(0, 1), st.tuples(st.integers(0, 9), st.integers(0, 9)))
 NUMBERS = st.lists(st.integers(0, 1000), max_size=5)
 HYPOTHESES = st.builds(
-    Hypothesis, TEXTS, NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS, st.lists(st.floats(0, 1)), st.lists(WORDS)
+    Transcript, TEXTS, NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS, st.lists(st.floats(0, 1)), st.lists(WORDS)
 )
 OUTCOMES = st.lists(st.builds(Transcribed, st.floats(0.1, 1e4), HYPOTHESES) | st.builds(Failed, TEXTS), max_size=5)
 
@@ -53,7 +53,7 @@ def test_parquet_comes_back_as_it_was_with_the_same_columns_for_all(outcomes, de
 
 
 def test_details_add_to_each_other():
-    heard = Hypothesis("x", [7], [1], None, [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))])
+    heard = Transcript("x", [7], [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))], [1])
 
     text, words, tokens = (rows_of([Transcribed(2.0, heard)], detail)[0] for detail in DETAILS)
 
@@ -69,7 +69,7 @@ def test_details_add_to_each_other():
 
 
 def test_a_tally_counts_what_failed_and_the_audio_of_the_rest():
-    heard = Hypothesis("", [], [], None, [], [])
+    heard = Transcript("", [], [], [], [])
 
     assert tally(rows_of([Failed("damaged"), Transcribed(2.5, heard)], "text")) == Tally(2, 1, 2.5)
 

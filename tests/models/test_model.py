@@ -1,6 +1,5 @@
 """The public face: what goes in, what comes out, and what is refused."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -172,7 +171,7 @@ def test_local_attention_is_refused_where_it_means_nothing(name, context, told):
 def test_a_hypothesis_is_ready_for_json(model):
     (hypothesis,) = model.transcribe([golden.clip("espeak-2s")])
 
-    fields = dataclasses.asdict(hypothesis)
+    fields = hypothesis.as_dict()
 
     assert json.loads(json.dumps(fields))["text"] == hypothesis.text
     assert {"text", "tokens", "frames", "durations", "token_confidence", "words"} == set(fields)

@@ -28,7 +28,7 @@ def test_batches_that_are_given_before_the_last_is_fetched_say_what_they_say_alo
 
     given = [model.recognize_batch(*batch, decoder=decoder) for batch in inputs]
 
-    assert [[one.tokens for one in recognition.hypotheses()] for recognition in given] == [
+    assert [[one.tokens for one in recognition.transcripts()] for recognition in given] == [
         [one.tokens for one in hypotheses] for hypotheses in alone
     ]
     assert any(one.tokens for one in alone[0])
@@ -45,4 +45,4 @@ def test_the_host_does_not_wait_for_the_device_from_samples_to_tokens(name, deco
     with no_waiting():
         given = [model.recognize_batch(*batch, decoder=decoder) for batch in inputs]
 
-    assert all(recognition.hypotheses() for recognition in given)
+    assert all(recognition.transcripts() for recognition in given)

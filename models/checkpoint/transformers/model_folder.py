@@ -23,7 +23,7 @@ from models.checkpoint.transformers.tokenizer import parse_tokenizer
 from models.config import AttentionDecoderConfig, EncoderConfig
 from models.heads.attention_decoder import position_table
 from models.network import Network
-from models.prompts import END
+from models.prompt_writer import END
 from models.tokenizers import Tokenizer
 
 CONFIG_FILE = "config.json"

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as replace_struct
 
+from models.transcript import Transcript
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane
-from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
+from service.engine.protocol import Failure, FailureKind, Ready, Result
 from service.metrics import Metrics
 
 LIMITS = AdmissionLimits(

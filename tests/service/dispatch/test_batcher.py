@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.prompt import Prompt
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.buckets import bucket_edges, pick_bucket
 from service.dispatch.utterance import Lane, Utterance
-from service.engine.protocol import Prompt
 
 EDGES = (2.0, 4.0, 8.0, 16.0, 60.0)
 LANE = Lane("m")

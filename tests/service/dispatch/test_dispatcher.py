@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from models.transcript import Transcript
 from service.dispatch.errors import (
     DeadlineExceededError,
     DeviceMemoryError,
@@ -10,7 +11,7 @@ from service.dispatch.errors import (
     TranscriptionFailedError,
 )
 from service.dispatch.utterance import Lane
-from service.engine.protocol import FailureKind, Result, Transcript
+from service.engine.protocol import FailureKind, Result
 from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
 
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.transcript import Transcript, Word
 from service.dispatch.joining import Joiner, joined, shifted
-from service.engine.protocol import Transcript, Word
 
 
 def heard(*texts: str) -> Transcript:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from models.transcript import Transcript
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
@@ -26,7 +27,7 @@ from service.dispatch.errors import (
     TranscriptionFailedError,
 )
 from service.dispatch.utterance import Lane
-from service.engine.protocol import Failure, FailureKind, Ready, Result, Transcript
+from service.engine.protocol import Failure, FailureKind, Ready, Result
 from service.metrics import Metrics
 from tests.service.dispatch.virtual_time import DeadlockError, run
 

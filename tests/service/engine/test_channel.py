@@ -4,6 +4,8 @@ import threading
 
 import pytest
 
+from models.prompt import Prompt
+from models.transcript import Transcript, Word
 from service.engine.channel import EngineChannel, FrontChannel
 from service.engine.protocol import (
     NOTHING_ASKED,
@@ -13,12 +15,9 @@ from service.engine.protocol import (
     Heartbeat,
     Item,
     Load,
-    Prompt,
     Result,
     Stop,
-    Transcript,
     Unload,
-    Word,
 )
 
 LOAD = Load("m", "m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from openai.types.audio import Transcription, TranscriptionVerbose
 from pydantic import TypeAdapter
 
+from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage
-from service.engine.protocol import Transcript, Word
 from service.http.events import deltas
 from service.http.formats import Written, render
 from service.http.segments import split_segments

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.protocol import Transcript
+from models.transcript import Transcript
 from service.engine.stub import SAMPLE_RATE, transcript
 from service.http.logprobs import token_logprobs
 from tests.service.serving import form, serving, tone, wav

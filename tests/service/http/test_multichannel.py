@@ -11,7 +11,7 @@ import webvtt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.protocol import Transcript, Word
+from models.transcript import Transcript, Word
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.conversation import Channel, Turn, in_order
 from service.http.events import deltas

@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.engine.protocol import NOTHING_ASKED, Prompt
+from models.prompt import Prompt
+from service.engine.protocol import NOTHING_ASKED
 from service.http.errors import RequestError
 from service.http.prompts import into_english, prompt_of
 from service.http.schemas import TranscriptionForm

@@ -7,7 +7,7 @@ import webvtt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.protocol import Word
+from models.transcript import Word
 from service.http.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
 from service.scripts import pieces, run_together, separator, width
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.protocol import Transcript, Word
+from models.transcript import Transcript, Word
 from service.http.timed_words import timed_words
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.transcript import Transcript, Word
 from service import grammars
-from service.engine.protocol import Transcript, Word
 from service.grammars import PACKAGE, Grammars
 from service.http.written_form import in_written_form
 from tests.service.http.test_api import error

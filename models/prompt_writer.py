@@ -5,9 +5,9 @@ The formats are those of NeMo's Canary models. Special tokens are looked up by t
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from models.config import PromptConfig
+from models.prompt import Prompt, PromptError
 from models.tokenizers import PromptTokenizer
 
 END = "<|endoftext|>"
@@ -39,37 +39,6 @@ _CHOICES = {
 # What a vocabulary may lack the positive piece of: the model then cannot be asked for it.
 _OPTIONAL = ("{itn}", "{timestamps}")
 _NO_ITN = "this model has no prompt that asks for numbers as people write them"
-
-
-class PromptError(ValueError):
-    """A model cannot do what a prompt asks for.
-
-    Attributes:
-        field: the field of ``Prompt`` with the error.
-    """
-
-    def __init__(self, field: str, message: str) -> None:
-        self.field = field
-        super().__init__(message)
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """The options of one utterance.
-
-    Attributes:
-        language: ISO 639-1 code of the spoken language; None is the model's default.
-        target_language: language of the text; None is the spoken one.
-        punctuation: whether the text has punctuation and capitals, if the model can do both.
-        timestamps: whether words have times, if the model can do both.
-        itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
-    """
-
-    language: str | None = None
-    target_language: str | None = None
-    punctuation: bool = True
-    timestamps: bool = False
-    itn: bool = False
 
 
 class PromptWriter:

@@ -1,0 +1,33 @@
+"""What is asked of a model for one utterance. Nothing here needs torch."""
+
+from typing import NamedTuple
+
+
+class PromptError(ValueError):
+    """A model cannot do what a prompt asks for.
+
+    Attributes:
+        field: the field of ``Prompt`` with the error.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+class Prompt(NamedTuple):
+    """The options of one utterance.
+
+    Attributes:
+        language: ISO 639-1 code of the spoken language; None is the model's default.
+        target_language: language of the text; None is the spoken one.
+        punctuation: whether the text has punctuation and capitals, if the model can do both.
+        timestamps: whether words have times, if the model can do both.
+        itn: whether the model is to write numbers as people do (inverse text normalisation), if it can be asked to.
+    """
+
+    language: str | None = None
+    target_language: str | None = None
+    punctuation: bool = True
+    timestamps: bool = False
+    itn: bool = False
