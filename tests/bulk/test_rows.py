@@ -17,10 +17,10 @@ TIMES = st.none() | st.floats(0, 100)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORDS = st.builds(Word, TEXTS, TIMES, TIMES, st.floats(0, 1), st.tuples(st.integers(0, 9), st.integers(0, 9)))
 NUMBERS = st.lists(st.integers(0, 1000), max_size=5)
-HYPOTHESES = st.builds(
-    Transcript, TEXTS, NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS, st.lists(st.floats(0, 1)), st.lists(WORDS)
+TRANSCRIPTS = st.builds(
+    Transcript, TEXTS, NUMBERS, st.lists(st.floats(0, 1)), st.lists(WORDS), st.none() | NUMBERS, st.none() | NUMBERS
 )
-OUTCOMES = st.lists(st.builds(Transcribed, st.floats(0.1, 1e4), HYPOTHESES) | st.builds(Failed, TEXTS), max_size=5)
+OUTCOMES = st.lists(st.builds(Transcribed, st.floats(0.1, 1e4), TRANSCRIPTS) | st.builds(Failed, TEXTS), max_size=5)
 
 
 def rows_of(outcomes, detail):

@@ -15,6 +15,7 @@ from models.tokenizers import (
     Vocabulary,
     WordPieceTokenizer,
 )
+from models.transcript import Word
 from tests.models.checkpoint.nemo_files import TOKENIZER, golden_members
 
 GOLDEN = SentencePieceTokenizer(golden_members()[TOKENIZER])
@@ -113,9 +114,8 @@ def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
 
     (text,) = Speller(vocabulary, float)(batch)
 
-    assert (text.text, text.words) == ("the ary.", ["the", "ary."])
-    assert (text.starts, text.ends, text.confidence) == ([1.0, 4.0], [3.0, 8.0], [0.5, 0.125])
-    assert text.token_spans == [(0, 1), (1, 4)]
+    assert text.text == "the ary."
+    assert text.words == [Word("the", 1.0, 3.0, 0.5, (0, 1)), Word("ary.", 4.0, 8.0, 0.125, (1, 4))]
 
 
 def test_no_utterance_and_utterances_of_nothing():
