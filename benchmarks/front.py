@@ -11,6 +11,9 @@ kinds of requests:
     dispatch  an upload that is answered, less all of the above: batches, the way to the engine and back, the answer
 
 Runs are interleaved, and medians are printed. The last line is JSON.
+
+With ``--against FOLDER``, a checkout of another version, both serve side by side and get the same requests in turns.
+Then the milliseconds by request of each front are printed, and the median and the range of their ratios.
 """
 
 import argparse
@@ -27,8 +30,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 import av
 import httpx
@@ -98,13 +102,13 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 
 
 @contextmanager
-def serving() -> Iterator[tuple[int, int]]:
-    """Serve with the stub engine; yield the process and its port."""
+def serving(checkout: Path | None = None) -> Iterator[tuple[int, int]]:
+    """Serve a checkout, or the code at hand, with the stub engine; yield the process and its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096), {STUB_ENGINE!r})"
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([sys.executable, "-c", serve], stderr=log)  # noqa: S603
+        process = subprocess.Popen([sys.executable, "-c", serve], stderr=log, cwd=checkout)  # noqa: S603
         try:
             _await_ready(port)
             yield process.pid, port
@@ -149,13 +153,13 @@ def _processor_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
-def upload(file: bytes, model: str) -> bytes:
+def upload(file: bytes, model: str, **fields: str) -> bytes:
     """Return the bytes of a request."""
     request = httpx.Request(
         "POST",
         "http://127.0.0.1/v1/audio/transcriptions",
         files={"file": ("clip", file)},
-        data={"model": model},
+        data={"model": model} | fields,
     )
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
     return f"POST {request.url.path} HTTP/1.1\r\n{head}\r\n".encode() + request.read()
@@ -231,6 +235,52 @@ def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: in
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Processor milliseconds by request of a kind here and there, medians, and their ratio: median and range."""
+
+    kind: str
+    here: float
+    there: float
+    ratio: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, kind: str, pairs: list[tuple[float, float]]) -> Self:
+        """Sum up pairs of what was measured one after the other."""
+        ratios = [here / there for here, there in pairs]
+        here, there = (statistics.median(column) for column in zip(*pairs, strict=True))
+        return cls(kind, here, there, statistics.median(ratios), min(ratios), max(ratios))
+
+
+def compare(files: Mapping[str, bytes], checkout: Path, *, requests: int, clients: int, runs: int) -> list[Ratio]:
+    """Return what requests of each kind cost here and in a checkout of another version."""
+    kinds = {"GET /healthz": HEALTH}
+    kinds |= {f"{name}, json": upload(files[name], "stub") for name in ("wav", "flac", "mp3")}
+    kinds |= {
+        f"wav, {shape}": upload(files["wav"], "stub", response_format=shape) for shape in ("text", "verbose_json")
+    }
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
+    with serving() as ours, serving(checkout) as theirs:
+
+        def cost(service: tuple[int, int], request: bytes) -> float:
+            front, port = service
+            before = used(front)
+            send(port, request, b" 200 ", requests, clients)
+            return used(front).since(before, requests).front
+
+        for run in range(runs + 1):  # the first one warms up
+            for name, request in kinds.items():
+                if run % 2:
+                    here, there = cost(ours, request), cost(theirs, request)
+                else:
+                    there, here = cost(theirs, request), cost(ours, request)
+                if run:
+                    found[name].append((here, there))
+    return [Ratio.of(name, pairs) for name, pairs in found.items()]
+
+
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -239,9 +289,19 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests of each kind in a run")
     parser.add_argument("--clients", type=int, default=8, help="connections")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     args = parser.parse_args()
 
     files = containers(clip(args.recording, args.seconds))
+    if args.against is not None:
+        ratios = compare(files, args.against, requests=args.requests, clients=args.clients, runs=args.runs)
+        print(f"{'processor ms by request':>24} {'here':>8} {'there':>8} {'ratio':>8} {'range':>14}")
+        for one in ratios:
+            spread = f"{one.least:.2f} to {one.most:.2f}"
+            print(f"{one.kind:>24} {one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}")
+        about = describe(torch.device("cpu")) | {"requests": args.requests, "clients": args.clients}
+        print(json.dumps({"benchmark": "front against", **about, "rows": [asdict(one) for one in ratios]}))
+        return
     rows = measure(files, requests=args.requests, clients=args.clients, runs=args.runs)
     clips = _TARGET_RTFX / args.seconds
     print(f"processor ms by clip of {args.seconds:g} s; cores for {_TARGET_RTFX} RTFx, {clips:.0f} clips a second")

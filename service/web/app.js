@@ -9,6 +9,7 @@ import { shade, Transcript } from "./transcript.js";
 import { Waveform } from "./waveform.js";
 
 const AT_ONCE = 4; // recordings that are sent at the same time; the others wait here
+const LOADING_MS = 2000; // after which a model that was loading is looked for again
 
 const element = (id) => document.getElementById(id);
 
@@ -25,6 +26,7 @@ const options = () => ({
   language: element("language").value,
   target_language: element("target").value,
   decoder: element("decoder").value,
+  format: element("written").checked && !element("numerals").hidden && "written",
   multichannel: element("multichannel").checked,
 });
 
@@ -89,6 +91,7 @@ async function hear(recording, signal) {
       tell(recording, `Transcribing ${file.name}, ${clock(segment.end)} so far …`);
     },
   });
+  if (models.find(({ id }) => id === element("model").value)?.steno.state === "absent") offerModels(); // it is here now
   recording.isDone = true;
   if (recording === shown) show(recording);
   const spent = (performance.now() - began) / 1000;
@@ -158,22 +161,34 @@ function showCancel() {
   element("cancel").hidden = !underWay.size && !downloading;
 }
 
-/** Shows the choice of models if there is more than one; without the key, there is no list of them. */
+/**
+ * Shows the choice of models if there is more than one; without the key, there is no list of them.
+ * A model that is not in memory can be chosen, because a request loads it; one that is still loading cannot yet.
+ */
 async function offerModels() {
   models = await servedModels(key()).catch(() => []);
-  offer("model", models.map(({ id }) => [id, id]));
+  offer("model", models.map(({ id, steno: { state } }) => [id, named(id, state), state === "loading"]));
   element("choice").hidden = models.length < 2;
   offerOptions();
+  if (models.some(({ steno }) => steno.state === "loading")) setTimeout(offerModels, LOADING_MS);
+}
+
+function named(id, state) {
+  return { absent: `${id} (loaded when it is used)`, loading: `${id} (still loading)` }[state] ?? id;
 }
 
 /** Shows the options of the chosen model that have a choice. */
 function offerOptions() {
   const model = models.find(({ id }) => id === element("model").value);
-  const { languages, decoders = [], tasks = [] } = model?.steno.abilities ?? {};
-  const named = (codes = []) => codes.map((code) => [code, languageName(code)]).sort(([, a], [, b]) => a.localeCompare(b));
-  offerSome("languages", "language", "Automatic", named(languages?.spoken));
-  offerSome("targets", "target", "As spoken", tasks.includes("translate") ? named(languages.written) : []);
+  const { languages, decoders = [], tasks = [], formats = [] } = model?.steno.abilities ?? {};
+  offerSome("languages", "language", "Automatic", byName(languages?.spoken));
+  offerSome("targets", "target", "As spoken", tasks.includes("translate") ? byName(languages.written) : []);
   offerSome("decoders", "decoder", "Default", decoders.map((name) => [name, name]));
+  element("numerals").hidden = !formats.includes("written");
+}
+
+function byName(codes = []) {
+  return codes.map((code) => [code, languageName(code)]).sort(([, a], [, b]) => a.localeCompare(b));
 }
 
 function offerSome(row, select, unset, choices) {
@@ -185,7 +200,13 @@ function offerSome(row, select, unset, choices) {
 function offer(id, choices) {
   const select = element(id);
   const chosen = select.value;
-  select.replaceChildren(...choices.map(([value, text]) => new Option(text, value, false, value === chosen)));
+  select.replaceChildren(
+    ...choices.map(([value, text, isDisabled = false]) => {
+      const option = new Option(text, value, false, value === chosen);
+      option.disabled = isDisabled;
+      return option;
+    }),
+  );
 }
 
 function languageName(code) {
@@ -220,7 +241,7 @@ element("file").addEventListener("click", ({ target }) => { target.value = ""; }
 element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files); });
 element("key").addEventListener("change", offerModels);
 element("model").addEventListener("change", offerOptions);
-for (const id of ["model", "language", "target", "decoder", "multichannel"]) {
+for (const id of ["model", "language", "target", "decoder", "written", "multichannel"]) {
   element(id).addEventListener("change", () => shown && enqueue(shown));
 }
 element("cancel").addEventListener("click", cancel);

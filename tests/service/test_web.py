@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from service import grammars
 from service.http.access import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
 from tests.service.serving import form, serving, tone, wait_for, wav
@@ -104,6 +105,59 @@ def test_the_languages_and_decoders_of_the_model_are_offered(browser, clip):
         assert "today?" in browser.run("return document.getElementById('words').textContent").replace(
             "aujourd'hui", "today"
         )
+
+
+def offered_models(browser):
+    script = "return [...document.getElementById('model').options].map((one) => [one.text, one.disabled])"
+    wait_for(lambda: browser.run(script) != [])
+    return browser.run(script)
+
+
+def test_a_model_can_be_chosen_if_it_can_answer(browser, clip):
+    on_demand = {"models_on_demand": "rare=hub/polyglot", "models": "plain.nemo,endless"}
+    with serving(model=None, wait_ready=False, **on_demand) as service:
+        wait_for(lambda: service.client.get("/readyz").json()["models"].get("plain") == "ready")
+        browser.open(f"http://127.0.0.1:{service.server.port}/")
+
+        assert offered_models(browser) == [
+            ["plain", False],
+            ["endless (still loading)", True],
+            ["rare (loaded when it is used)", False],
+        ]
+
+
+def test_a_model_that_a_request_loaded_shows_what_it_can_do(browser, clip):
+    with serving(models_on_demand="rare=hub/polyglot") as service:
+        visit(browser, service)
+        browser.click("#options summary")
+        assert offered_models(browser)[1] == ["rare (loaded when it is used)", False]
+        browser.type("#model", "rare")
+        transcribe(browser, clip)
+
+        wait_for(lambda: offered_models(browser)[1] == ["rare", False])
+        assert browser.run("return document.getElementById('language').options.length") == 4
+
+
+def test_numbers_are_written_as_people_do_where_the_service_can(browser, service, clip, monkeypatch, tmp_path):
+    is_hidden = "return document.getElementById('numerals').hidden"
+    visit(browser, service)
+    wait_for(lambda: offered_models(browser) != [])
+    assert browser.run(is_hidden)
+
+    monkeypatch.setattr(grammars, "MODULE", "tests.service.stub_grammars")
+    monkeypatch.setattr(grammars, "find_spec", lambda name: name)
+    english = tmp_path / "english.wav"
+    english.write_bytes(wav(tone(48_001)))
+    with serving(model="polyglot.nemo") as able:
+        visit(browser, able)
+        browser.click("#options summary")
+        wait_for(lambda: not browser.run(is_hidden))
+        transcribe(browser, english)
+        spoken = browser.run("return document.getElementById('words').textContent")
+        browser.click("label[for=written]")
+
+        wait_for(lambda: "hru" in browser.run("return document.getElementById('words').textContent"))
+        assert "hru" not in spoken
 
 
 def test_an_upload_becomes_words_with_times_and_shades(browser, service, clip):
