@@ -21,7 +21,7 @@ from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
 from service.http.errors import error_response
-from service.http.events import Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
+from service.http.events import DONE, Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
 from service.http.formats import (
     Written,
     described_segments,
@@ -33,6 +33,7 @@ from service.http.formats import (
 )
 from service.http.hearing import Asked, count, count_coverage
 from service.http.logprobs import token_logprobs
+from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
 from service.http.timed_words import spread_words, timed_words
@@ -201,8 +202,13 @@ class Conversation:
         said: list[Turn] = []
         fields = self.asked.fields
         is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
+        subtitles = SubtitleStream.of(fields.response_format, self.asked.cue_size)
         try:
             async for turn in self._turns():
+                if subtitles is not None:
+                    for shown in subtitles.frames(self._timed_words(turn), turn.channel.name):
+                        yield shown
+                    continue
                 number = {"channel": turn.channel.number}
                 event = delta_event(turn.delta, turn.part, self.asked.spellings, is_first=turn.is_first)
                 yield frame(event | {"delta": separator(said[-1].text if said else "", turn.text) + turn.text} | number)
@@ -220,7 +226,12 @@ class Conversation:
             return
         told = await self._told()
         await self._finish()
-        yield frame({"type": "transcript.text.done", **self._whole(said, told), "duration": self.origin.seconds})
+        if subtitles is not None:
+            for shown in subtitles.last_frames():
+                yield shown
+            yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
+            return
+        yield frame({"type": DONE, **self._whole(said, told), "duration": self.origin.seconds})
 
     def _timed_words(self, turn: Turn) -> list[Word]:
         heard = turn.part._replace(text=turn.delta.text, words=turn.delta.words)

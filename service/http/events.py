@@ -36,6 +36,7 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
+DONE = "transcript.text.done"
 _HEARTBEAT = b": waiting\n\n"
 
 
@@ -122,7 +123,7 @@ def done_frame(
     It has no `usage`: in OpenAI's schema, that of a stream counts tokens.
     """
     logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
-    return frame({"type": "transcript.text.done", "text": transcript.text, **language, **logprobs, "duration": seconds})
+    return frame({"type": DONE, "text": transcript.text, **language, **logprobs, "duration": seconds})
 
 
 def frame(event: dict[str, Any] | bytes) -> bytes:

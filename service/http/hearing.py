@@ -19,13 +19,15 @@ from service.dispatch.errors import DispatchError
 from service.dispatch.joining import joined
 from service.dispatch.utterance import Lane
 from service.http.errors import error_response
-from service.http.events import EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
+from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
 from service.http.formats import Task, Written, has_segments, render, segment_texts
 from service.http.prompts import assumed_language, takes_prompts
 from service.http.schemas import LanguageSource, TranscriptionForm
 from service.http.served import Served
+from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record, note_error
+from service.http.timed_words import timed_words
 from service.metrics import Metrics
 from service.text_language import tell
 from service.threads import in_thread
@@ -199,9 +201,14 @@ class Hearing:
         heard: list[Transcript] = []
         fields, segments = self.asked.fields, 0
         is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
+        subtitles = SubtitleStream.of(fields.response_format, self.asked.cue_size)
         try:
             async for part in self.parts:
-                if part.text:
+                if subtitles is not None:
+                    for event in subtitles.frames(timed_words(part, self.origin.seconds)):
+                        yield event
+                    heard.append(part)
+                elif part.text:
                     for event in delta_frames(part, self.asked.spellings, heard[-1].text if heard else ""):
                         yield event
                     if is_timed:
@@ -221,6 +228,11 @@ class Hearing:
         transcript = joined(heard)
         written = await self.asked.told(segment_texts(transcript, self.origin.seconds))
         await self._finish(transcript)
+        if subtitles is not None:
+            for event in subtitles.last_frames():
+                yield event
+            yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
+            return
         language = written.language_fields if fields.tells_language else {}
         yield done_frame(transcript, self.origin.seconds, self.asked.spellings, language)
 

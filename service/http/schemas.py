@@ -19,7 +19,6 @@ LanguageSource = Literal["request", "model", "text", "assumed"]
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
 # Fields of OpenAI's API that have no effect here; unknown fields are counted together.
 _WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references")
-_STREAMED = ("json", "text", "verbose_json")
 _LISTS = ("timestamp_granularities", "include", "languages")
 AUTO = "auto"  # value of `language` that asks to detect it
 # OpenAI's clients send the fields of these objects as parts `name[field]`.
@@ -161,9 +160,6 @@ class TranscriptionForm(BaseModel):
         except ValidationError as error:
             raise _fault(error) from None
         parsed._asks_language = asks_language or bool(parsed.languages)
-        if parsed.stream and parsed.response_format not in _STREAMED:
-            message = f"response_format {parsed.response_format!r} cannot be streamed; use json, text or verbose_json."
-            raise RequestError(message, code="unsupported_value", param="stream")
         # `segment` is ignored: the Vercel AI SDK sends it with json too.
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."

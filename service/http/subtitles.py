@@ -17,6 +17,7 @@ from service.http.segments import ends_sentence
 from service.scripts import pieces, width
 
 LEAST_SECONDS = 0.8
+VTT_HEAD = "WEBVTT\n"
 
 _PHRASE_ENDS = (",", ";", ":", "、", "，", "；", "：")
 _PAUSE_SECONDS = 0.3
@@ -189,27 +190,27 @@ def _cut_cost(words: Sequence[_TimedWord], last: int) -> float:
 
 
 def srt(shown: Sequence[Cue]) -> str:
-    """Render cues as SubRip, where a speaker can only be part of the text."""
-    blocks = (
-        f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n"
-        + (f"{cue.speaker}: " if cue.speaker else "")
-        + "\n".join(cue.lines)
-        + "\n"
-        for number, cue in enumerate(shown, 1)
-    )
-    return "\n".join(blocks)
+    """Render cues as SubRip."""
+    return "\n".join(srt_block(number, cue) for number, cue in enumerate(shown, 1))
+
+
+def srt_block(number: int, cue: Cue) -> str:
+    """Render a cue as SubRip, where a speaker can only be part of the text."""
+    speaker = f"{cue.speaker}: " if cue.speaker else ""
+    times = f"{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}"
+    return f"{number}\n{times}\n{speaker}" + "\n".join(cue.lines) + "\n"
 
 
 def vtt(shown: Sequence[Cue]) -> str:
-    """Render cues as WebVTT (W3C), whose text must be escaped."""
-    blocks = (
-        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n"
-        + (f"<v {_escape(cue.speaker)}>" if cue.speaker else "")
-        + "\n".join(map(_escape, cue.lines))
-        + "\n"
-        for cue in shown
-    )
-    return "\n".join(["WEBVTT\n", *blocks])
+    """Render cues as WebVTT (W3C)."""
+    return "\n".join([VTT_HEAD, *map(vtt_block, shown)])
+
+
+def vtt_block(cue: Cue) -> str:
+    """Render a cue as WebVTT, whose text must be escaped."""
+    speaker = f"<v {_escape(cue.speaker)}>" if cue.speaker else ""
+    times = f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}"
+    return f"{times}\n{speaker}" + "\n".join(map(_escape, cue.lines)) + "\n"
 
 
 def _escape(line: str) -> str:

@@ -97,7 +97,9 @@ def test_answers_fit_in_every_format(post, file):
 
 @pytest.mark.parametrize("file", [CLIP, TWO_SIDES], ids=["mixed", "channels"])
 @pytest.mark.parametrize(
-    "options", [{"include[]": "logprobs", "language": "auto"}, BOTH_TIMES], ids=["json", "verbose"]
+    "options",
+    [{"include[]": "logprobs", "language": "auto"}, BOTH_TIMES, {"response_format": "vtt"}],
+    ids=["json", "verbose", "vtt"],
 )
 def test_events_fit(post, file, options):
     multichannel = {"multichannel": "true"} if file is TWO_SIDES else {}

@@ -36,9 +36,11 @@ if (!results.formats.json.kind) {
   results.timed = await ask({ response_format: "verbose_json", timestamp_granularities: ["word", "segment"] });
   results.logprobs = await ask({ include: ["logprobs"] });
   results.events = await events({});
+  results.timedEvents = await events({ response_format: "verbose_json", timestamp_granularities: ["word"] });
+  results.subtitleEvents = await events({ response_format: "vtt" });
   results.sureEvents = await events({ include: ["logprobs"] });
   results.refusals = await Promise.all(
-    [{ file: notAudio }, { model: "gpt-5" }, { language: "xx" }, { stream: true, response_format: "srt" }].map((options) =>
+    [{ file: notAudio }, { model: "gpt-5" }, { language: "xx" }, { include: ["logprobs"], response_format: "srt" }].map((options) =>
       refusal(ask(options)),
     ),
   );

@@ -77,7 +77,6 @@ def test_bodies_of_two_megabytes_go_to_the_disk_and_come_back(service):
         ({"model": "none"}, (404, "model_not_found", "model")),
         ({"language": "klingon"}, (400, "invalid_value", "language")),
         ({"stream": "maybe"}, (400, "invalid_value", "stream")),
-        ({"file": "x", "response_format": "srt", "stream": "true"}, (400, "unsupported_value", "stream")),
     ],
 )
 def test_a_wrong_option_is_named(service, query, fault):

@@ -108,6 +108,29 @@ def test_a_stream_is_deltas_and_then_the_whole(client, response_format):
     assert "".join(event.delta for event in events[:-1]) == events[-1].text == HEARD.text
 
 
+def test_a_stream_has_the_times_of_segments_and_words_when_asked(client):
+    events = client.audio.transcriptions.create(
+        model="whisper-1",
+        file=recording(),
+        response_format="verbose_json",
+        timestamp_granularities=["word"],
+        stream=True,
+    )
+
+    (segment,) = [event.to_dict() for event in events if event.type == "transcript.text.segment"]
+    assert (segment["text"], segment["start"], segment["end"]) == (HEARD.text, 0, 1)
+    assert [word["word"] for word in segment["words"]] == [word.text for word in HEARD.words]
+
+
+@pytest.mark.parametrize("response_format", ["srt", "vtt"])
+def test_a_stream_of_subtitles_is_the_file_piece_by_piece(client, response_format):
+    arguments = {"model": "whisper-1", "response_format": response_format}
+    *deltas, done = client.audio.transcriptions.create(**arguments, file=recording(), stream=True)
+
+    assert "".join(event.delta for event in deltas) == done.text
+    assert done.text == client.audio.transcriptions.create(**arguments, file=recording())
+
+
 def test_models_are_listed_and_found(client):
     assert [model.id for model in client.models.list()] == ["stub"]
     assert client.models.retrieve("stub").object == "model"

@@ -75,6 +75,15 @@ def test_javascript_gets_a_stream(javascript):
     assert "".join(event["delta"] for event in deltas) == done["text"] == HEARD.text
 
 
+def test_javascript_gets_times_in_a_stream(javascript):
+    (segment,) = [event for event in javascript["timedEvents"] if event["type"] == "transcript.text.segment"]
+    *deltas, done = javascript["subtitleEvents"]
+
+    assert (segment["text"], segment["start"], segment["end"]) == (HEARD.text, 0, 1)
+    assert [word["word"] for word in segment["words"]] == [word.text for word in HEARD.words]
+    assert "".join(event["delta"] for event in deltas) == done["text"] == javascript["formats"]["vtt"]
+
+
 def test_javascript_gets_typed_errors(javascript):
     refusals = [(refusal["kind"], refusal["code"], refusal["param"]) for refusal in javascript["refusals"]]
 
@@ -82,7 +91,7 @@ def test_javascript_gets_typed_errors(javascript):
         ("BadRequestError", "unsupported_format", "file"),
         ("NotFoundError", "model_not_found", "model"),
         ("BadRequestError", "invalid_value", "language"),
-        ("BadRequestError", "unsupported_value", "stream"),
+        ("BadRequestError", "unsupported_value", "include"),
     ]
     assert all(refusal["requestID"] for refusal in javascript["refusals"])
     assert javascript["translation"]["code"] == "model_not_found"

@@ -1,0 +1,76 @@
+"""Subtitles of a stream: the cues of each part as it comes; joined they are a file of srt or vtt."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from service.engine.protocol import Word
+from service.http.events import frame
+from service.http.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_block
+
+
+class SubtitleStream:
+    """Writes cues in the order of time.
+
+    A brief cue is shown for longer than its words last, if the next one of its speaker leaves the time. So the last cue
+    may have to wait until that one is known.
+
+    Args:
+        is_vtt: WebVTT, else SubRip.
+        size: of a cue.
+
+    Attributes:
+        text: what was written so far.
+    """
+
+    def __init__(self, *, is_vtt: bool, size: CueSize) -> None:
+        self.text = ""
+        self._is_vtt = is_vtt
+        self._size = size
+        self._count = 0
+        self._held: list[Cue] = []
+        self._unsettled: dict[str | None, Cue] = {}  # by speaker: the cue whose end may still change
+
+    @classmethod
+    def of(cls, response_format: str, size: CueSize) -> "SubtitleStream | None":
+        """Return one for a format; None if the format is none of subtitles."""
+        return cls(is_vtt=response_format == "vtt", size=size) if response_format in ("srt", "vtt") else None
+
+    def frames(self, words: Sequence[Word], speaker: str | None = None) -> Iterator[bytes]:
+        """Yield an event with the cues that are settled.
+
+        Args:
+            words: of a part, with times; those of a speaker come in order, and of several speakers the parts do.
+            speaker: who says them.
+        """
+        shown = cues(words, self._size, speaker)
+        if not shown:
+            return
+        if (before := self._unsettled.pop(speaker, None)) is not None:
+            ends = min(before.end, max(before.start, shown[0].start))
+            self._held[self._held.index(before)] = replace(before, end=ends)
+        self._held += shown
+        self._held.sort(key=lambda cue: cue.start)
+        if words[-1].end is not None and shown[-1].end > words[-1].end:
+            self._unsettled[speaker] = shown[-1]
+        # What another speaker says next may begin as early as this part.
+        yield from self._written(None if speaker is None else shown[0].start)
+
+    def last_frames(self) -> Iterator[bytes]:
+        """Yield an event with what is left."""
+        self._unsettled.clear()
+        yield from self._written(None)
+
+    def _written(self, before: float | None) -> Iterator[bytes]:
+        """Yield an event with the first cues that are settled, and begin no later than ``before``."""
+        unsettled = list(self._unsettled.values())
+        blocks = []
+        while self._held and self._held[0] not in unsettled and (before is None or self._held[0].start <= before):
+            self._count += 1
+            cue = self._held.pop(0)
+            blocks.append(vtt_block(cue) if self._is_vtt else srt_block(self._count, cue))
+        if self._is_vtt and not self.text:
+            blocks.insert(0, VTT_HEAD)
+        if blocks:
+            delta = ("\n" if self.text else "") + "\n".join(blocks)
+            self.text += delta
+            yield frame({"type": "transcript.text.delta", "delta": delta})
