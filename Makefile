@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo '$(PYTHON) cannot make environments: install its venv module (Debian and Ubuntu: apt install python3-venv)' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,parquet,ray,plots,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve,tracing,eval,parquet,ray,plots,tensorboard,dev]'
 	[ "$$(uname -s)" != Linux ] || $(BIN)/python -c 'import triton' 2>/dev/null || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --no-deps triton==$(TRITON_VERSION) || \
 	  echo 'No Triton for this machine: the tests of the kernels for GPUs will be skipped.'

@@ -98,7 +98,8 @@ def run(args: argparse.Namespace) -> int:
     except TrainingError as error:
         raise CommandError(str(error)) from error
     except OSError as error:
-        raise CommandError(str(error)) from error
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        raise CommandError(named) from error
     return 0
 
 
@@ -185,7 +186,7 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
             found = probe(training.sampler.buckets, measure, by_memory=device.type == "cuda")
         except MemoryError as error:
             raise CommandError(f"{error} does not fit this device") from error
-        for line in table(found):
+        for line in table(found, recipe.optimizer):
             _report(line)
     return 0
 

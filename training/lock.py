@@ -26,6 +26,8 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.truncate(0)
             file.write(str(os.getpid()).encode())
+            for unfinished in folder.glob("*.new"):
+                unfinished.unlink()  # a process that was killed was writing it
         except BlockingIOError as error:
             file.seek(0)
             owner = file.read().decode(errors="replace").strip()

@@ -108,7 +108,8 @@ def train(
     """
     progress = Progress(run, clock)
     deadline = None if minutes is None else clock() + 60 * minutes
-    journal = Journal(run.folder / "log.jsonl", run.step, board) if run.ranks.is_first else None
+    # A run at its first step measures again, even if its log has that already.
+    journal = Journal(run.folder / "log.jsonl", run.step or -1, board) if run.ranks.is_first else None
     batches = load(run.sampler, run.examples, run.position, run.config.encoder.subsampling_factor, run.own_parts)
     skipped = SkippedClips(report)
     costs = run.ranks.together(PartCosts(run), some_unused=run.network.teacher_head is not None)
@@ -332,9 +333,10 @@ def measure(run: Run, journal: Journal, word_errors: WordErrors, best: Best) -> 
     model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
     rates = word_error_rates(model, run.dev, word_errors)
     rounded = {name: round(rate, 5) for name, rate in rates.items()}
-    journal.write(step=run.step, wer=rounded)
+    # The weights come before the line: a run that is killed between them measures again.
     if "all" in rounded and best.note(rounded["all"]):
         run.export(run.folder / BEST)
+    journal.write(step=run.step, wer=rounded)
     return f"step {run.step}: dev WER % " + ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
 
 

@@ -55,7 +55,9 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: not a text file") from error
     if not clips:
-        raise ManifestError(f"{path} has no clips" + (f" of split {split!r}" if split is not None else ""))
+        of_split = f" of split {split!r}" if split is not None else ""
+        looked_for = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if path.is_dir() else ""
+        raise ManifestError(f"{path} has no clips{of_split}{looked_for * (split is None)}")
     return clips
 
 

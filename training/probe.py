@@ -19,6 +19,7 @@ from training.batch import Batch
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
 from training.loop import take_step
+from training.recipe import Optimizer
 from training.run import Run
 from training.sampler import Position
 from training.student import FRONT_END
@@ -144,8 +145,13 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
     return found[::-1]
 
 
-def table(found: Sequence[Found]) -> list[str]:
-    """Return lines with the batch sizes found, and how much faster an epoch is with them."""
+def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[str]:
+    """Return lines with the batch sizes found, and how much faster an epoch is with them.
+
+    Args:
+        found: the batch of each bucket.
+        optimizer: that of the recipe; a line says which rate and average suit the new batches.
+    """
     lines = ["seconds  labels   clips  batch     step   memory"]
     for one in found:
         memory = "" if one.step.bytes is None else f"{one.step.bytes / 2**30:.2f} GiB"
@@ -159,8 +165,23 @@ def table(found: Sequence[Found]) -> list[str]:
     assert own, "what was found fits"
     for name, other in (("one fixed batch", fixed), ("equal seconds", equal)):
         lines.append(f"an epoch beside {name}: " + (f"{other / own:.2f} x as fast" if other else "that does not fit"))
+    if optimizer:
+        lines.append(_suited(found, optimizer))
     lines.append(f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}")
     return lines
+
+
+def _suited(found: Sequence[Found], optimizer: Optimizer) -> str:
+    """Say how learning rate and average follow the batch.
+
+    With k times the clips in a step, the rate of an adaptive optimizer grows by the root of k (Malladi et al., 2022,
+    arXiv 2205.10287), and the average forgets k steps in one (Busbridge et al., 2023, arXiv 2307.13813).
+    """
+    own, before = (sum(one.clips / getattr(one, rows) for one in found) for rows in ("rows", "equal_rows"))
+    times = before / own
+    peak, ema = min(1.0, optimizer.peak * times**0.5), optimizer.ema**times
+    suited = f"optimizer: {{peak: {peak:.3g}, ema: {ema:.4g}}}"
+    return f"a step has {times:.2f} times the clips; to learn as before: {suited}"
 
 
 def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:

@@ -7,6 +7,8 @@ weights, optimizer, average and two counters are the whole state.
 import json
 import os
 import pickle
+import zipfile
+import zlib
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
@@ -17,6 +19,19 @@ from torch import Tensor
 
 from training.errors import ResumeError, TrainingError
 from training.sampler import Position
+
+# What a damaged file raises.
+_DAMAGED = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    KeyError,
+    TypeError,
+    pickle.UnpicklingError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +123,16 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
         ResumeError: if there is no state, or it is damaged.
     """
     try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # torch.load does not compare checksums
+        if damaged is not None:
+            raise ResumeError(f"{path} is damaged (the checksum of {damaged}); move it away to begin anew")
         content = torch.load(path, map_location=device, weights_only=True)
         return Snapshot(
             identity=json.loads(content["identity"]),
-            step=content["step"],
-            position=Position(content["epoch"], content["batch"]),
-            audio_seconds=content["audio_seconds"],
+            step=int(content["step"]),
+            position=Position(int(content["epoch"]), int(content["batch"])),
+            audio_seconds=float(content["audio_seconds"]),
             network=content["network"],
             average=content["average"],
             optimizer=content["optimizer"],
@@ -121,7 +140,7 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
         )
     except FileNotFoundError as error:
         raise ResumeError(f"there is no run to resume at {path.parent}") from error
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, ValueError, KeyError, TypeError) as error:
+    except _DAMAGED as error:
         raise ResumeError(f"{path} is damaged; move it away to begin anew") from error
 
 

@@ -34,6 +34,8 @@ def parse_document(content: bytes, source: str) -> dict[Any, Any]:
         raise
     except Exception as error:  # PyYAML lets through any exception of malformed tagged values
         raise UnreadableCheckpointError(f"{source} is not YAML: {error}") from error
+    if document is None:
+        raise UnreadableCheckpointError(f"{source} is empty")
     if not isinstance(document, dict):
         raise UnreadableCheckpointError(f"{source} holds a {type(document).__name__}, not a configuration")
     return document

@@ -242,3 +242,34 @@ def test_a_state_that_is_damaged_is_one_line(recipe, capsys):
     err = capsys.readouterr().err
     assert err.endswith("out/state.pt is damaged; move it away to begin anew\n")
     assert err.count("\n") == 1
+
+
+def test_seeds_are_trained_one_by_one_and_the_best_is_exported(recipe, capsys):
+    assert run(recipe, "--seeds", "4", "5", "--tensorboard", "--export", str(recipe / "best.nemo")) == 0
+
+    out = capsys.readouterr().out.splitlines()
+    lowest = {}
+    for seed in (4, 5):
+        log = [json.loads(line) for line in (recipe / "out" / f"seed-{seed}" / "log.jsonl").read_text().splitlines()]
+        lowest[seed] = 100 * min(line["wer"]["all"] for line in log if "wer" in line)
+        assert f"seed {seed}: lowest WER on dev {lowest[seed]:.2f} %" in out
+        assert list((recipe / "out" / f"seed-{seed}" / "tensorboard").iterdir())
+    best = min(lowest, key=lowest.get)
+    assert out[-2].startswith(f"best {lowest[best]:.2f} % (seed {best}), mean {sum(lowest.values()) / 2:.2f}, standard")
+    assert (recipe / "best.nemo").read_bytes() == (recipe / "out" / f"seed-{best}" / "best.nemo").read_bytes()
+
+
+def test_seeds_need_something_to_be_compared_on(recipe, capsys):
+    recipe_file(recipe, steps=4)
+
+    assert run(recipe, "--seeds", "1", "2") == 2
+
+    assert "the recipe names no dev" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_a_recipe_is_told_with_its_name(recipe, capsys):
+    recipe_file(recipe, batches={"seconds": 8, "buckets": 2, "rows": [1]})
+
+    assert run(recipe) == 2
+
+    assert capsys.readouterr().err.startswith(f"steno: {recipe / 'recipe.yaml'}: batches.rows has 1 numbers")

@@ -143,6 +143,69 @@ def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
     assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
 
 
+AT_A_SYSTEM_CALL = """
+import random
+left = random.Random({seed}).randrange(400)
+def count(event, _):
+    global left
+    if running and event in ("open", "os.rename", "os.remove", "os.truncate"):
+        left -= 1
+        if left < 0: die()
+running = False
+sys.addaudithook(count)
+import training.loop
+train = training.loop.train
+def counted(*arguments, **options):
+    global running
+    running = True
+    train(*arguments, **options)
+training.loop.train = counted
+"""
+
+
+def test_a_run_that_is_killed_before_its_first_step_measures_again(tmp_path):
+    options = {"steps": 2, "dev": {"manifest": "manifest.jsonl", "every": 2}}
+    run = new_run(tmp_path, **options)
+    (tmp_path / "out" / "log.jsonl").write_text('{"step": 0, "wer": {"all": 0.0}}\n')
+
+    train(run, word_errors=lambda *_: (1, 2), report=lambda _: None)
+
+    assert [line["wer"]["all"] for line in log(tmp_path) if "wer" in line] == [0.5, 0.5]
+    assert (tmp_path / "out" / "best.nemo").exists()
+
+
+@pytest.mark.long
+def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_nothing(tmp_path):
+    options = {"steps": 16, "save_every": 1, "report_every": 4, "dev": {"manifest": "manifest.jsonl", "every": 2}}
+    finish(new_run(tmp_path, "whole", **options))
+    arguments = [
+        "train",
+        str(tmp_path / "recipe.yaml"),
+        "--out",
+        str(tmp_path / "killed"),
+        "--device",
+        "cpu",
+        "--resume",
+    ]
+    arguments += ["--export", str(tmp_path / "model.nemo")]
+    program = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "capture_output": True, "text": True}
+    killed = 0
+    for seed in range(40):
+        moment = AT_A_SYSTEM_CALL.replace("{seed}", str(seed))
+        ended = subprocess.run([sys.executable, "-c", DIES.replace("{}", moment), *arguments], **program)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        killed += 1
+
+    assert ended.returncode == 0
+    assert killed >= 3
+    assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
+    assert load_model(tmp_path / "model.nemo").info()["layers"] == 2
+    assert load_model(tmp_path / "killed" / "best.nemo").info()["layers"] == 2
+    assert {path.name for path in (tmp_path / "killed").iterdir()} == {"lock", "state.pt", "log.jsonl", "best.nemo"}
+
+
 TOLD = """
 import os, signal, sys, cli, cli.train
 said = cli.train._report

@@ -9,7 +9,8 @@ import cli
 from tests.training.small_run import manifest, recipe_file
 from training.buckets import Bucket
 from training.errors import RecipeError, ResumeError
-from training.probe import Measured, Measurements, fastest, largest_that_fits, probe, table
+from training.probe import Found, Measured, Measurements, fastest, largest_that_fits, probe, table
+from training.recipe import Optimizer
 from training.recipe_file import read_recipe
 from training.run import Run
 
@@ -54,6 +55,15 @@ def test_every_bucket_has_what_fits_and_the_table_says_what_it_is_worth():
     own = sum(one.clips / one.rows * one.step.seconds for one in found)
     fixed = sum(clips / 30 * (1 + 30 * bucket.seconds / 100) for bucket, clips, _ in BUCKETS)
     assert lines[-3] == f"an epoch beside one fixed batch: {fixed / own:.2f} x as fast"
+
+
+def test_rate_and_average_follow_the_batch():
+    found = [Found(bucket, 100, 40, Measured(1, 1), None, None, 10, 10) for bucket, *_ in BUCKETS]
+
+    lines = table(found, Optimizer(peak=0.001, warmup=0, ema=0.999))
+
+    assert lines[-2].startswith("a step has 4.00 times the clips; ")
+    assert lines[-2].endswith("optimizer: {peak: 0.002, ema: 0.996}")
 
 
 def test_a_clip_that_does_not_fit_alone_is_named():
@@ -113,7 +123,7 @@ def test_the_command_takes_real_steps_and_its_rows_make_a_recipe(tmp_path, capsy
     assert cli.main(["train", str(tmp_path / "recipe.yaml"), "--probe", "--device", "cpu"]) == 0
 
     out = capsys.readouterr().out.splitlines()
-    assert out[-6].split() == ["seconds", "labels", "clips", "batch", "step", "memory"]
+    assert out[-7].split() == ["seconds", "labels", "clips", "batch", "step", "memory"]
     rows = [int(number) for number in out[-1].split("[")[1].split("]")[0].split(",")]
     assert len(rows) == 2
     recipe_file(tmp_path, student=student, batches={"seconds": 8, "buckets": 2, "rows": rows})

@@ -1,5 +1,7 @@
 """A recipe says what it means, or is refused with the key that is wrong."""
 
+import re
+
 import pytest
 import yaml
 
@@ -80,6 +82,25 @@ def test_what_is_wrong_is_named(tmp_path, key, value, message):
 
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps: 3\nbatches:\n  seconds: 0\n  buckets: 2\n", "line 3: batches.seconds is 0.0"),
+        ("steps: 3\n\nstpes: 4\n", "line 3: unknown key stpes"),
+        ("steps: 3\ndata: {split: dev}\n", "line 2: data.manifests is missing"),
+        ("data: {manifests: [a]}\nstudent:\n  layers: 1\n  width: 15\n  heads: 2\n", "line 2: student: width 15"),
+        ("steps: 3\ndata: {manifests: [a]}\nsteps: 4\n", "line 3: steps stands there twice, first in line 1"),
+        ("convolutional:\n  blocks:\n  - {filters: 8, kernel_size: 4}\n", "kernel_size 4 must be odd"),
+    ],
+)
+def test_the_line_is_named(tmp_path, text, message):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        read_recipe(path)
 
 
 def test_a_key_that_must_be_there_is_named(tmp_path):

@@ -71,6 +71,19 @@ def test_a_state_without_a_part_is_refused(tmp_path):
         read_snapshot(tmp_path / "state.pt", CPU)
 
 
+def test_a_changed_byte_is_noticed(tmp_path):
+    written = state()
+    write_snapshot(tmp_path / "state.pt", written)
+    content = bytearray((tmp_path / "state.pt").read_bytes())
+    place = content.find(written.network["weight"].numpy().tobytes())
+    assert place > 0
+    content[place] ^= 1
+    (tmp_path / "state.pt").write_bytes(content)
+
+    with pytest.raises(ResumeError, match=r"damaged \(the checksum of .*/data/"):
+        read_snapshot(tmp_path / "state.pt", CPU)
+
+
 def test_another_run_is_refused_by_what_differs():
     check_identity({"seed": 1, "speeds": [1.0]}, {"seed": 1, "speeds": (1.0,)})
 
