@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from service.engine.protocol import Word
+from models.transcript import Word
 from service.http.events import frame
 from service.http.subtitles import VTT_HEAD, Cue, CueSize, cues, srt_block, vtt_block
 
