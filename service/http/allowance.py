@@ -3,6 +3,7 @@
 Each limit is a token bucket: it holds at most a minute's worth, starts full, and is refilled evenly.
 """
 
+import asyncio
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -96,19 +97,34 @@ class Allowance:
         most = self.limits.max_requests
         if most is not None and self.under_way >= most:
             raise _refusal(f"This key has {most} requests under way, which is all it may have at once.", retry_after)
-        self._check_audio()
+        self.check_audio()
         if self._requests is not None:
             if self._requests.left < 1:
                 message = f"This key may begin {self._requests.limit:g} requests a minute."
                 raise _refusal(message, self._requests.seconds_until(1))
             self._requests.take(1)
 
-    def _check_audio(self) -> None:
+    def check_audio(self) -> None:
+        """Check that audio is left.
+
+        Raises:
+            RequestError: if a minute's limit is used up.
+        """
         # The bucket refills bit by bit, so next to nothing counts as nothing: a client that waited would be refused
         # again.
         if self._audio is not None and self._audio.left < self._audio.limit * 1e-6:
             message = f"This key may have {self._audio.limit:g} seconds of audio transcribed a minute."
             raise _refusal(message, self._audio.seconds_until(self._audio.limit * 1e-6))
+
+    async def until_audio(self) -> None:
+        """Wait until audio is left."""
+        while True:
+            try:
+                self.check_audio()
+            except RequestError as refusal:
+                await asyncio.sleep(refusal.retry_after or 1)
+            else:
+                return
 
     @contextmanager
     def audio(self, seconds: float) -> Iterator[None]:
@@ -120,7 +136,7 @@ class Allowance:
         Raises:
             RequestError: if nothing is left.
         """
-        self._check_audio()
+        self.check_audio()
         if self._audio is None:
             yield
             return

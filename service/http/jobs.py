@@ -7,6 +7,7 @@ that a request for the transcription would have got.
 import logging
 import time
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, Headers, UploadFile
 
 from audio.errors import AudioError
-from service.dispatch.errors import DispatchError, EngineLostError, OverloadedError, RefusedError
+from service.dispatch.errors import DispatchError, DrainingError, EngineLostError, OverloadedError, RefusedError
 from service.http import schemas
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
@@ -273,21 +274,29 @@ async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -
 
             response = await answer(front, record, asked, resources, keep, is_background=True)
     except RefusedError as error:
-        raise LaterError(error.retry_after) from None
+        raise LaterError(error.retry_after, None if isinstance(error, DrainingError) else _failed(error)) from None
     except (RequestError, AudioError, DispatchError) as error:
-        if isinstance(error, RequestError) and error.retry_after is not None and error.should_retry is not False:
+        if isinstance(error, RequestError) and error.retry_after is not None and _is_for_later(error):
             raise LaterError(error.retry_after) from None
         if isinstance(error, EngineLostError) and front.dispatcher.is_abandoned:
             raise LaterError(0.0) from None  # after the restart
-        failed = error_response(error)
-        record.error = failed.code
-        _log(job, record, failed.code)
-        return Result(
-            failed.status_code, "application/json", bytes(failed.body), failed.code, str(error), record.audio_seconds
-        )
+        failed = _failed(error)
+        record.error = failed.error_code
+        _log(job, record, failed.error_code)
+        return replace(failed, audio_seconds=record.audio_seconds)
     _log(job, record, None)
     media_type_of_answer = response.headers["content-type"]
     return Result(200, media_type_of_answer, bytes(response.body), audio_seconds=record.audio_seconds)
+
+
+def _is_for_later(error: RequestError) -> bool:
+    """Whether a job waits. For a key's limit it does, even if that takes too long for a client."""
+    return error.should_retry is not False or error.code == "rate_limit_exceeded"
+
+
+def _failed(error: Exception) -> Result:
+    response = error_response(error)
+    return Result(response.status_code, "application/json", bytes(response.body), response.code, str(error))
 
 
 def _parts(request: Request) -> tuple[Front, Record, Jobs]:

@@ -234,10 +234,15 @@ async def answer(
     rate = asked.served.ready.sample_rate
     recording: Recording | Channels = Channels(rate, longest) if fields.multichannel else Recording(rate, longest)
     resources.enter_context(recording)
+    allowance = front.access.allowance(record.caller)
+    if is_background:
+        allowance.check_audio()  # before it is decoded for nothing
     origin = await _decode(front, fields, recording)
     await free_upload()  # it may wait long, and its samples take memory already
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
+    if is_background:
+        await allowance.until_audio()  # if others used it up meanwhile: no decoding a second time
 
     def cut_recording_of(one: Recording) -> CutRecording:
         return CutRecording(one, _rule(one, asked, longest), front.detector, front.cut_threads)
@@ -264,14 +269,14 @@ async def answer(
             for number, (cut_recording, is_silent) in enumerate(cut_recordings, 1)
         ]
         record.audio_seconds = sum(channel.seconds for channel in channels)
-        with front.access.allowance(record.caller).audio(record.audio_seconds):
+        with allowance.audio(record.audio_seconds):
             conversation = await Conversation.begin(front.metrics, record, asked, origin, channels, patience)
             resources.push_async_callback(conversation.aclose)
             return conversation.stream(heartbeat) if fields.stream else await conversation.response()
     cut_recording = cut_recording_of(recording)
     answers = answers_of(cut_recording)
     resources.push_async_callback(answers.aclose)
-    with front.access.allowance(record.caller).audio(origin.seconds):
+    with allowance.audio(origin.seconds):
         hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, cut_recording, patience)
         resources.push_async_callback(hearing.aclose)
         return hearing.stream(heartbeat) if fields.stream else await hearing.response()

@@ -43,6 +43,7 @@ class Job:
         finished: Unix time at which it was completed, failed or was cancelled.
         expires: Unix time at which it is deleted; None before it is finished.
         attempts: number of starts that were neither finished nor put back.
+        refusals: number of starts at which the service had no room for it.
         audio_seconds: length of the recording, once it is known.
         error_code: code of a failed job's error, as in an answer.
         error_message: message of that error.
@@ -61,6 +62,7 @@ class Job:
     finished: float | None = None
     expires: float | None = None
     attempts: int = 0
+    refusals: int = 0
     audio_seconds: float | None = None
     error_code: str | None = None
     error_message: str | None = None

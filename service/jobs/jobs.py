@@ -27,7 +27,11 @@ log = logging.getLogger("steno.jobs")
 
 T = TypeVar("T")
 
-_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait before a job that found no room tries again
+_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait that a job is told before it tries again
+# A job for which there is no room tries again after 5 s, 10 s and so on, at most an hour, and fails after ten hours.
+# Every attempt may decode its whole recording.
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 3600.0
+_MOST_REFUSALS = 20
 _FULL_SECONDS = 5.0
 _READY_SECONDS = 0.25  # between two checks whether the service is ready
 _MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # at the same time; a slow receiver delays no others
@@ -47,12 +51,14 @@ class LaterError(Exception):
     """There is no room for a job now.
 
     Attributes:
-        seconds: seconds after which to try again.
+        seconds: seconds after which to try again, at least.
+        failure: result of the job if there never is room; None if waiting is no fault, for example of a key's limit.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, failure: Result | None = None) -> None:
         super().__init__(f"later, in {seconds:g} s")
         self.seconds = seconds
+        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +235,7 @@ class Jobs:
         try:
             result = await self._transcribe(job, self._store.recording(job.id))
         except LaterError as later:
-            await self._put_back(job, self._clock() + min(max(later.seconds, _LATER_SECONDS[0]), _LATER_SECONDS[1]))
+            await self._refused(job, later)
         except asyncio.CancelledError:
             await self._put_back(job, 0.0)
             raise
@@ -242,9 +248,20 @@ class Jobs:
         else:
             await self._finish(job.id, result)
 
-    async def _put_back(self, job: Job, not_before: float) -> None:
+    async def _refused(self, job: Job, later: LaterError) -> None:
+        least, most = _LATER_SECONDS
+        seconds = min(max(later.seconds, least), most)
+        if later.failure is None:
+            await self._put_back(job, self._clock() + seconds)
+        elif job.refusals + 1 >= _MOST_REFUSALS:
+            await self._finish(job.id, later.failure)
+        else:
+            own = min(_FIRST_WAIT_SECONDS * 2**job.refusals, _LONGEST_WAIT_SECONDS)
+            await self._put_back(job, self._clock() + max(seconds, own), is_refused=True)
+
+    async def _put_back(self, job: Job, not_before: float, *, is_refused: bool = False) -> None:
         log.info("job put back", extra={"job": job.id})
-        await self._in_thread(lambda: self._store.put_back(job.id, not_before))
+        await self._in_thread(lambda: self._store.put_back(job.id, not_before, is_refused=is_refused))
 
     async def _finish(self, job: str, result: Result) -> None:
         now = self._clock()

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from service.jobs.job import Delivery, Job, Result
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -32,6 +32,7 @@ CREATE TABLE jobs (
     expires REAL,
     attempts INTEGER NOT NULL DEFAULT 0,
     not_before REAL NOT NULL DEFAULT 0,
+    refusals INTEGER NOT NULL DEFAULT 0,
     audio_seconds REAL,
     error_code TEXT,
     error_message TEXT,
@@ -55,9 +56,9 @@ CREATE TABLE results (
 );
 """
 _COLUMNS = (
-    "id, caller, state, model, request, file_bytes, created, started, finished, expires, attempts, audio_seconds, "
-    "error_code, error_message, traceparent, webhook_url, webhook_secret, webhook_state, webhook_attempts, "
-    "webhook_error"
+    "id, caller, state, model, request, file_bytes, created, started, finished, expires, attempts, refusals, "
+    "audio_seconds, error_code, error_message, traceparent, webhook_url, webhook_secret, webhook_state, "
+    "webhook_attempts, webhook_error"
 )
 _UNFINISHED = "state IN ('queued', 'in_progress')"
 # A job that was running at this number of crashes of the service fails: it may be the cause.
@@ -218,13 +219,19 @@ class JobStore:
             )
         return self.find(row["id"])
 
-    def put_back(self, job: str, not_before: float) -> None:
-        """Queue a running job again, without counting the attempt."""
+    def put_back(self, job: str, not_before: float, *, is_refused: bool = False) -> None:
+        """Queue a running job again, without counting the attempt.
+
+        Args:
+            job: its id.
+            not_before: Unix time before which it must not run.
+            is_refused: whether to count that there was no room for it.
+        """
         with self._transaction():
             self._database.execute(
-                "UPDATE jobs SET state = 'queued', attempts = attempts - 1, not_before = ? "
+                "UPDATE jobs SET state = 'queued', attempts = attempts - 1, refusals = refusals + ?, not_before = ? "
                 "WHERE id = ? AND state = 'in_progress'",
-                (not_before, job),
+                (int(is_refused), not_before, job),
             )
 
     def finish(self, job: str, result: Result, now: float, expires: float) -> bool:

@@ -1,9 +1,12 @@
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from service.http.allowance import Allowance, KeyLimits, duration
 from service.http.errors import RequestError
+from tests.service.dispatch.virtual_time import run
 
 
 class Clock:
@@ -87,3 +90,14 @@ def test_audio_that_two_ask_for_at_once_is_given_to_one():
 )
 def test_times_are_written_as_openais_headers_have_them(seconds, written):
     assert duration(seconds) == written
+
+
+def test_who_waits_for_audio_goes_on_as_soon_as_some_is_left():
+    async def waited() -> float:
+        loop = asyncio.get_running_loop()
+        allowance = Allowance(KeyLimits(audio_seconds_per_minute=60.0), loop.time)
+        with allowance.audio(100.0):  # 40 more than a minute's
+            await allowance.until_audio()
+        return loop.time()
+
+    assert run(waited()) == pytest.approx(40.0, abs=1.5)

@@ -1,0 +1,75 @@
+"""What becomes of a job for which there is no room."""
+
+import asyncio
+
+import pytest
+
+from service.jobs.job import Result
+from service.jobs.jobs import JobLimits, Jobs, LaterError
+from service.metrics import Metrics
+from tests.service.jobs.test_store import RESULT, add, store_in
+
+FULL = Result(503, "application/json", b"{}", "overloaded", "no room")
+
+
+class Attempts:
+    """Stands in for the transcription; the clock moves to where the job is due."""
+
+    def __init__(self, folder, outcomes):
+        self.store, self.outcomes, self.began, self.now = store_in(folder), outcomes, [], 1000.0
+        self.jobs = Jobs(
+            self.store,
+            transcribe=self.transcribe,
+            is_ready=lambda: True,
+            limits=JobLimits(1, 60.0),
+            outbound=None,
+            metrics=Metrics(),
+            clock=lambda: self.now,
+        )
+
+    async def transcribe(self, job, recording):
+        self.began.append(self.now)
+        outcome = self.outcomes.pop(0) if self.outcomes else RESULT
+        if isinstance(outcome, LaterError):
+            raise outcome
+        return outcome
+
+    def run(self):
+        """Begin the job whenever it is due, until it is finished."""
+
+        async def main():
+            add(self.store, "a")
+            while not self.store.find("a").is_finished:
+                self.now = max(self.now, self.store.next_moment())
+                await self.jobs._do(self.store.take(self.now))
+            return self.store.find("a")
+
+        try:
+            return asyncio.run(main())
+        finally:
+            self.store.close()
+
+
+def test_a_job_for_which_there_never_is_room_fails_after_ten_hours(tmp_path):
+    attempts = Attempts(tmp_path, [LaterError(1.0, FULL)] * 1000)
+
+    job = attempts.run()
+
+    assert (job.state, job.error_code, job.error_message) == ("failed", "overloaded", "no room")
+    assert len(attempts.began) == 20
+    assert attempts.began[1] - attempts.began[0] == 5.0
+    assert attempts.began[-1] - attempts.began[0] == pytest.approx(10 * 3600, rel=0.1)
+
+
+def test_a_job_waits_for_its_keys_limit_however_long_that_takes(tmp_path):
+    attempts = Attempts(tmp_path, [LaterError(1e6)] * 300)
+
+    assert attempts.run().state == "completed"
+    assert len(attempts.began) == 301
+
+
+def test_a_job_waits_as_long_as_it_is_told_to(tmp_path):
+    attempts = Attempts(tmp_path, [LaterError(60.0, FULL)])
+
+    assert attempts.run().state == "completed"
+    assert attempts.began == [1000.0, 1060.0]
