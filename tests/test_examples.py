@@ -83,7 +83,7 @@ def test_every_example_is_run():
     assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py"}
 
 
-def test_the_example_of_a_call_says_who_says_what(service, tmp_path):
+def test_the_example_of_a_call_names_the_speakers(service, tmp_path):
     recording = tmp_path / "call.wav"
     other = tone(SAMPLE_RATE, 0.2)
     recording.write_bytes(wav(np.stack([SECOND, other], axis=1)))

@@ -101,7 +101,7 @@ def in_the_readme(field: str) -> object:
     return json.loads(answer)[field]
 
 
-def test_the_sample_says_what_the_readme_shows():
+def test_the_samples_transcript_is_that_of_the_readme():
     said = (ROOT / SAMPLE).with_suffix(".txt").read_text(encoding="utf-8")
 
     assert in_the_readme("text") == re.sub(r"[^a-z' ]", "", said.lower())

@@ -32,7 +32,7 @@ def channels_of(data: bytes, rate: int = 16_000, raw: RawForm | None = None) -> 
 
 @pytest.mark.parametrize("source_rate", [8_000, 16_000, 44_100])
 @pytest.mark.parametrize("channels", [1, 2, 8])
-def test_a_channel_is_what_it_is_alone(source_rate, channels):
+def test_a_channel_decodes_as_a_file_of_that_channel_alone(source_rate, channels):
     samples = sides(5 * source_rate + 7, channels)
 
     apart = channels_of(encoded(samples, source_rate))
@@ -51,7 +51,7 @@ def test_at_the_rate_of_the_model_it_is_the_same_bit_by_bit():
         np.testing.assert_array_equal(channel, side)
 
 
-def test_channels_of_raw_samples_and_of_what_ffmpeg_reads_are_told_apart():
+def test_channels_of_raw_samples_and_of_ffmpegs_formats_are_separated():
     samples = sides(16_000, 2)
     raw = (samples * 2**15).astype("<i2").tobytes()
 
@@ -78,7 +78,7 @@ def test_channels_come_out_of_a_child_even_if_it_dies_in_the_middle():
     assert [np.abs(one).max() > 0.3 for one in apart] == [True, False]
 
 
-def test_channels_whose_number_changes_on_the_way_are_not_guessed():
+def test_a_number_of_channels_that_changes_within_a_file_is_refused():
     mono, stereo = tone(300, 1, 48_000), np.stack([tone(300, 1, 48_000), tone(500, 1, 48_000)])
     joined = media(mono, 48_000, "adts", "aac") + media(stereo, 48_000, "adts", "aac")
 
@@ -87,7 +87,7 @@ def test_channels_whose_number_changes_on_the_way_are_not_guessed():
     assert decode(io.BytesIO(joined), rate=16_000, limits=LIMITS).seconds > 1.9  # their mean is taken as ever
 
 
-def test_samples_that_are_no_sound_are_refused_on_any_channel():
+def test_samples_that_are_not_finite_are_refused_on_any_channel():
     samples = sides(1000, 2)
     samples[500, 1] = np.nan
 
@@ -98,7 +98,7 @@ def test_samples_that_are_no_sound_are_refused_on_any_channel():
 @pytest.mark.parametrize(
     ("level", "is_silent"), [(0.0, True), (8 / 2**15, True), (-8 / 2**15, True), (9 / 2**15, False), (-0.5, False)]
 )
-def test_a_line_on_which_nobody_is_counts_as_silent(level, is_silent):
+def test_a_channel_with_rounding_noise_only_counts_as_silent(level, is_silent):
     with Channels(16_000, 1.0) as channels:
         for number in range(2):
             channels.append(np.array([0.0, level], np.float32).tobytes(), number)

@@ -236,7 +236,7 @@ def test_half_a_file_is_decoded_as_far_as_it_goes(container, codec):
 
 @pytest.mark.parametrize("sample", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_samples_that_are_no_sound_are_refused(sample, channels):
+def test_samples_that_are_not_finite_are_refused(sample, channels):
     samples = np.zeros((48000, channels), np.float32)
     samples[40_000, -1] = sample
 

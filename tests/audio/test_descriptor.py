@@ -26,7 +26,7 @@ def test_a_descriptor_reads_the_file_from_its_start(make, size):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_what_is_spooled_in_memory_does_not_move_to_the_disk(tmp_path, monkeypatch):
+def test_a_file_spooled_in_memory_does_not_move_to_the_disk(tmp_path, monkeypatch):
     with tempfile.SpooledTemporaryFile(MIB) as file:
         file.write(bytes(MIB))
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "that is not there"))

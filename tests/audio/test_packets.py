@@ -49,7 +49,7 @@ def files():
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_all_sound_is_there_and_in_its_place(name, files):
+def test_all_sound_is_decoded_at_its_time(name, files):
     *_, source_rate, container, late, tail = MEDIA[name]
 
     audio = decoded(files[name])
@@ -100,7 +100,7 @@ def test_a_film_without_sound_holds_no_audio():
         decoded(silent_film())
 
 
-def test_a_codec_that_nobody_records_speech_with_is_refused_by_name():
+def test_an_unsupported_codec_is_refused_by_name():
     with pytest.raises(UnsupportedFormatError, match="wavpack"):
         decoded(media(bursts(48000), 48000, "matroska", "wavpack"))
 
@@ -157,7 +157,7 @@ def test_channels_and_rate_out_of_range_are_refused_and_the_limit_named(limits, 
 
 
 @pytest.mark.parametrize("sample", [np.nan, np.inf, 1e30])
-def test_samples_that_are_no_sound_are_refused(sample):
+def test_samples_that_are_not_finite_are_refused(sample):
     samples = np.zeros(48000)
     samples[30_000] = sample
 

@@ -107,7 +107,7 @@ def test_one_child_serves_one_file_after_another(pool):
     assert only_child(pool).pid == first
 
 
-def test_a_child_is_replaced_after_so_many_files():
+def test_a_child_is_replaced_after_its_number_of_files():
     with DecodePool(Confinement(files=2)) as pool:
         pids = []
         for _ in range(4):
@@ -180,7 +180,7 @@ class Murder:
 LONG_WEBM = media(noise(48000).repeat(60), 48000, "webm", "libopus")  # more than a socket holds
 
 
-def test_a_child_killed_in_the_middle_of_a_file_costs_nobody_a_sample(pool, losses):
+def test_a_child_killed_in_the_middle_of_a_file_loses_no_sample(pool, losses):
     murder = Murder(pool, times=1)
 
     origin = pool.decode_into(murder, io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
@@ -192,7 +192,7 @@ def test_a_child_killed_in_the_middle_of_a_file_costs_nobody_a_sample(pool, loss
     assert not murder.seen & pool._children
 
 
-def test_a_file_under_which_two_children_died_is_blamed(pool, losses):
+def test_a_file_that_loses_two_children_is_an_error(pool, losses):
     with pytest.raises(InvalidAudioError, match="crashed"):
         pool.decode_into(Murder(pool, times=2), io.BytesIO(LONG_WEBM), rate=16000, limits=LIMITS)
 
@@ -218,7 +218,7 @@ def test_children_that_die_while_they_start_are_replaced(pool, losses, monkeypat
     assert len(started) == 3
 
 
-def test_a_child_that_died_in_its_sleep_is_replaced_without_an_error(pool, losses):
+def test_an_idle_child_that_died_is_replaced_without_an_error(pool, losses):
     decoded(pool, WEBM)
     dead = only_child(pool)
     os.kill(dead.pid, signal.SIGKILL)

@@ -65,7 +65,7 @@ def test_the_limits_hold(form, size, error):
         ("", None),
     ],
 )
-def test_a_media_type_tells_all_or_nothing(media_type, form):
+def test_an_incomplete_or_wrong_media_type_has_no_form(media_type, form):
     assert RawForm.of_media_type(media_type) == form
 
 

@@ -31,12 +31,12 @@ def chosen(data):
 
 
 @pytest.mark.parametrize(("container", "codec"), BY_LIBSNDFILE)
-def test_what_libsndfile_reads_rightly_stays_in_this_process(container, codec):
+def test_files_that_libsndfile_reads_correctly_are_read_in_this_process(container, codec):
     assert chosen(encoded(tone(440, 1, 44100), 44100, container, codec)) is Reader.LIBSNDFILE
 
 
 @pytest.mark.parametrize("name", sorted(set(MEDIA) - {"mp3"}))
-def test_what_it_does_not_is_for_ffmpeg(name):
+def test_other_files_are_for_ffmpeg(name):
     assert chosen(sample_of(name, lambda rate: tone(440, 1, rate))) is Reader.FFMPEG
 
 

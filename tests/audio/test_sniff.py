@@ -74,7 +74,7 @@ def test_what_is_not_supported_is_named_with_what_is(head, name):
 @pytest.mark.parametrize(
     "head", [b"\0" * 64, b"\xde\xad\xbe\xef" * 16, b"\xff", b"\xff\xff\xff\xff", b"RIFF\0\0\0\0ACON"]
 )
-def test_what_nobody_knows_is_refused_without_a_guess(head):
+def test_an_unknown_format_is_refused_without_a_guess(head):
     with pytest.raises(UnsupportedFormatError, match="in no known audio format"):
         sniff(head)
 

@@ -24,7 +24,7 @@ def test_one_replica_is_a_queue(policy):
 
 
 @pytest.mark.parametrize(("policy", "waits"), [("round robin", True), ("least connections", False)])
-def test_turns_send_work_to_who_has_some_already(policy, waits):
+def test_round_robin_sends_work_to_busy_replicas(policy, waits):
     requests = [Request(0.0, 600.0), Request(0.1, 5.0), Request(0.7, 5.0)]
 
     *_, last = simulate(requests, 2, policy, COST, 60.0)

@@ -3,7 +3,7 @@
 from benchmarks.overload import Measured, Outcome, honesty
 
 
-def test_a_refusal_is_compared_with_the_wait_of_who_was_accepted_next_after_it():
+def test_a_retry_after_is_compared_with_the_wait_of_the_next_accepted_request():
     accepted = [Outcome(0.0, 10.0, 200, None), Outcome(5.0, 20.0, 200, None)]
     refused = [Outcome(1.0, 0.01, 503, 40.0), Outcome(-1.0, 0.01, 503, 10.0), Outcome(9.0, 0.01, 503, 7.0)]
 

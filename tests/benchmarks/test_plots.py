@@ -92,7 +92,7 @@ def test_costs_are_drawn_by_machine(tmp_path):
 
 
 @pytest.mark.parametrize("benchmark", ["offline", "latency"])
-def test_what_there_is_no_picture_of_is_said(tmp_path, benchmark):
+def test_a_benchmark_without_a_picture_is_an_error(tmp_path, benchmark):
     measured = tmp_path / "measured.json"
     measured.write_text(json.dumps({"benchmark": benchmark, "rows": []}))
 

@@ -10,7 +10,7 @@ SECONDS = 10
 
 
 @pytest.mark.parametrize("transducer", ["rnnt", "tdt"])
-def test_every_decoder_says_some_labels_a_second_of_noise(transducer):
+def test_every_decoder_emits_some_labels_a_second_of_noise(transducer):
     model = Model(random_checkpoint("toy", transducer), torch.device("cpu"), torch.float32)
     noise = 0.1 * torch.randn(4, SECONDS * model.sample_rate, generator=torch.Generator().manual_seed(7))
 

@@ -124,7 +124,7 @@ def test_a_bad_line_is_named(manifest, line, error):
     assert "\n" not in str(raised.value)
 
 
-def test_what_is_not_there_or_holds_nothing_is_said(tmp_path):
+def test_a_missing_or_empty_source_is_an_error(tmp_path):
     for source, error in {
         tmp_path / "none": "No such file or directory",
         tmp_path: "no recordings",
@@ -133,6 +133,6 @@ def test_what_is_not_there_or_holds_nothing_is_said(tmp_path):
             entries(str(source))
 
 
-def test_a_store_that_fsspec_does_not_know_is_said():
+def test_a_store_that_fsspec_does_not_know_is_an_error():
     with pytest.raises(JobError, match="teapot://archive: "):
         entries("teapot://archive")

@@ -34,7 +34,7 @@ def written(job, shard):
     return job.writer.write(shard, [Failed("damaged"), *[HEARD] * (len(shard.entries) - 1)])
 
 
-def test_shards_that_are_written_are_not_left_and_their_rows_are_counted(folder):
+def test_written_shards_are_not_done_again_and_their_rows_are_counted(folder):
     job = begin(folder)
     first, second, *others = job.left
     for shard in (first, second):
@@ -46,7 +46,7 @@ def test_shards_that_are_written_are_not_left_and_their_rows_are_counted(folder)
     assert again.recordings_left == 6
 
 
-def test_a_shard_that_is_cut_short_or_damaged_is_left(folder):
+def test_a_truncated_or_damaged_shard_is_done_again(folder):
     job = begin(folder)
     first, second, *others = job.left
     for shard in (first, second):
@@ -60,19 +60,19 @@ def test_a_shard_that_is_cut_short_or_damaged_is_left(folder):
     assert (again.left, again.before) == ([first, second, *others], Tally())
 
 
-def test_recordings_are_those_of_the_beginning(folder):
+def test_a_resumed_job_ignores_recordings_that_came_later(folder):
     before = begin(folder).left
 
     assert begin(folder, [*RECORDINGS, Entry("new.wav", "/archive/new.wav", 100.0)]).left == before
 
 
-def test_a_job_that_was_not_begun_to_the_end_begins_anew(folder):
+def test_a_job_whose_start_was_interrupted_starts_again(folder):
     folder.write("_job/recordings.jsonl", b'[0, "old')
 
     assert begin(folder).recordings_left == 10
 
 
-def test_another_job_is_refused_and_told_what_differs(folder):
+def test_another_job_is_refused_with_what_differs(folder):
     begin(folder)
 
     with pytest.raises(JobError, match="holds a job whose model was 'bundled', and now it is 'other'"):
@@ -80,7 +80,7 @@ def test_another_job_is_refused_and_told_what_differs(folder):
 
 
 @pytest.mark.parametrize("damage", ["_job/settings.json", "_job/recordings.jsonl"])
-def test_a_damaged_job_is_told(folder, damage):
+def test_a_damaged_job_is_an_error(folder, damage):
     begin(folder)
     folder.write(damage, b"[1")
 
@@ -106,7 +106,7 @@ def test_the_end_is_written_and_what_killed_writers_left_is_removed(tmp_path):
     assert folder.names() == set()
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(JobError, match="file"):

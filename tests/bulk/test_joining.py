@@ -33,7 +33,7 @@ def test_everything_is_there_once_and_each_word_has_its_own_tokens_and_times(tex
         assert abs(whole.frames[begin] * FRAME - word.start) <= FRAME / 2 + 1e-9
 
 
-def test_a_recording_of_one_part_is_as_the_model_heard_it():
+def test_a_recording_of_one_part_is_unchanged():
     whole = heard("a", "b")
 
     assert joined([Heard(whole, 0.0, 5.0)], FRAME) is whole
@@ -52,7 +52,7 @@ def test_times_and_frames_that_are_not_known_stay_unknown():
 
 
 @given(st.integers(0, 20), st.integers(2, 20), st.integers(0, 20))
-def test_what_two_parts_share_is_there_once(before, shared, after):
+def test_words_in_shared_audio_are_there_once(before, shared, after):
     # Word k is said from 0.08 k seconds on; the second part begins with the first word that both hear.
     texts = [f"w{number}" for number in range(before + shared + after)]
     first, second = heard(*texts[: before + shared]), heard(*texts[before:])

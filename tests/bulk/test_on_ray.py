@@ -81,7 +81,7 @@ def test_an_actor_writes_each_shard_that_it_is_given(planned, tmp_path):
     assert sum(tally.recordings for tally in tallies) == len(lengths)
 
 
-def test_an_actor_whose_model_fails_says_so_and_does_nothing_more(planned, tmp_path):
+def test_an_actor_whose_model_fails_reports_it_and_stops(planned, tmp_path):
     actor = transcriber(tmp_path / "out")
     good, bad = planned(2400, 1600)
 

@@ -75,12 +75,12 @@ def test_a_tally_counts_what_failed_and_the_audio_of_the_rest():
 
 
 @pytest.mark.parametrize("content", [b'{"audio": "a', b'{"audio": "a.wav"}\n', b"5\n", b"[]\n"])
-def test_a_damaged_file_is_told(content):
+def test_a_damaged_file_is_an_error(content):
     with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
         JsonLines().counted(content)
 
 
-def test_a_damaged_parquet_file_is_told():
+def test_a_damaged_parquet_file_is_an_error():
     pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
     with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says

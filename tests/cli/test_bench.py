@@ -45,7 +45,7 @@ def test_transcripts_are_counted_timed_and_compared(capsys, service, clips, load
     assert (report["mismatches"], report["errors"]) == (0, {})
 
 
-def test_a_trace_says_when(capsys, service, clips, tmp_path):
+def test_a_trace_gives_the_times_of_requests(capsys, service, clips, tmp_path):
     (tmp_path / "trace").write_text("0.1\n0\n0.1\n")
 
     status, report = bench(capsys, service, clips[0], "--trace", str(tmp_path / "trace"))
@@ -53,7 +53,7 @@ def test_a_trace_says_when(capsys, service, clips, tmp_path):
     assert (status, report["transcripts"]) == (0, 3)
 
 
-def test_errors_are_told_by_kind_and_late_answers_are_not_good(capsys, clips):
+def test_errors_are_counted_by_kind_and_late_answers_are_not_good(capsys, clips):
     with serving(max_requests=1) as service:
         arguments = ("--rate", "200", "--burst", "20", "--seconds", "0.3", "--objective", "0.000001")
         status, report = bench(capsys, service, *clips, *arguments)
@@ -63,7 +63,7 @@ def test_errors_are_told_by_kind_and_late_answers_are_not_good(capsys, clips):
     assert report["goodput_rtfx"] == 0 < report["rtfx"]
 
 
-def test_other_transcripts_than_alone_are_mismatches(capsys, service, clips, monkeypatch):
+def test_transcripts_that_differ_from_those_alone_are_mismatches(capsys, service, clips, monkeypatch):
     async def other(client, uploads):
         return {upload.name: "something else" for upload in uploads}
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_measured_is_one_line(capsys, service, clips, wrong):
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"steno: {url}")
 
 
-def test_people_get_a_few_lines(capsys, service, clips):
+def test_text_output_is_a_few_lines(capsys, service, clips):
     assert main(["bench", str(service.client.base_url), *clips, "--clients", "1", "--seconds", "0.1"]) == 0
 
     first, *_, errors = capsys.readouterr().out.splitlines()

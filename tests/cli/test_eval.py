@@ -114,7 +114,7 @@ def test_packages_that_are_missing_are_named_with_the_extra(evaluate, manifest, 
 
 @pytest.mark.teacher
 @pytest.mark.speech
-def test_a_released_model_hears_read_speech(teacher, speech_dir, capsys):
+def test_a_released_model_transcribes_read_speech(teacher, speech_dir, capsys):
     arguments = ["eval", str(speech_dir / "manifest.jsonl"), "--split", "dev", "--source", "librispeech"]
 
     assert cli.main([*arguments, "--model", str(teacher), "--device", "cpu", "--json"]) == 0

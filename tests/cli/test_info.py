@@ -6,7 +6,7 @@ import cli
 import models
 
 
-def test_json_is_what_the_model_says_of_itself(golden, capsys):
+def test_json_is_the_models_info(golden, capsys):
     path = str(golden / "hybrid-tdt-ctc-bpe" / "model.nemo")
 
     assert cli.main(["info", path, "--json"]) == 0

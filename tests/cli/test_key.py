@@ -36,7 +36,7 @@ def test_a_key_that_exists_has_its_entry_too(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["", "short", "with spaces in the middle of it"])
-def test_what_could_be_guessed_is_no_key(capsys, monkeypatch, key):
+def test_a_key_that_could_be_guessed_is_refused(capsys, monkeypatch, key):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
 
     assert main(["key", "alice", "--stdin"]) == 2

@@ -34,7 +34,7 @@ def test_a_language_model_of_ones_own_sentences_is_searched_with(text, tmp_path,
         assert "river" in capsys.readouterr().out
 
 
-def test_what_is_wrong_is_said_in_a_line(text, tmp_path, golden, capsys):
+def test_an_error_is_one_line(text, tmp_path, golden, capsys):
     out = tmp_path / "some.ngrams"
     assert make(str(tmp_path / "none.txt"), out) == 2
     assert "none.txt" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def test_a_librispeech_folder_has_its_transcripts_beside_the_audio(tmp_path):
     ]
 
 
-def test_several_sets_of_librispeech_are_told_apart(tmp_path):
+def test_each_set_of_librispeech_is_a_source(tmp_path):
     for name in ("dev-clean", "dev-other"):
         chapter = tmp_path / name / "84" / "121123"
         chapter.mkdir(parents=True)

@@ -58,7 +58,7 @@ def test_minutes_stop_a_run_and_resume_goes_on_with_it(recipe, capsys):
     assert "step 4/4" in capsys.readouterr().out
 
 
-def test_a_check_says_what_would_happen_and_does_nothing(recipe, capsys):
+def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
     before = sorted(recipe.iterdir())
 
     assert cli.main(["train", str(recipe / "recipe.yaml"), "--check", "--device", "cpu"]) == 0
@@ -162,7 +162,7 @@ def test_threads_that_wait_sleep(recipe):
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in said  # as OpenMP read it when PyTorch was loaded
 
 
-def test_what_is_wrong_with_clips_is_told_before_the_first_step_and_ends_no_run(recipe, capsys):
+def test_problems_with_clips_are_reported_before_the_first_step_and_end_no_run(recipe, capsys):
     path = recipe / "manifest.jsonl"
     (recipe / "garbage.wav").write_bytes(b"nothing that anyone could hear")
     (recipe / "empty.wav").write_bytes(b"")

@@ -53,7 +53,7 @@ def test_several_give_their_names_too_in_the_order_given(transcribe, clips, expe
     assert lines == [f"{path}\t{expected[name_of(path)]['alone']['transducer']['text']}" for path in paths]
 
 
-def test_local_attention_reaches_the_model_which_knows_what_is_none(transcribe, clips, capsys):
+def test_local_attention_reaches_the_model_which_refuses_0_frames(transcribe, clips, capsys):
     assert transcribe("--local-attention", "0", clips[0]) == 2
 
     assert "attention_context 0 is not a number of frames above 0" in capsys.readouterr().err
@@ -224,7 +224,7 @@ def test_a_size_that_no_subtitle_has_is_wrong_usage(transcribe, clips, capsys):
     assert "0 is not between 1 and 8" in capsys.readouterr().err
 
 
-def test_canary_is_asked_for_times_where_they_are_needed(write, clips, capsys):
+def test_canary_is_asked_for_times_if_the_format_needs_them(write, clips, capsys):
     clip = next(path for path in clips if name_of(path) == "noise-2s")
 
     assert write("--format", "srt", clip) == 0
@@ -268,7 +268,7 @@ def test_a_folder_goes_into_a_folder_and_goes_on_where_it_was(transcribe, archiv
     assert written(out)["a.txt"] == first["a.txt"]
 
 
-def test_nothing_is_loaded_where_all_is_there(archive, tmp_path, capsys):
+def test_no_model_is_loaded_if_all_transcripts_exist(archive, tmp_path, capsys):
     out = tmp_path / "out"
     for name in ("a", "deep/b", "deep/er/c"):
         (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -317,7 +317,7 @@ def test_two_of_one_name_keep_their_whole_names(transcribe, clips, tmp_path):
         (("{empty}",), "no recordings"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(arguments, fault, tmp_path, capsys):
+def test_contradictory_options_are_wrong_usage(arguments, fault, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     arguments = [argument.replace("{empty}", str(tmp_path / "empty")) for argument in arguments]
 

@@ -105,7 +105,7 @@ def test_a_recording_of_two_hours_passes(tmp_path):
     assert len(answer.json()["text"].split()) == pytest.approx(repeats * len(words), rel=0.02)
 
 
-def test_what_is_for_operators_is_not_routed(tmp_path):
+def test_routes_for_operators_are_closed_at_the_balancer(tmp_path):
     with fleet(tmp_path, FIRST) as served, httpx.Client(base_url=served.url, trust_env=False) as client:
         hidden = [client.get(path).status_code for path in ("/metrics", "/readyz", "/v1/admin/models")]
         shown = [client.get(path).status_code for path in ("/healthz", "/", "/v1/models")]

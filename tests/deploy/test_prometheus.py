@@ -49,7 +49,7 @@ def test_no_alert_is_explained_that_is_gone():
     assert explained == [alert["alert"] for alert in ALERTS]
 
 
-def test_every_metric_that_is_asked_for_is_exported():
+def test_every_metric_in_the_rules_is_exported():
     from service.metrics import Metrics
 
     exported = {re.sub(r"_(bucket|count|sum|total)$", "", family.name) for family in Metrics().registry.collect()}

@@ -48,7 +48,7 @@ WORDS = st.lists(st.tuples(st.text("etaoinshr", min_size=1, max_size=6), st.inte
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=3))
-def test_words_begin_where_their_first_piece_is_said_and_end_before_the_next_alone_and_in_a_batch(utterances):
+def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in_a_batch(utterances):
     vocabulary, found = subwords(), aligner(subwords())
     batch, begins = [], []
     for utterance in utterances:
@@ -148,7 +148,7 @@ def test_a_canary_with_an_aligner_writes_its_text_and_the_times_that_the_aligner
 
 
 @pytest.mark.parametrize("asked", [{}, {"timestamps": True, "language": "en", "target_language": "de"}])
-def test_words_that_are_not_heard_or_not_asked_for_have_no_times(packed, asked):
+def test_words_have_no_times_if_they_are_not_in_the_audio_or_not_asked_for(packed, asked):
     for hypothesis in packed.transcribe(golden.clips()[:3], **asked):
         assert set(times_of(hypothesis)) <= {(None, None)}
 
@@ -166,12 +166,12 @@ def test_a_model_without_a_ctc_decoder_aligns_nothing():
         load_model(CANARY, aligner=GOLDEN / "fastconformer-rnnt-bpe" / "model.nemo")
 
 
-def test_a_model_that_knows_when_words_were_said_needs_no_aligner():
+def test_a_model_with_times_of_its_own_needs_no_aligner():
     assert load_model(CTC, aligner=CTC)._aligner is None
 
 
 @pytest.mark.teacher
-def test_a_trained_model_finds_its_own_words_where_it_heard_them(teacher):
+def test_a_trained_model_aligns_its_own_words_where_it_found_them(teacher):
     model = load_model(teacher)
     samples = golden.clip("slt-12s")
     (heard,) = model.transcribe([samples])

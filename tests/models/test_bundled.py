@@ -72,7 +72,7 @@ def test_a_language_model_is_for_a_ctc_decoder_with_its_vocabulary():
         load_model("bundled", language_model="no.ngrams")
 
 
-def test_it_says_what_its_card_says():
+def test_its_transcripts_are_those_of_its_card():
     info = bundled().info()
     card = CHECKPOINT.with_name("MODEL_CARD.md").read_text(encoding="utf-8")
 
@@ -122,7 +122,7 @@ SOUNDS = {
 
 
 @pytest.mark.parametrize("sound", SOUNDS)
-def test_it_says_next_to_nothing_where_nobody_speaks(sound):
+def test_it_writes_next_to_nothing_without_speech(sound):
     samples = SOUNDS[sound]
     level = np.sqrt(np.mean(samples**2)) or 1.0
 
@@ -148,7 +148,7 @@ def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):
 
 
 @pytest.mark.speech
-def test_with_its_language_model_recordings_say_the_same_alone_and_together(speech_dir):
+def test_with_its_language_model_transcripts_are_the_same_alone_and_together(speech_dir):
     import soundfile  # a GPU machine may have none, and collects this file
 
     lines = (speech_dir / "manifest.jsonl").read_text(encoding="utf-8").splitlines()

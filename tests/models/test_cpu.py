@@ -14,7 +14,7 @@ DTYPES = [torch.float32, torch.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_it_says_of_packing_holds(dtype):
+def test_packing_works_where_it_is_said_to(dtype):
     weight = torch.randn(48, 32).to(dtype)
     inputs = torch.randn(5, 32).to(dtype)
 
@@ -44,7 +44,7 @@ def test_products_in_8_bits_that_are_cut_off_are_not_exact(monkeypatch):
     assert not multiplies_eight_bits_exactly.__wrapped__()
 
 
-def test_what_it_says_of_8_bits_holds():
+def test_8_bit_products_work_where_they_are_said_to():
     inputs, weight = torch.full((7, 96), 255, dtype=torch.uint8), torch.full((80, 96), 127, dtype=torch.int8)
     weight[:, ::3] = -127
     scales, zeros = torch.ones(80), torch.zeros(80, dtype=torch.int32)

@@ -42,7 +42,7 @@ def test_a_language_model_finds_the_same_texts_alone_and_in_a_batch(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", canary.PROMPTS)
-def test_float32_writes_what_nemo_writes(name, device):
+def test_float32_texts_of_an_attention_decoder_are_nemos(name, device):
     model = load_model(golden.GOLDEN / canary.NAME / "model.nemo", device=device)
 
     batch = model.transcribe(golden.clips(), **canary.options(canary.PROMPTS[name]))

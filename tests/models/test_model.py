@@ -21,7 +21,7 @@ def model():
     return golden.model("hybrid-tdt-ctc-bpe")
 
 
-def test_it_says_what_it_is(model):
+def test_info_describes_the_model(model):
     assert model.sample_rate == 16_000
     assert model.seconds_per_frame == 0.08
     assert model.decoders == ("tdt", "ctc")
@@ -47,7 +47,7 @@ def test_no_utterances_are_no_hypotheses(model):
 
 @pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
 @pytest.mark.parametrize("samples", [0, 1, 159, 160, 161])
-def test_next_to_nothing_gives_a_transcript_alone_and_beside_speech(name, decoder, samples):
+def test_a_few_samples_give_a_transcript_alone_and_beside_speech(name, decoder, samples):
     model = golden.model(name)
     short = golden.clip("slt-1s")[:samples]
 

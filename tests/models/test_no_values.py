@@ -46,7 +46,7 @@ def test_a_batch_is_recognised_without_a_look_at_its_values(name, decoder):
         assert len(recognition._fetched._packed) == len(golden.CLIPS)
 
 
-def test_so_is_one_with_a_language_model():
+def test_a_batch_with_a_language_model_is_recognised_without_a_look_at_its_values():
     model = load_model("bundled", device=META, dtype=torch.bfloat16)
     waveforms, lengths = model.batch(golden.clips())
 

@@ -48,7 +48,7 @@ def test_in_bfloat16_too():
     torch.testing.assert_close(PackedLinear.of(linear)(inputs), linear(inputs), rtol=1e-2, atol=1e-2)
 
 
-def test_only_what_is_worth_it_is_packed():
+def test_only_large_products_are_packed():
     class Other(nn.Linear):
         pass
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_packed_keeps_its_products(dtype, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["hybrid-tdt-ctc-bpe", "jasper-small", "canary-small"])
-def test_a_model_says_the_same(name, monkeypatch):
+def test_a_model_finds_the_same_tokens(name, monkeypatch):
     clips = [golden.clip(clip) for clip in golden.CLIPS]
     ordinary = load_model(golden.GOLDEN / name / "model.nemo")
     monkeypatch.setattr("models.packed_linear._LEAST_WEIGHTS", 1)

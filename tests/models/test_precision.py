@@ -70,7 +70,7 @@ def test_on_a_gpu_products_round_only_what_was_asked_for(all_allowed):
     assert flags() == [False] * 3
 
 
-def test_a_model_sees_to_that_whoever_loads_it(monkeypatch):
+def test_a_model_sets_the_rounding_of_products_when_it_is_loaded(monkeypatch):
     asked = []
     monkeypatch.setattr("models.model.keep_products_exact", asked.append)
 

@@ -126,11 +126,11 @@ def test_what_a_model_without_prompts_does_anyway_may_be_asked_for(prompt, langu
     check_unprompted(prompt, languages, punctuates=True)
 
 
-def test_punctuation_may_be_left_out_by_who_writes_none():
+def test_a_model_without_punctuation_accepts_requests_for_none():
     check_unprompted(Prompt(punctuation=False), None, punctuates=False)
 
 
-def test_languages_that_nobody_names_are_those_with_a_piece():
+def test_without_named_languages_those_with_a_piece_are_spoken():
     config = with_vocabulary(PromptConfig("canary2", (), "en", timestamps=True), ["<|uk|>", "<|0|>", "<|de|>", "a"])
 
     assert config == PromptConfig("canary2", ("de", "uk"), "de", timestamps=False)
@@ -147,5 +147,5 @@ def test_times_need_their_pieces():
     ("prompts", "pieces", "itn"),
     [("canary2", ["<|itn|>"], True), ("canary2", ["<|noitn|>"], False), ("canary", ["<|itn|>"], False)],
 )
-def test_who_has_the_piece_and_the_place_for_it_can_be_asked_for_numbers(prompts, pieces, itn):
+def test_a_model_with_the_piece_and_its_slot_can_be_asked_for_numbers(prompts, pieces, itn):
     assert with_vocabulary(PromptConfig(prompts, LANGUAGES, "en", timestamps=False), pieces).itn is itn

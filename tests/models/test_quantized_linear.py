@@ -108,7 +108,7 @@ def test_silence_gives_the_bias():
     assert torch.equal(QuantizedLinear(linear)(torch.zeros(3, 64)), linear.bias.expand(3, 5))
 
 
-def test_only_what_is_worth_it_is_rounded():
+def test_only_large_products_are_rounded():
     module = nn.Sequential(nn.Linear(256, 256), nn.Sequential(nn.Linear(8, 8)), nn.Conv1d(256, 256, 3))
 
     _replace_products(module, QuantizedLinear, is_worth_quantizing)
@@ -142,7 +142,7 @@ def test_a_model_encodes_nearly_the_same_in_less_memory(activations, monkeypatch
         ("canary-small", "cuda", "int8 is for CPUs"),
     ],
 )
-def test_what_it_is_not_for_is_said(name, device, message):
+def test_models_without_8_bit_products_are_refused(name, device, message):
     with pytest.raises(ValueError, match=message):
         load_model(golden.GOLDEN / name / "model.nemo", device, torch.int8)
 

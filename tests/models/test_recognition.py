@@ -20,7 +20,7 @@ def batches(model):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("name", "decoder"), DECODERS)
-def test_batches_that_are_given_before_the_last_is_fetched_say_what_they_say_alone(name, decoder, device):
+def test_batches_begun_before_the_last_is_fetched_have_the_transcripts_they_have_alone(name, decoder, device):
     model = load_model(golden.GOLDEN / name / "model.nemo", device=device)
     inputs = batches(model)
     model.prepare(len(golden.CLIPS), inputs[0][0].size(1))

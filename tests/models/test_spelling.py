@@ -87,7 +87,7 @@ def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, decod
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate", "unspaced"])
-def test_what_is_usual_is_spelled_without_a_look_at_single_utterances(kind, monkeypatch):
+def test_ordinary_tokens_are_spelled_without_a_loop_over_utterances(kind, monkeypatch):
     vocabulary = VOCABULARIES[kind]
     ascii_only = kind != "unspaced"
     usual = [
@@ -118,7 +118,7 @@ def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
     assert text.words == [Word("the", 1.0, 3.0, 0.5, (0, 1)), Word("ary.", 4.0, 8.0, 0.125, (1, 4))]
 
 
-def test_no_utterance_and_utterances_of_nothing():
+def test_no_utterances_and_utterances_without_tokens():
     speller = Speller(VOCABULARIES["bpe"], seconds)
 
     assert speller(flat([], False, [])) == []

@@ -65,19 +65,19 @@ def test_a_leading_punctuation_mark_begins_the_first_word():
     assert told(CHARACTERS, spelled(CHARACTERS, *".a")) == [(".a", 0, 3, (0, 2))]
 
 
-def test_an_rnnt_says_a_punctuation_mark_on_its_own_frame():
+def test_punctuation_of_an_rnnt_has_its_own_frame():
     utterance = spelled(SUBWORDS, "▁so", "?", frames=[1, 9])
 
     assert told(SUBWORDS, utterance) == [("so?", 1, 10, (0, 2))]
 
 
-def test_a_tdt_says_punctuation_marks_at_the_end_of_the_word_before():
+def test_punctuation_of_a_tdt_is_at_the_end_of_the_word_before():
     utterance = spelled(SUBWORDS, "▁so", "?", "!", "▁is", frames=[1, 9, 12, 20], ends=[4, 12, 15, 22], tdt=True)
 
     assert told(SUBWORDS, utterance) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
 
 
-def test_a_word_is_as_sure_as_its_least_sure_token():
+def test_a_words_confidence_is_the_lowest_of_its_tokens():
     (word,) = words(spelled(SUBWORDS, "▁the", "re"), SUBWORDS, float)
 
     assert word.confidence == pytest.approx(0.99)
@@ -147,7 +147,7 @@ def test_small_signs_and_letters_of_other_scripts_stay_together(text, expected):
     assert [word for word, *_ in told(UNSPACED, spelled(UNSPACED, *text))] == expected
 
 
-def test_a_word_of_ctc_lasts_as_long_as_its_last_token_is_heard():
+def test_a_word_of_ctc_lasts_as_long_as_its_last_token():
     utterance = spelled(SUBWORDS, "▁the", "re", "▁is", "▁so", frames=[0, 10, 12, 40], ends=[1, 11, 13, 50])
 
     found = words(utterance, SUBWORDS, lambda frame: frame / 40, is_ctc=True, length=1.2)
@@ -160,7 +160,7 @@ def test_a_word_of_ctc_lasts_as_long_as_its_last_token_is_heard():
     ]
 
 
-def test_a_word_of_ctc_ends_with_its_utterance_and_nobody_says_a_mark():
+def test_a_word_of_ctc_ends_with_its_utterance_and_punctuation_takes_no_time():
     utterance = spelled(CHARACTERS, *"ab.", frames=[0, 10, 30], ends=[1, 11, 31])
 
     (long,) = words(utterance, CHARACTERS, lambda frame: frame / 40, is_ctc=True, length=9.0)

@@ -119,7 +119,7 @@ def test_punctuation_that_means_something_in_a_pattern_is_taken_literally():
 
 
 @pytest.mark.parametrize("model", [b"", b"no model"])
-def test_what_is_no_sentencepiece_model_is_refused(model):
+def test_a_file_that_is_not_a_sentencepiece_model_is_refused(model):
     with pytest.raises(ValueError, match="SentencePiece"):
         SentencePieceTokenizer(model)
 

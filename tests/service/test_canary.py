@@ -100,7 +100,7 @@ def test_with_an_aligner_words_have_the_times_that_it_finds_and_translations_hav
     ],
     ids=str,
 )
-def test_what_it_cannot_do_is_refused_by_its_field(service, path, fields, code, param):
+def test_an_unsupported_option_is_refused_by_its_field(service, path, fields, code, param):
     answer = post(service, path, **fields)
 
     assert answer.status_code == 400
@@ -113,7 +113,7 @@ def test_the_text_is_that_of_its_log_probabilities(service):
     assert "".join(token["token"] for token in body["logprobs"]) == body["text"]
 
 
-def test_its_card_says_what_it_can_be_asked_for(service):
+def test_its_card_lists_its_options(service):
     (card,) = service.client.get("/v1/models").json()["data"]
     can = card["steno"]["abilities"]
 

@@ -145,7 +145,7 @@ def test_lossy_files_have_nearly_the_same_words(answers, recording, name):
 
 
 @pytest.mark.parametrize("name", TELEPHONE)
-def test_telephone_files_are_heard_as_well_as_they_can_be(answers, recording, name):
+def test_telephone_files_differ_in_at_most_30_percent_of_their_words(answers, recording, name):
     assert answers[name].status == 200, answers[name].text
     assert answers[name].seconds == pytest.approx(len(recording) / RATE, abs=0.1)
     assert excess_errors(answers, name) <= 0.30

@@ -62,7 +62,7 @@ def parts(idle_seconds: float = 60.0):
     return clock, catalog, residency, Demand(residency, catalog, loadable, idle_seconds, clock)
 
 
-def test_a_hundred_that_ask_at_once_are_one_load():
+def test_a_hundred_requests_at_once_share_one_load():
     async def scenario():
         _, _, residency, demand = parts()
         asking = [asyncio.create_task(bring(demand, "late")) for _ in range(100)]
@@ -79,7 +79,7 @@ def test_a_hundred_that_ask_at_once_are_one_load():
     asyncio.run(scenario())
 
 
-def test_who_leaves_does_not_end_the_load_of_others():
+def test_a_request_that_leaves_does_not_end_the_load_of_others():
     async def scenario():
         _, _, residency, demand = parts()
         first, second = (asyncio.create_task(bring(demand, "late")) for _ in range(2))
@@ -95,7 +95,7 @@ def test_who_leaves_does_not_end_the_load_of_others():
     asyncio.run(scenario())
 
 
-def test_what_cannot_be_loaded_rests_for_longer_each_time():
+def test_each_failed_load_doubles_the_time_to_the_next_try():
     async def scenario():
         clock, _, residency, demand = parts()
         residency.may_load.set()
@@ -134,7 +134,7 @@ def test_an_engine_that_is_missing_is_not_the_models_fault():
     asyncio.run(scenario())
 
 
-def test_it_goes_when_nobody_has_asked_for_it_in_a_while():
+def test_a_model_is_unloaded_when_it_has_been_idle_for_a_while():
     async def scenario():
         clock, catalog, residency, demand = parts(idle_seconds=60)
         residency.may_load.set()
@@ -158,7 +158,7 @@ def test_it_goes_when_nobody_has_asked_for_it_in_a_while():
     asyncio.run(scenario())
 
 
-def test_it_is_held_for_those_who_waited_until_each_of_them_holds_it():
+def test_a_loaded_model_stays_until_each_waiting_request_has_it():
     async def scenario():
         _, catalog, residency, demand = parts()
         async with AsyncExitStack() as first, AsyncExitStack() as second:

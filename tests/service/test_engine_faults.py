@@ -76,7 +76,7 @@ def test_a_poisoned_utterance_among_good_ones_fails_alone(checkpoint, speech, sa
     assert fault in capfd.readouterr().err
 
 
-def test_outputs_that_are_no_numbers_again_and_again_replace_the_engine(checkpoint, speech):
+def test_repeated_outputs_of_nan_replace_the_engine(checkpoint, speech):
     with serving(engine=ENGINE, model=checkpoint) as service:
         statuses = [post(service, speech[:NAN_SAMPLES]).status_code for _ in range(3)]
 
@@ -85,7 +85,7 @@ def test_outputs_that_are_no_numbers_again_and_again_replace_the_engine(checkpoi
         assert post(service, speech[:20_000]).status_code == 200
 
 
-def test_a_device_that_failed_is_never_asked_again(checkpoint, speech):
+def test_a_device_that_failed_gets_no_more_work(checkpoint, speech):
     with serving(engine=ENGINE, model=checkpoint) as service:
         recordings = good(speech)
         alone = said([post(service, recording) for recording in recordings])

@@ -106,7 +106,7 @@ def test_a_service_without_memory_refuses_for_now_and_recovers(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["changed", "gone"])
-def test_a_checkpoint_that_is_not_what_it_was_when_its_engine_is_replaced_ends_the_service(golden, tmp_path, fault):
+def test_a_checkpoint_that_changed_when_its_engine_is_replaced_ends_the_service(golden, tmp_path, fault):
     """Half of a recording by one model and half by another is no transcript; who restarts the service gets the new."""
     checkpoint = tmp_path / "model.nemo"
     shutil.copy(golden / "quartznet-small" / "model.nemo", checkpoint)

@@ -24,7 +24,7 @@ def test_longer_codes_and_other_names_are_the_same_language(text, code):
 
 
 @pytest.mark.parametrize("text", ["", "xx", "xxx", "e", "klingon", "en-", "-US", "en US", "en-US\n-x", "日本"])
-def test_what_is_no_language_is_refused(text):
+def test_an_unknown_language_is_refused(text):
     with pytest.raises(ValueError, match="is not an ISO 639-1 language code"):
         language_code(text)
 

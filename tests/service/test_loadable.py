@@ -50,12 +50,12 @@ def test_a_folder_is_its_checkpoints(folder):
         ),
     ],
 )
-def test_nothing_else_can_be_had(folder, model):
+def test_other_names_cannot_be_loaded(folder, model):
     assert of(folder, "nvidia/parakeet-*").checkpoint(model) is None
     assert of(folder, "*/parakeet*").checkpoint(model) is None
 
 
-def test_single_ones_come_first_and_patterns_allow_without_listing(folder):
+def test_single_checkpoints_come_first_and_patterns_are_not_listed(folder):
     loadable = of(f"german={folder / 'english'}", "bundled", "acme/words@v1", "nvidia/parakeet-*", folder)
 
     assert loadable.checkpoint("german") == str(folder / "english")
@@ -66,7 +66,7 @@ def test_single_ones_come_first_and_patterns_allow_without_listing(folder):
     assert loadable.ids()[:3] == ["german", "steno-bundled", "acme/words"]
 
 
-def test_what_is_a_path_here_is_no_name_on_the_hub(folder, monkeypatch):
+def test_an_existing_path_is_not_taken_for_a_name_on_the_hub(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
 
     assert of("*/*").checkpoint("models/german.nemo") is None
@@ -74,6 +74,6 @@ def test_what_is_a_path_here_is_no_name_on_the_hub(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("entry", ["/nowhere/x.nemo", "x=/nowhere", "nowhere.nemo", "/"])
-def test_what_does_not_exist_stops_the_start(entry):
+def test_a_missing_checkpoint_stops_the_start(entry):
     with pytest.raises(SettingsError, match=r"models_on_demand names|names no checkpoint"):
         of(entry)

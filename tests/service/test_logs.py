@@ -40,7 +40,7 @@ def test_json_lines_stay_one_line_with_a_traceback(capsys):
     assert "ValueError: broken" in json.loads(lines[0])["error"]
 
 
-def test_text_lines_are_for_eyes(capsys):
+def test_text_lines_are_readable(capsys):
     logs.configure("text", "info")
 
     logging.getLogger("steno").info("request", extra={"status": 200})
@@ -64,6 +64,6 @@ def test_the_requests_of_a_download_are_not_logged(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_auto_is_json_when_nobody_watches():
+def test_auto_is_json_without_a_terminal():
     assert logs.resolve_format("auto") == "json"
     assert logs.resolve_format("text") == "text"

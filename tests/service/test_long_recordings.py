@@ -56,7 +56,7 @@ def test_a_minute_in_small_pieces_has_the_words_of_its_clips_at_their_times(teac
     check(teacher, speech_dir, tmp_path, ("kathleen",), 60, "--max-utterance-seconds", "8")
 
 
-def test_with_local_attention_a_piece_of_minutes_is_heard_whole(golden, tmp_path):
+def test_with_local_attention_a_piece_of_minutes_is_transcribed_whole(golden, tmp_path):
     checkpoint = golden / "fastconformer-tdt-bpe" / "model.nemo"
     samples = np.tile(golden_data.clip("awb-4s"), 32)
     flags = ("--local-attention", "16", "--max-utterance-seconds", "150", "--bucket-seconds", "150")

@@ -151,7 +151,7 @@ def test_only_hosts_of_the_list_are_taken():
             outbound.check(f"https://{host}/")
 
 
-def test_who_does_not_answer_is_unreachable():
+def test_a_host_that_does_not_answer_is_unreachable():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(UnreachableError, match="did not answer"):
@@ -181,6 +181,6 @@ def test_entries_of_the_list(entry):
 
 
 @pytest.mark.parametrize("entry", ["", "https://a/path", "a b", "*.*.example", "ftp://a", "-a", "https://u:p@a"])
-def test_entries_that_are_none(entry):
+def test_invalid_entries_are_refused(entry):
     with pytest.raises(ValueError, match="neither"):
         check_allowed(entry)

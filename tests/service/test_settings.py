@@ -26,7 +26,7 @@ def model(monkeypatch):
     monkeypatch.setenv("STENO_MODEL", "m.nemo")
 
 
-def test_what_kubernetes_injects_for_services_named_steno_is_not_ours(monkeypatch):
+def test_variables_that_kubernetes_injects_for_services_named_steno_are_ignored(monkeypatch):
     for name, value in KUBERNETES.items():
         monkeypatch.setenv(name, value)
 
@@ -68,7 +68,7 @@ def test_a_misspelt_file_does_not_leave_the_api_open(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["one:secret", b"\xff"])
-def test_a_file_that_cannot_be_read_or_understood_does_not_either(content, tmp_path):
+def test_an_unreadable_file_does_not_leave_the_api_open(content, tmp_path):
     (tmp_path / "steno_api_keys").write_bytes(content if isinstance(content, bytes) else content.encode())
 
     with pytest.raises(SettingsError):
@@ -151,7 +151,7 @@ def test_a_folders_id_is_its_name_even_where_the_hub_could_have_it(tmp_path, mon
     assert model_id("models/parakeet-0.6b") == "parakeet-0.6b"
 
 
-def test_several_models_are_given_by_commas_and_any_may_have_a_name_of_its_own(monkeypatch):
+def test_several_models_are_comma_separated_and_may_have_ids(monkeypatch):
     monkeypatch.delenv("STENO_MODEL")
     monkeypatch.setenv("STENO_MODELS", "bundled, canary=/a/b.nemo,nvidia/x@main, acme/small=./x=1.nemo, /c/y=2.nemo")
 
@@ -174,14 +174,14 @@ def test_several_models_are_given_by_commas_and_any_may_have_a_name_of_its_own(m
         ({"model": "/"}, "names no checkpoint"),
     ],
 )
-def test_models_that_nobody_could_ask_for_are_refused(flags, fault, monkeypatch):
+def test_models_with_ids_that_no_request_can_name_are_refused(flags, fault, monkeypatch):
     monkeypatch.delenv("STENO_MODEL")
 
     with pytest.raises(SettingsError, match=fault):
         Settings.read(flags)
 
 
-def test_lists_are_given_by_commas(monkeypatch):
+def test_lists_are_comma_separated(monkeypatch):
     monkeypatch.setenv("STENO_MODEL_ALIASES", "a, b")
     monkeypatch.setenv("STENO_BUCKET_SECONDS", "1,2.5, 30")
 
@@ -196,7 +196,7 @@ def test_every_kubernetes_name_is_recognised(name):
     assert _SERVICE_LINK.fullmatch(name)
 
 
-def test_only_the_port_could_be_taken_for_a_kubernetes_name_and_its_value_tells():
+def test_steno_port_is_told_from_kubernetes_variables_by_its_value():
     taken = {field for field in Settings.model_fields if _SERVICE_LINK.fullmatch(f"STENO_{field.upper()}")}
 
     assert taken == {"port"}

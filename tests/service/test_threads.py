@@ -33,7 +33,7 @@ def test_the_work_of_a_thread_is_over_before_its_caller_is_cancelled():
     asyncio.run(scenario())
 
 
-def test_work_that_nobody_wants_any_more_is_not_begun():
+def test_cancelled_work_is_not_begun():
     busy, done = threading.Event(), []
 
     async def scenario() -> None:
@@ -52,7 +52,7 @@ def test_work_that_nobody_wants_any_more_is_not_begun():
     assert done == ["third"]
 
 
-def test_what_the_work_returns_or_raises_is_handed_on():
+def test_results_and_errors_of_the_thread_reach_the_caller():
     async def scenario() -> None:
         with ThreadPoolExecutor(1) as pool:
             assert await in_thread(pool, lambda: int("7")) == 7

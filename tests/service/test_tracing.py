@@ -118,7 +118,7 @@ def test_a_batch_links_to_the_requests_in_it(collector):
     assert attributes["audio_seconds"].double_value == 3.0
 
 
-def test_what_fails_in_the_server_is_an_error_and_who_does_not_sample_is_let_be(collector):
+def test_server_errors_are_marked_and_unsampled_traces_have_no_spans(collector):
     with traced(collector) as service:
         service.post(**form(wav(tone(FAIL_SAMPLES))))
         service.post(**form(wav(SECOND)), headers={"traceparent": PARENT.removesuffix("1") + "0"})
@@ -238,7 +238,7 @@ def test_a_traceparent_is_read_as_it_was_written(trace, span, is_sampled):
         PARENT + "\n",
     ],
 )
-def test_what_is_no_traceparent_is_as_if_there_were_none(header):
+def test_an_invalid_traceparent_is_ignored(header):
     assert Traceparent.parse(header) is None
 
 

@@ -70,7 +70,7 @@ def spoken(browser):
     return browser.run("return [...document.querySelectorAll('.spoken')].map((word) => word.textContent)")
 
 
-def test_the_two_sides_of_a_call_are_told_apart(browser, service, tmp_path):
+def test_the_two_sides_of_a_call_are_shown_separately(browser, service, tmp_path):
     path, other = tmp_path / "call.wav", tone(32_000, 0.2)
     path.write_bytes(wav(np.stack([SAMPLES, other], axis=1)))
     visit(browser, service)
@@ -366,7 +366,7 @@ def test_a_key_is_asked_for_and_used(browser, clip):
         assert browser.text("#error") == ""
 
 
-def test_what_the_microphone_hears_is_transcribed_and_can_be_played(browser, service):
+def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser, service):
     visit(browser, service)
 
     browser.click("#record")
@@ -432,7 +432,7 @@ def test_the_servers_numbers_are_live(browser, service, clip):
     assert browser.text("[data-number=padding]").endswith(" %")
 
 
-def test_the_numbers_rest_while_nobody_looks(browser, service):
+def test_the_numbers_are_not_read_while_the_page_is_hidden(browser, service):
     visit(browser, service)
     browser.run(
         "window.timers = [];"
@@ -456,7 +456,7 @@ def test_the_numbers_rest_while_nobody_looks(browser, service):
     assert visible == 1
 
 
-def test_nothing_is_asked_of_anybody_else(browser, service, clip):
+def test_the_page_requests_nothing_from_other_hosts(browser, service, clip):
     browser.requested_hosts()
     browser.complaints()
 
@@ -468,7 +468,7 @@ def test_nothing_is_asked_of_anybody_else(browser, service, clip):
     assert browser.complaints() == []
 
 
-def test_a_page_of_another_origin_reads_what_it_is_allowed_to(browser, service):
+def test_a_page_of_another_origin_reads_what_cors_allows(browser, service):
     origin = f"http://127.0.0.1:{service.server.port}"
     ask = (
         "return fetch(arguments[0], { headers: { 'x-stainless-lang': 'js' } })"
@@ -526,7 +526,7 @@ def test_where_there_are_several_models_one_is_chosen_and_a_new_choice_is_heard_
         browser.wait_text("#error", "model_loading")
 
 
-def test_one_model_is_no_choice(browser, service):
+def test_with_one_model_no_choice_is_shown(browser, service):
     visit(browser, service)
 
     assert not browser.shows("#model")

@@ -42,7 +42,7 @@ def test_only_faults_that_explain_an_answer_excuse_it(what, faults, is_violation
     assert len(account.violations) == 1 + is_violation
 
 
-def test_what_is_not_given_back_is_named():
+def test_resources_that_are_not_given_back_are_named():
     before = Level(100 << 20, 1 << 20, 200 << 20, 20, 12, 1, 3, 4, 1)
     after = Level(150 << 20, 1 << 20, 200 << 20, 90, 12, 1, 3, 4, 4)
 

@@ -171,7 +171,7 @@ def test_a_language_that_the_model_does_not_have_is_refused(tmp_path):
         Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path, CPU)
 
 
-def test_a_transcript_longer_than_the_positions_is_told_and_skipped(tmp_path):
+def test_a_transcript_longer_than_the_positions_is_reported_and_skipped(tmp_path):
     run = new_run(tmp_path)
     path = tmp_path / "manifest.jsonl"
     path.write_text(path.read_text().replace("and then", "and then " * 40))

@@ -28,7 +28,7 @@ def most(codec):
 
 
 @EACH
-def test_what_comes_out_lies_where_it_lay(codec):
+def test_sound_keeps_its_time(codec):
     before = clip()
 
     after = through(codec, most(codec), before, RATE)

@@ -53,7 +53,7 @@ def test_the_loss_falls_and_the_archive_is_the_model(tmp_path, family, labels):
     assert model.info()["vocabulary"]["size"] == (28 if not labels else 128)
 
 
-def test_texts_are_spelled_in_the_case_of_the_labels_and_what_they_lack_is_told(tmp_path):
+def test_texts_take_the_case_of_the_labels_and_missing_characters_are_reported(tmp_path):
     run = new_run(tmp_path, FAMILIES["quartznet"])
     path = tmp_path / "manifest.jsonl"
     path.write_text(path.read_text().replace("and then", "And, then!"))

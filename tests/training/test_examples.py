@@ -73,7 +73,7 @@ def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
         examples(tmp_path, some)
 
 
-def test_what_the_teacher_did_not_hear_is_refused(tmp_path):
+def test_a_teachers_record_of_another_clip_is_refused(tmp_path):
     some = takes(tmp_path)
     labels = teacher_labels(tmp_path, some)
     labels.of = lambda take: labels._store.read(labels._names[some[0].clip.place] + "@1")
@@ -114,7 +114,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
         assert batch.token_lengths[row] == len(one.tokens)
 
 
-def test_a_batch_says_which_clips_the_teacher_heard(tmp_path):
+def test_a_batch_marks_the_clips_with_a_teachers_record(tmp_path):
     some = takes(tmp_path)
     make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some[1:])).make
     made = [make(0, Draw(index, 0)) for index in range(2)]
@@ -127,7 +127,7 @@ def test_a_batch_says_which_clips_the_teacher_heard(tmp_path):
     assert np.array_equal(batch.targets.blank[1, : len(made[1].targets.blank)], made[1].targets.blank)
 
 
-def test_a_take_that_the_teacher_did_not_hear_has_the_transcript_of_one_that_it_heard(tmp_path):
+def test_a_take_without_a_teachers_record_has_the_transcript_of_a_take_with_one(tmp_path):
     heard = takes(tmp_path, texts=False)
     faster = [replace(take, speed=1.1) for take in heard]
     make = examples(tmp_path, heard + faster, labels=teacher_labels(tmp_path, heard)).make

@@ -94,7 +94,7 @@ def counting(monkeypatch):
     return heard
 
 
-def test_a_clip_that_stands_twice_is_heard_once(tmp_path, monkeypatch):
+def test_a_clip_that_is_listed_twice_is_labelled_once(tmp_path, monkeypatch):
     monkeypatch.setattr(labelling, "_BATCH_SECONDS", 1.0)  # a batch a clip
     heard = counting(monkeypatch)
     some = takes(tmp_path)
@@ -104,7 +104,7 @@ def test_a_clip_that_stands_twice_is_heard_once(tmp_path, monkeypatch):
     assert len(heard) == len(TEXTS)
 
 
-def test_only_the_sources_that_a_recipe_names_are_heard_at_all_of_their_speeds(tmp_path):
+def test_the_teacher_labels_the_named_sources_at_all_of_their_speeds(tmp_path):
     some = [replace(take, clip=replace(take.clip, source=take.clip.name)) for take in takes(tmp_path, (0.9, 1.0))]
     source = some[0].clip.source
     teacher = Teacher(checkpoint=CHECKPOINT, cache=tmp_path / "cache", sources=(source,))
@@ -117,7 +117,7 @@ def test_only_the_sources_that_a_recipe_names_are_heard_at_all_of_their_speeds(t
     assert labels.transcript(some[-1].clip) is None
 
 
-def test_a_file_that_changed_is_heard_again(tmp_path, monkeypatch):
+def test_a_file_that_changed_is_labelled_again(tmp_path, monkeypatch):
     heard = counting(monkeypatch)
     audio = tmp_path / "clip.wav"
     take = Take(Clip(audio, "clip.wav", 2.0, None, "some", "one"))

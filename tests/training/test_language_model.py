@@ -43,7 +43,7 @@ def probability(model, context, token):
 @given(SENTENCES, st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(1, 4), max_size=3).map(sorted))
 @example(sentences=[[]], context=[], least=[1, 1, 1])  # fewer tokens than the longest n-gram
 @settings(max_examples=60, deadline=None)
-def test_after_every_context_something_is_said_or_nothing_more(tmp_path_factory, sentences, context, least):
+def test_the_probabilities_after_every_context_add_up_to_one(tmp_path_factory, sentences, context, least):
     model = model_of(tmp_path_factory.mktemp("model") / "some.ngrams", sentences, least)
 
     state = after(model, context)
@@ -99,7 +99,7 @@ def test_what_was_seen_too_rarely_is_left_out(tmp_path):
     ("sentences", "least", "message"),
     [([], (1,), "no sentences"), ([[0]], (2, 1), "at least as often"), ([[0]], (1,) * 40, "too many to be counted")],
 )
-def test_what_cannot_be_counted_is_said(tmp_path, sentences, least, message):
+def test_sentences_that_cannot_be_counted_are_an_error(tmp_path, sentences, least, message):
     with pytest.raises(TrainingError, match=message):
         written(tmp_path / "some.ngrams", sentences, least)
 
@@ -165,6 +165,6 @@ def test_a_damaged_file_is_an_error_of_its_own(tmp_path, damage):
         read_language_model(path, PIECES, CPU)
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(MissingCheckpointError, match=r"none\.ngrams"):
         read_language_model(tmp_path / "none.ngrams", PIECES, CPU)

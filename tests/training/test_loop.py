@@ -288,7 +288,7 @@ def test_hidden_features_do_not_reach_the_student(tmp_path):
     assert seen[0][0, :70, 10:20].all()
 
 
-def test_the_student_hears_stretched_voices(tmp_path):
+def test_the_students_features_are_of_stretched_voices(tmp_path):
     run = new_run(tmp_path, augmentation={"vocal_tract": {"factors": [1.2, 1.3]}})
     run.network.eval()
     batch = next(load(run.sampler, run.examples, Position(), 8))

@@ -191,7 +191,7 @@ def test_a_scaled_loss_that_overflows_is_scaled_less_and_changes_nothing(tmp_pat
     assert all(torch.equal(value, before[name]) for name, value in run.network.state_dict().items())
 
 
-def test_clips_with_too_many_labels_in_a_second_are_left_out_and_told(tmp_path):
+def test_clips_with_too_many_labels_in_a_second_are_left_out_and_reported(tmp_path):
     run = Run(read_recipe(prepared(tmp_path)), tmp_path, torch.device("cpu"))
     letters = CharacterVocabulary(" abcdefghijklmnopqrstuvwxyz")
 

@@ -114,7 +114,7 @@ def test_a_key_that_must_be_there_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"[1, 2]", b"a: [", b"a: &a [*a]", b"\xff\xfe\x00", b"? [a]\n: b"])
-def test_what_is_no_recipe_at_all_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_recipe_is_refused(tmp_path, content):
     path = tmp_path / "recipe.yaml"
     path.write_bytes(content)
 
@@ -128,7 +128,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["english", "english-kokoro"])
-def test_the_recipes_of_the_bundled_model_are_some(name):
+def test_the_recipes_of_the_bundled_model_are_valid(name):
     recipe = read_recipe(ROOT / "training" / "recipes" / f"{name}.yaml")
 
     assert recipe.teacher.cache.resolve() == ROOT / "runs" / "posteriors"

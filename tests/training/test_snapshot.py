@@ -36,7 +36,7 @@ def test_it_comes_back_as_it_was(tmp_path):
     assert read.loss_scale == {"value": 2.0}
 
 
-def test_whoever_dies_while_writing_leaves_the_old_state(tmp_path, monkeypatch):
+def test_a_process_that_dies_while_writing_leaves_the_old_state(tmp_path, monkeypatch):
     path = tmp_path / "state.pt"
     write_snapshot(path, state(step=1))
 
@@ -52,7 +52,7 @@ def test_whoever_dies_while_writing_leaves_the_old_state(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", "half"])
-def test_what_is_no_state_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_state_is_refused(tmp_path, content):
     path = tmp_path / "state.pt"
     if content == "half":
         write_snapshot(path, state())

@@ -34,7 +34,7 @@ def run_from(folder, name, **changes):
 
 
 @pytest.mark.parametrize("name", TUNABLE)
-def test_with_nothing_learned_a_model_says_what_it_said(tmp_path, name):
+def test_with_nothing_learned_a_model_keeps_its_transcripts(tmp_path, name):
     run_from(tmp_path, name).export(tmp_path / "same.nemo")
 
     before, after = load_model(GOLDEN / name / "model.nemo"), load_model(tmp_path / "same.nemo")
@@ -54,7 +54,7 @@ def trained_seconds(run, folder):
     return read_checkpoint(folder / "out.nemo").config.trained_seconds
 
 
-def test_a_checkpoint_says_how_long_the_clips_were_that_it_was_trained_on(tmp_path):
+def test_a_checkpoint_has_the_longest_length_of_its_training_clips(tmp_path):
     manifest(tmp_path)
     student = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
     longest = round(soundfile.info(GOLDEN / "clips" / "rms-6s.wav").duration, 1)
@@ -63,7 +63,7 @@ def test_a_checkpoint_says_how_long_the_clips_were_that_it_was_trained_on(tmp_pa
     assert load_model(tmp_path / "out.nemo").piece_seconds == max(longest, 8.0)
 
 
-def test_a_tuned_checkpoint_still_says_what_it_said_unless_it_learned_from_longer_clips(tmp_path):
+def test_a_tuned_checkpoint_keeps_that_length_unless_it_learned_from_longer_clips(tmp_path):
     name, long = "fastconformer-ctc-bpe", tmp_path / "long.wav"
     soundfile.write(long, np.tile(soundfile.read(GOLDEN / "clips" / "rms-6s.wav")[0], 4), 16_000)
 
@@ -81,7 +81,7 @@ def weights(path):
 
 
 @pytest.mark.parametrize("name", TUNABLE)
-def test_what_comes_out_has_the_tensors_that_nemo_wrote(tmp_path, name):
+def test_a_tuned_checkpoint_has_the_tensors_that_nemo_wrote(tmp_path, name):
     run_from(tmp_path, name).export(tmp_path / "same.nemo")
 
     found, expected = weights(tmp_path / "same.nemo"), weights(GOLDEN / name / "model.nemo")
@@ -91,7 +91,7 @@ def test_what_comes_out_has_the_tensors_that_nemo_wrote(tmp_path, name):
     assert {key: value.shape for key, value in found.items()} == shapes
 
 
-def test_a_model_hears_with_the_window_and_the_mel_bands_that_it_was_trained_with(tmp_path):
+def test_a_tuned_model_keeps_its_window_and_mel_bands(tmp_path):
     run = run_from(tmp_path, "fastconformer-ctc-bpe")
     run.front_end.window *= 0.5
     run.front_end.mel_bank[3] = 0.0
@@ -116,7 +116,7 @@ def test_a_model_is_tuned_with_a_teacher_too_whose_labels_have_a_head_of_their_o
     assert load_model(tmp_path / "tuned.nemo").info()["parameters"] == run.parameters
 
 
-def test_who_has_no_ctc_head_has_no_teacher(tmp_path):
+def test_a_model_without_a_ctc_head_cannot_have_a_teacher(tmp_path):
     with pytest.raises(RecipeError, match="for a CTC head"):
         run_from(tmp_path, "fastconformer-tdt-bpe", teacher={"checkpoint": str(CHECKPOINT), "cache": "cache"})
 

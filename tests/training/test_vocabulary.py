@@ -64,7 +64,7 @@ def test_a_vocabulary_too_large_for_its_sentences_is_refused():
 @pytest.mark.parametrize(
     "name", ["there_is_no.model", "there_is_no.nemo", "empty.model", "nonsense.model", "nonsense.nemo"]
 )
-def test_what_is_no_vocabulary_is_named(tmp_path, name):
+def test_a_file_that_is_not_a_vocabulary_is_named(tmp_path, name):
     path = tmp_path / name
     if not name.startswith("there"):
         path.write_bytes(b"" if name.startswith("empty") else b"nonsense" * 100)

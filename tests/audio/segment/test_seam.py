@@ -57,7 +57,7 @@ def joined(pieces, seams):
 
 @settings(max_examples=500, deadline=None)
 @given(SPOKEN, st.floats(4.0, 10.0), st.floats(-0.02, 0.02))
-def test_a_model_that_hears_everything_loses_nothing_at_a_seam_and_says_nothing_twice(spoken, longest, shift):
+def test_no_word_is_lost_or_doubled_at_a_seam(spoken, longest, shift):
     words = said(spoken)
     begins = [0.0]
     while begins[-1] + longest < words[-1].end:
@@ -68,7 +68,7 @@ def test_a_model_that_hears_everything_loses_nothing_at_a_seam_and_says_nothing_
     assert joined(pieces, seams) == [word.text for word in words]
 
 
-def test_a_seam_is_behind_the_word_that_both_heard_nearest_to_the_middle():
+def test_the_seam_is_behind_the_shared_word_nearest_to_the_middle():
     before = [Heard("so", 7.2, 7.6), Heard("it", 8.3, 8.5), Heard("is", 8.8, 9.0), Heard("di", 9.7, 10)]
     after = [Heard("it", 8.3, 8.5), Heard("is", 8.84, 9.0), Heard("done", 9.7, 10.1)]
 
@@ -80,7 +80,7 @@ def test_case_and_punctuation_do_not_make_another_word(written):
     assert seam([Heard("done,", 8.0, 8.4)], [Heard(written, 8.0, 8.4)], 7.5, 9.5) == (1, 1)
 
 
-def test_a_word_that_both_heard_differently_is_there_once():
+def test_a_word_that_both_pieces_have_differently_is_written_once():
     before = [Heard("see", 8.0, 8.3), Heard("thee", 8.7, 9.4)]
     after = [Heard("they", 8.8, 9.5), Heard("go", 9.7, 9.9)]
 
@@ -89,7 +89,7 @@ def test_a_word_that_both_heard_differently_is_there_once():
     assert [*before[:kept], *after[first:]] in ([*before, after[1]], [before[0], *after])
 
 
-def test_pieces_in_which_nothing_was_heard_are_joined():
+def test_pieces_without_words_are_joined():
     assert seam([], [], 8.0, 10.0) == (0, 0)
     assert seam([], [Heard("go", 9.7, 9.9)], 8.0, 10.0) == (0, 0)
 
@@ -124,7 +124,7 @@ def test_a_part_of_a_text_is_spelled_as_the_whole_is(words, data):
     assert text_of(" ".join(words), words, first, last) == " ".join(words[first:last])
 
 
-def test_what_is_before_the_shared_audio_is_sure():
+def test_words_before_the_shared_audio_are_final():
     words = [Heard("so", 7.2, 7.6), Heard("it", 7.8, 8.1), Heard("is", 8.8, 9.0)]
 
     assert sure_words(words, 8.0, 10.0) == 1

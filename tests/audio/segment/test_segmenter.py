@@ -99,7 +99,7 @@ def test_it_does_not_matter_how_the_frames_are_divided(runs, rule, sizes, random
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(50, 400), st.integers(4, 40))
-def test_what_waits_for_a_decision_is_never_more_than_a_segment(frames, longest):
+def test_undecided_audio_is_never_longer_than_a_segment(frames, longest):
     segmenter = Segmenter(SegmentRule(longest=longest * FRAME), FRAME)
 
     for _ in range(frames):
@@ -134,7 +134,7 @@ def test_speech_that_goes_on_is_cut_in_a_long_pause_and_shares_nothing():
     assert segments == [Segment(0, 30), Segment(30, 70)]
 
 
-def test_a_cut_in_a_short_pause_is_in_its_middle_and_both_segments_hear_what_is_around_it():
+def test_a_cut_in_a_short_pause_is_in_its_middle_and_both_segments_share_the_audio_around_it():
     segments = segments_of(frames_of([(1, 28), (0, 2), (1, 6), (0, 1), (1, 30)]), CUT)
 
     assert segments == [Segment(0, 34, 10), Segment(24, 67)]

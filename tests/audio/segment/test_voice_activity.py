@@ -80,7 +80,7 @@ def test_pytorch_is_not_loaded_to_find_speech():
     assert {"torch", "silero_vad"}.isdisjoint(loaded)
 
 
-def test_the_detector_reports_to_nobody_and_leaves_no_file(tmp_path):
+def test_the_detector_sends_no_telemetry_and_leaves_no_file(tmp_path):
     """ONNX Runtime would: what it runs and where, and the file of its session."""
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     command = "import os; from audio.segment.voice_activity import SpeechDetector; SpeechDetector(); print('made')"

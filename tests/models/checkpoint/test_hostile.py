@@ -72,7 +72,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 10_240, b"RIFF....WAVE", b"\x1f\x8b", b"\x1f\x8b\x08" + b"x" * 99])
-def test_what_is_no_archive_is_refused(path, content):
+def test_a_file_that_is_not_an_archive_is_refused(path, content):
     path.write_bytes(content)
 
     assert isinstance(refusal(path), UnreadableCheckpointError)
@@ -174,7 +174,7 @@ def test_damaged_bytes_never_give_anything_but_a_model_or_an_error_of_ours(path,
         load_model(path)
 
 
-def test_what_a_checkpoint_calls_itself_does_not_reach_the_terminal(path):
+def test_control_characters_in_a_checkpoints_name_do_not_reach_the_terminal(path):
     error = refusal(archive(path, [member("../\x1b[2Jclear\nnext")]))
 
     assert str(error).isprintable()
@@ -388,7 +388,7 @@ def test_sizes_that_contradict_the_weights_are_refused(path):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x0a\xff\xff\xff\xff\x0f"])
-def test_what_is_no_sentencepiece_model_is_refused(path, content):
+def test_a_file_that_is_not_a_sentencepiece_model_is_refused(path, content):
     error = refusal(archive(path, golden_members() | {TOKENIZER: content}))
 
     assert isinstance(error, UnreadableCheckpointError)

@@ -106,7 +106,7 @@ def test_a_download_goes_on_where_the_connection_was_cut(hub, caplog, capsys):
     assert hub.downloads() == [("small.nemo", None), ("small.nemo", "bytes=5000-")]
 
 
-def test_a_download_is_told_about_from_the_first_byte_to_the_last(hub):
+def test_progress_of_a_download_is_reported_from_the_first_byte_to_the_last(hub):
     told = []
 
     checkpoint_path(NAME, lambda here, whole: told.append((here, whole)))

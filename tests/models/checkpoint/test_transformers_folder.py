@@ -268,7 +268,7 @@ def test_links_that_the_hubs_cache_makes_are_followed(tmp_path):
     assert load_model(path).decoders == ("tdt",)
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     (folder(tmp_path) / "config.json").unlink()
     os.mkfifo(tmp_path / "config.json")
 

@@ -27,7 +27,7 @@ LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=5)
 
 
 @given(LENGTHS, st.integers(1, 5))
-def test_what_is_taken_out_is_put_back_where_it_was(lengths, spare):
+def test_frames_without_padding_are_put_back_where_they_were(lengths, spare):
     rows = torch.randn(len(lengths), max(lengths) + spare, 3)
     padding = Padding(torch.tensor(lengths), rows.size(1), sum(lengths))
 
@@ -41,7 +41,7 @@ def test_what_is_taken_out_is_put_back_where_it_was(lengths, spare):
 
 
 @pytest.mark.parametrize(("lengths", "total"), [([4, 2], None), ([4, 4], 8), ([0, 0], 0)])
-def test_where_it_stays_or_is_all_or_nothing_rows_stay_rows(lengths, total):
+def test_rows_are_unchanged_if_lengths_are_unknown_or_there_is_no_padding_or_nothing_else(lengths, total):
     rows = torch.randn(2, 4, 3)
     padding = Padding(torch.tensor(lengths), 4, total)
 
@@ -51,7 +51,7 @@ def test_where_it_stays_or_is_all_or_nothing_rows_stay_rows(lengths, total):
 
 
 @torch.no_grad()
-def test_a_cpu_multiplies_only_what_was_said():
+def test_a_cpu_multiplies_real_frames_only():
     encoder = ConformerEncoder(CONFIG).eval()
     multiplied = set()
     for product in encoder.layers.modules():

@@ -61,7 +61,7 @@ def test_ragged_batches_in_any_order_give_what_they_give_without_graphs(model):
     assert not graphed.sizes.refused
 
 
-def test_a_batch_that_nothing_was_prepared_for_goes_without(model):
+def test_a_batch_without_a_prepared_graph_runs_without_one(model):
     graphed = passes(model)
     graphed.prepare(2, SAMPLES)
 
@@ -110,7 +110,7 @@ def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):
 
 
 @pytest.mark.gpu
-def test_a_prepared_model_says_what_nemo_says():
+def test_a_prepared_model_finds_nemos_tokens():
     model = load_model(golden.GOLDEN / NAME / "model.nemo", device="cuda")
     clips = [torch.from_numpy(golden.clip(name).copy()) for name in golden.CLIPS]
     lengths = torch.tensor([len(clip) for clip in clips])

@@ -12,7 +12,7 @@ LONG = 10**9
 
 @pytest.mark.parametrize("has_stream", [True, False])
 @pytest.mark.parametrize("device", DEVICES)
-def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_follows_its_join(
+def test_work_in_a_side_stream_is_ordered_after_earlier_work_and_before_work_after_its_join(
     device, has_stream, monkeypatch
 ):
     monkeypatch.setattr("models.graphs.side_stream.HAS_STREAM", has_stream)
@@ -30,7 +30,7 @@ def test_work_in_a_lane_begins_behind_what_came_before_and_ends_before_what_foll
 
 
 @pytest.mark.gpu
-def test_what_the_device_is_given_next_does_not_wait_for_the_lane():
+def test_later_work_does_not_wait_for_the_side_stream():
     side_stream, done = SideStream(torch.device("cuda")), torch.cuda.Event()
     with side_stream.entered():
         torch.cuda._sleep(LONG)
@@ -45,7 +45,7 @@ def test_what_the_device_is_given_next_does_not_wait_for_the_lane():
 
 
 @pytest.mark.parametrize(("has_stream", "made"), [(True, 1), (False, 0)])
-def test_the_switch_takes_the_stream_away(has_stream, made, monkeypatch):
+def test_without_side_streams_no_stream_is_made(has_stream, made, monkeypatch):
     streams = []
     monkeypatch.setattr("models.graphs.side_stream.HAS_STREAM", has_stream)
     monkeypatch.setattr(torch.cuda, "Stream", lambda *_, **__: streams.append(1))
@@ -56,7 +56,7 @@ def test_the_switch_takes_the_stream_away(has_stream, made, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_an_error_inside_leaves_the_lane():
+def test_an_error_inside_leaves_the_side_stream():
     side_stream, before = SideStream(torch.device("cuda")), torch.cuda.current_stream()
 
     with pytest.raises(ValueError, match="anything"), side_stream.entered():

@@ -67,7 +67,7 @@ def test_tokens_read_one_by_one_give_what_they_give_at_once(
     torch.testing.assert_close(one_by_one, at_once, rtol=0, atol=1e-5)
 
 
-def test_it_is_what_the_papers_say():
+def test_it_equals_torchs_own_attention_on_whole_sequences():
     """The same in torch's own attention, layer by layer, for whole sequences."""
     module = decoder(activation="gelu")
     tokens, encoded = torch.randint(LABELS, (1, 9)), torch.randn(1, 5, 16)

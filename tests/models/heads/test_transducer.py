@@ -87,7 +87,7 @@ def test_the_joint_has_labels_then_the_blank_then_durations():
     assert durations.tolist() == [7, 8, 9]
 
 
-def test_an_activation_nobody_knows_is_named():
+def test_an_unknown_activation_is_named():
     with pytest.raises(ValueError, match="gelu"):
         Joint(5, 4, 3, vocabulary_size=6, activation="gelu")
 

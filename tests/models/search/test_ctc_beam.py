@@ -94,7 +94,7 @@ def test_every_row_gives_what_it_gives_alone(seed, lengths, beam):
 
 @given(SEEDS, st.integers(1, 6))
 @settings(max_examples=40, deadline=None)
-def test_tokens_are_aligned_with_the_likeliest_path_that_says_them(seed, frames):
+def test_tokens_are_aligned_with_their_likeliest_path(seed, frames):
     logits = random_logits(seed, 1, frames)
     _, ways = texts(logits[0])
     scores = logits.log_softmax(-1)
@@ -110,7 +110,7 @@ def test_tokens_are_aligned_with_the_likeliest_path_that_says_them(seed, frames)
         )
 
 
-def test_a_model_that_counts_for_nothing_changes_nothing_that_is_clear():
+def test_a_language_model_of_weight_0_does_not_change_clear_speech():
     logits = 20 * torch.eye(BLANK + 1)[torch.tensor([[0, 0, BLANK, 0, 1, BLANK, 2, 2, BLANK], [BLANK] * 9])]
     lengths = torch.tensor([9, 9])
 
@@ -121,7 +121,7 @@ def test_a_model_that_counts_for_nothing_changes_nothing_that_is_clear():
         assert (row.tokens, row.frames, row.ends) == (greedy.tokens, greedy.frames, greedy.ends)
 
 
-def test_a_model_turns_what_is_unclear_into_what_is_said():
+def test_a_language_model_decides_unclear_speech():
     """After c and a, SENTENCES have b; the sound is of c a little more."""
     logits = torch.log(torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.45, 0.55, 0.0]]) + 1e-4)[None]
 
@@ -132,7 +132,7 @@ def test_a_model_turns_what_is_unclear_into_what_is_said():
 
 
 @pytest.mark.parametrize(("rows", "frames"), [(0, 5), (2, 0)])
-def test_where_there_is_nothing_nothing_is_said(rows, frames):
+def test_without_rows_or_frames_there_are_no_tokens(rows, frames):
     found = ctc_beam(
         torch.zeros(rows, frames, BLANK + 1), torch.zeros(rows, dtype=torch.int64), BLANK, language_model()
     )

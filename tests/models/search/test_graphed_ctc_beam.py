@@ -60,7 +60,7 @@ def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_a
         assert_same(one.rows(), ctc_beam(logits, lengths, BLANK, driver._parts[1], BEAM).rows())
 
 
-def test_what_there_is_no_room_for_is_driven_by_the_host():
+def test_a_size_without_room_is_driven_by_the_host():
     taken = 4 * 64 * (4 * (BLANK + 1) + 2 * 64)
     driver = graphed("cpu", free=lambda _: 8 * taken)
     for rows, frames in ((4, 64), (4, 65), (5, 64)):
@@ -72,7 +72,7 @@ def test_what_there_is_no_room_for_is_driven_by_the_host():
 
 
 @pytest.mark.parametrize(("rows", "frames"), [(0, 5), (2, 0)])
-def test_where_there_is_nothing_nothing_is_said(rows, frames):
+def test_without_rows_or_frames_there_are_no_tokens(rows, frames):
     found = graphed("cpu").search(torch.zeros(rows, frames, BLANK + 1), torch.zeros(rows, dtype=torch.int64))
 
     assert [row.tokens for row in found.rows()] == [[]] * rows

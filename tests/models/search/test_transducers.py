@@ -131,7 +131,7 @@ def scripted(table, durations=()):
 A, B, WAIT = [5, 0, 0], [0, 5, 0], [0, 0, 5]
 
 
-def test_rnnt_says_a_label_again_until_max_symbols_moves_it_on(search):
+def test_an_rnnt_repeats_a_label_until_max_symbols_ends_the_frame(search):
     predictor, joint, encoded = scripted([WAIT, A, WAIT, B])
 
     [row] = search(encoded, torch.tensor([4]), predictor, joint, max_symbols=2).rows()

@@ -35,7 +35,7 @@ def test_nothing_is_accepted_while_draining():
         pass
 
 
-def test_a_place_is_held_for_as_long_as_the_request_lasts():
+def test_a_request_counts_for_as_long_as_it_lasts():
     gates = admission(max_requests=1)
 
     with gates.enter(0):
@@ -100,7 +100,7 @@ def test_the_predicted_wait_is_refused_with_an_honest_retry_after(backlog, retry
     assert refusal.value.retry_after == retry_after
 
 
-def test_a_long_recording_stands_before_others_for_no_more_than_a_turn():
+def test_a_long_recording_counts_one_turn_in_the_wait_of_others():
     gates = Admission(AdmissionLimits(10, 1000, 36_000.0, max_wait_seconds=300.0), turn_seconds=40.0)
     gates.rtfx = {"m": 10.0}
 

@@ -56,7 +56,7 @@ def test_the_sums_are_those_of_its_recordings(steps):
 
 
 @given(LENGTHS, LENGTHS, SHARES)
-def test_what_is_in_the_background_stands_before_nobody(ours, background, share):
+def test_background_work_does_not_count_in_the_wait_of_others(ours, background, share):
     backlog = Backlog(TURN_SECONDS)
     backlog.add("m", ours)
     before = backlog.seconds, dict(backlog.turns)

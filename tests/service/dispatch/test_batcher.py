@@ -169,7 +169,7 @@ def test_long_work_leads_once_it_was_passed_over_often_enough():
     assert leaders.index(long) == 3
 
 
-def test_neighbours_in_length_leave_together_and_strangers_stay():
+def test_utterances_of_similar_length_leave_together_and_others_stay():
     queue = Queue()
     near = [queue.add(5.0), queue.add(7.5), queue.add(6.0)]
     far = queue.add(1.0)
@@ -208,7 +208,7 @@ def test_a_suspect_runs_by_itself():
     assert queue.next() == others
 
 
-def test_who_left_is_not_computed():
+def test_an_abandoned_utterance_is_not_computed():
     queue = Queue()
     gone, stays = queue.add(1.0), queue.add(1.0)
     gone.answer.cancelled = True
@@ -217,7 +217,7 @@ def test_who_left_is_not_computed():
     assert queue.next() == []
 
 
-def test_what_comes_back_from_a_lost_engine_takes_its_old_place():
+def test_utterances_of_a_lost_engine_take_their_old_places_in_the_queue():
     queue = Queue()
     first = queue.add(1.0, arrived=0.0)
     assert queue.next() == [first]
@@ -283,7 +283,7 @@ LANES = (LANE, Lane("m", "ctc"), Lane("other"))
 
 
 @given(st.lists(st.tuples(SECONDS, st.sampled_from(LANES)), max_size=60), st.floats(1, 300))
-def test_what_is_for_different_models_or_decoders_never_shares_a_batch_and_all_of_it_leaves(waiting, budget):
+def test_no_batch_mixes_models_or_decoders_and_all_of_them_leave(waiting, budget):
     queue = Queue()
     added = [queue.add(seconds, lane=lane) for seconds, lane in waiting]
 
@@ -295,7 +295,7 @@ def test_what_is_for_different_models_or_decoders_never_shares_a_batch_and_all_o
     assert sorted(utterance.number for utterance in left) == [utterance.number for utterance in added]
 
 
-def test_what_is_for_a_model_that_is_not_there_waits_without_standing_before_others():
+def test_utterances_for_a_model_that_is_not_loaded_wait_without_blocking_others():
     queue = Queue()
     absent = queue.add(1.0, lane=Lane("absent"))
     others = [queue.add(1.0, arrived=1.0) for _ in range(20)]
@@ -321,7 +321,7 @@ def test_models_take_turns_as_callers_do_so_neither_starves_the_other():
 TIMED = Prompt(timestamps=True)
 
 
-def test_when_more_waits_than_fits_texts_with_times_leave_with_their_like():
+def test_texts_with_times_are_batched_together_if_there_are_enough():
     queue = Queue()
     for number in range(16):
         queue.add(8.0, prompt=TIMED if number % 2 else Prompt())
@@ -332,7 +332,7 @@ def test_when_more_waits_than_fits_texts_with_times_leave_with_their_like():
     assert [{utterance.writes_times for utterance in batch} for batch in batches] == [{False}, {True}]
 
 
-def test_a_batch_does_not_leave_emptier_for_the_sake_of_likeness():
+def test_texts_with_and_without_times_share_a_batch_that_would_be_emptier():
     queue = Queue()
     for number in range(6):
         queue.add(8.0, prompt=TIMED if number % 2 else Prompt())
@@ -344,7 +344,7 @@ def test_a_batch_does_not_leave_emptier_for_the_sake_of_likeness():
     st.lists(st.tuples(SECONDS, st.booleans()), min_size=1, max_size=40),
     st.floats(1, 300),
 )
-def test_what_is_in_the_background_leads_only_where_nobody_waits(waiting, budget):
+def test_background_work_leads_only_if_nothing_else_waits(waiting, budget):
     queue = Queue()
     for seconds, is_background in waiting:
         queue.add(seconds, is_background=is_background)
@@ -369,7 +369,7 @@ def test_the_background_is_never_starved():
     assert batches == 9
 
 
-def test_who_comes_while_something_waits_in_the_background_has_no_turns_saved_up():
+def test_background_work_that_waits_does_not_give_newcomers_earlier_turns():
     """A job that waits at its first turn must not let a newcomer in before those who have had many."""
     queue = Queue()
     queue.add(60.0, caller="job", is_background=True)

@@ -19,7 +19,7 @@ def test_an_utterance_lies_in_the_smallest_bucket_that_holds_it(longest, share):
 
 
 @given(st.floats(0.1, 7200))
-def test_the_last_bucket_ends_where_recordings_do(longest):
+def test_the_last_bucket_ends_at_the_longest_utterance(longest):
     edges = bucket_edges(longest)
 
     assert edges[-1] == longest

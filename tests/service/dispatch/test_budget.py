@@ -35,7 +35,7 @@ async def answer_within(front, engine: FakeEngine, memory: float, until) -> int:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0.5, 10.0), min_size=1, max_size=60), st.floats(1.0, 150.0))
-def test_everything_that_fits_alone_is_answered_and_the_rest_is_said(lengths, memory):
+def test_everything_that_fits_alone_is_answered_and_the_rest_is_an_error(lengths, memory):
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         front.engine_ready(engine, READY)
@@ -76,7 +76,7 @@ def test_what_does_not_fit_together_runs_in_parts_and_batches_grow_again():
     run(scenario)
 
 
-def test_who_is_to_blame_runs_alone_after_three_batches():
+def test_utterances_run_alone_after_three_failed_batches():
     """A batch that no size helps: its utterances are told apart by running alone, not by ever smaller batches."""
 
     async def scenario() -> None:
@@ -112,7 +112,7 @@ def test_a_budget_stays_between_a_part_of_the_full_one_and_that(steps):
             assert FULL / 32 <= budget.seconds <= max(before / 2, FULL / 32)
 
 
-def test_a_limit_that_stays_is_met_ever_more_rarely():
+def test_a_constant_limit_is_exceeded_ever_more_rarely():
     budget, misfits = Budget(FULL), []
     for batch in range(4000):
         if budget.seconds > 0.7 * FULL:

@@ -20,7 +20,7 @@ def test_an_alias_is_the_first_model_unless_another_has_that_id():
     assert models.find("none") is None
 
 
-def test_it_is_ready_when_all_that_it_began_with_have_been_loaded():
+def test_it_is_ready_when_all_models_of_the_settings_are_loaded():
     models = catalog()
     models.ready(READY)
     models.add("late", "l.nemo")
@@ -32,7 +32,7 @@ def test_it_is_ready_when_all_that_it_began_with_have_been_loaded():
     assert models.weight_bytes == READY.weight_bytes + OTHER.weight_bytes
 
 
-def test_what_it_began_with_and_was_let_go_is_not_waited_for():
+def test_it_does_not_wait_for_a_model_of_the_settings_that_was_unloaded():
     models = catalog()
     models.ready(READY)
 
@@ -64,7 +64,7 @@ def test_a_model_that_leaves_is_not_found_and_is_unused_when_the_last_request_is
     asyncio.run(scenario())
 
 
-def test_what_has_just_been_loaded_is_not_idle_yet():
+def test_a_model_that_was_just_loaded_is_not_idle():
     now = 1000.0
     models = Catalog({"m": "m.nemo"}, clock=lambda: now)
     models.ready(READY)

@@ -15,7 +15,7 @@ from service.engine.protocol import FailureKind, Result
 from tests.service.dispatch.fake_engine import OTHER, READY, FakeEngine, ask, dispatcher, run, settle
 
 
-def test_answers_reach_those_who_asked():
+def test_each_caller_gets_its_own_answer():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         front.engine_ready(engine, READY)
@@ -57,7 +57,7 @@ def test_a_lost_engines_work_is_replayed_each_utterance_alone():
     run(scenario)
 
 
-def test_what_loses_two_engines_is_given_up_and_the_rest_goes_on():
+def test_an_utterance_that_loses_two_engines_is_an_error_and_others_are_answered():
     async def scenario() -> None:
         front = dispatcher()
         poison = ask(front, 1)
@@ -80,7 +80,7 @@ def test_what_loses_two_engines_is_given_up_and_the_rest_goes_on():
     run(scenario)
 
 
-def test_what_lost_an_engine_has_the_next_one_to_itself_though_that_has_places():
+def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
     """Else a neighbour, alone in the batch behind it, would die with it a second time."""
 
     @dataclass(eq=False)
@@ -136,7 +136,7 @@ def test_a_late_answer_from_a_lost_engine_changes_nothing():
     run(scenario)
 
 
-def test_a_failed_batch_is_split_and_fails_only_the_guilty():
+def test_a_failed_batch_is_split_and_only_the_utterance_at_fault_fails():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         asked = [ask(front, value) for value in (1, 2)]
@@ -176,7 +176,7 @@ def test_an_engine_that_gives_too_few_transcripts_is_asked_again_for_each():
     run(scenario)
 
 
-def test_what_does_not_fit_the_device_alone_is_an_error_of_its_own():
+def test_an_utterance_that_does_not_fit_the_device_alone_gets_its_own_error():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         front.engine_ready(engine, READY)
@@ -191,7 +191,7 @@ def test_what_does_not_fit_the_device_alone_is_an_error_of_its_own():
     run(scenario)
 
 
-def test_a_caller_who_leaves_frees_the_place():
+def test_a_caller_who_leaves_frees_its_place_in_the_queue():
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()
         front.engine_ready(engine, READY)
@@ -241,7 +241,7 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
 
 
 @pytest.mark.parametrize("error", [ValueError("no room"), MemoryError(), RuntimeError("can't start new thread")])
-def test_a_batch_that_cannot_be_sent_is_split_and_nobody_waits_for_ever(error):
+def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error):
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
         async def send(self, number, model, decoder, utterances, prompts) -> None:

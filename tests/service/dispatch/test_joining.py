@@ -60,7 +60,7 @@ def test_parts_that_share_audio_are_put_together_as_they_come(parts):
     assert len(whole.tokens) == len(whole.token_confidence) == 2 * said
 
 
-def test_what_the_next_part_hears_too_is_held_back_until_it_comes():
+def test_words_in_audio_shared_with_the_next_part_are_held_back_until_it_comes():
     joiner = Joiner()
 
     first = joiner.push(heard("a", "b", "c", "d"), 0.4, 0.2)

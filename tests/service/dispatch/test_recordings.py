@@ -73,7 +73,7 @@ def test_parts_are_answered_in_order_whatever_order_they_are_done_in(monkeypatch
     asyncio.run(scenario())
 
 
-def test_a_short_recording_is_one_utterance_and_stands_in_no_queue_for_places(monkeypatch):
+def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front()
         dispatching.window.samples = 1
@@ -90,7 +90,7 @@ def test_a_short_recording_is_one_utterance_and_stands_in_no_queue_for_places(mo
     asyncio.run(scenario())
 
 
-def test_an_answer_does_not_wait_until_the_next_part_has_a_place(monkeypatch):
+def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front()
         dispatching.window.samples = 25 * RATE
@@ -111,7 +111,7 @@ def test_an_answer_does_not_wait_until_the_next_part_has_a_place(monkeypatch):
 
 
 @pytest.mark.parametrize(("waited", "left"), [(0.0, 63.0), (50.0, 13.0)])
-def test_what_a_recording_has_waited_for_its_model_is_no_longer_its_time(monkeypatch, waited, left):
+def test_the_wait_for_a_model_counts_in_a_recordings_deadline(monkeypatch, waited, left):
     async def scenario() -> None:
         _, _, recordings, _ = front(timeout=60.0)
         with recorded(monkeypatch, 3, rule=None) as source:
@@ -133,7 +133,7 @@ def test_silence_has_no_answers_and_is_counted(monkeypatch):
     asyncio.run(scenario())
 
 
-def test_only_so_many_parts_are_staged_at_a_time(monkeypatch):
+def test_parts_in_memory_are_limited(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front()
         dispatching.window.samples = 25 * RATE
@@ -188,7 +188,7 @@ def test_short_uploads_pass_an_hour_of_audio_after_the_batch_under_way(monkeypat
     asyncio.run(scenario())
 
 
-def test_who_leaves_takes_all_parts_along(monkeypatch):
+def test_a_caller_who_leaves_takes_all_its_parts_along(monkeypatch):
     async def scenario() -> None:
         dispatching, engine, recordings, metrics = front()
         with recorded(monkeypatch, 200, *[(start, start + 10) for start in range(0, 200, 10)]) as source:
@@ -228,7 +228,7 @@ def test_a_part_that_fails_fails_the_recording_and_drops_the_rest(monkeypatch):
     asyncio.run(scenario())
 
 
-def test_gate_two_refuses_what_would_not_fit_the_queue_and_counts_a_recording_whole(monkeypatch):
+def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(monkeypatch):
     async def scenario() -> None:
         _, _, recordings, _ = front()
         with recorded(monkeypatch, 900, (0, 10), (10, 20)) as source:
@@ -244,7 +244,7 @@ def test_gate_two_refuses_what_would_not_fit_the_queue_and_counts_a_recording_wh
     asyncio.run(scenario())
 
 
-def test_a_part_that_finds_no_place_in_time_is_answered(monkeypatch):
+def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
     async def scenario() -> None:
         dispatching, _, recordings, _ = front(timeout=-19.99)
         await dispatching.window.enter(10**9)
@@ -254,7 +254,7 @@ def test_a_part_that_finds_no_place_in_time_is_answered(monkeypatch):
     asyncio.run(scenario())
 
 
-def test_a_job_holds_no_place_and_no_seconds_of_those_who_wait(monkeypatch):
+def test_a_job_uses_a_window_of_its_own(monkeypatch):
     """Its parts have places of their own, so a recording that comes after it is cut and read at once."""
 
     async def scenario() -> None:

@@ -222,7 +222,7 @@ async def simulate(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
-def test_nothing_is_lost_and_nobody_waits_for_ever(first):
+def test_nothing_is_lost_and_everything_is_answered(first):
     for seed in range(first, first + 50):
         try:
             run(simulate(seed))
@@ -248,7 +248,7 @@ def test_the_same_seed_is_the_same_day():
     assert day() == day()
 
 
-def test_a_simulation_notices_who_waits_for_ever(monkeypatch):
+def test_a_simulation_notices_an_utterance_that_is_never_answered(monkeypatch):
     """The test of the test: a dispatcher that forgets a batch of a lost engine is caught."""
     monkeypatch.setattr("service.dispatch.dispatcher.Dispatcher._run_alone", lambda self, utterance: None)
     caught = Counter()

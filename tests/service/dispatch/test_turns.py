@@ -18,7 +18,7 @@ def test_what_a_caller_uses_beyond_its_turn_counts_against_the_next():
     assert [turns.take("a", 8.0) for _ in range(6)] == [0, 0, 1, 2, 3, 4]
 
 
-def test_who_comes_late_joins_the_turn_that_is_on():
+def test_a_new_caller_joins_the_current_turn():
     turns = Turns(10.0)
     for _ in range(5):
         turns.take("long", 10.0)
@@ -28,7 +28,7 @@ def test_who_comes_late_joins_the_turn_that_is_on():
     assert turns.take("long", 5.0) == 5
 
 
-def test_nobody_is_remembered_who_has_nothing_left():
+def test_a_caller_without_waiting_work_is_forgotten():
     turns = Turns(10.0)
     for number in range(100):
         turns.take(number, 1.0)

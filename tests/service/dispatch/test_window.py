@@ -7,7 +7,7 @@ from service.dispatch.window import Window
 from tests.service.dispatch.fake_engine import run, settle
 
 
-def test_places_are_given_in_order_as_others_leave():
+def test_audio_enters_in_order_as_other_audio_leaves():
     async def scenario() -> None:
         window = Window()
         window.samples = 10
@@ -26,7 +26,7 @@ def test_places_are_given_in_order_as_others_leave():
     run(scenario)
 
 
-def test_what_is_larger_than_the_window_gets_in_alone():
+def test_audio_larger_than_the_window_enters_alone():
     async def scenario() -> None:
         window = Window()
         window.samples = 10
@@ -43,7 +43,7 @@ def test_what_is_larger_than_the_window_gets_in_alone():
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["enter", "cancel", "leave"]), st.integers(1, 12)), max_size=60))
-def test_whoever_comes_leaves_or_gives_up_the_window_is_never_overfull_and_nobody_is_forgotten(events):
+def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
     async def scenario() -> None:
         window = Window()
         window.samples = 10

@@ -32,7 +32,7 @@ def test_one_gpu_or_none_is_the_engines_to_find():
     )
 
 
-def test_threads_that_are_set_are_those_of_each_engine_and_nobody_has_none():
+def test_the_setting_of_threads_is_per_engine_and_each_has_at_least_one():
     assert [device.threads for device in engine_devices("cpu:2", 4, cores=6, gpus=0)] == [4, 4]
     assert [device.threads for device in engine_devices("cpu:4", None, cores=2, gpus=0)] == [1, 1, 1, 1]
 
@@ -40,7 +40,7 @@ def test_threads_that_are_set_are_those_of_each_engine_and_nobody_has_none():
 @pytest.mark.parametrize(
     "devices", ["", ",", "gpu", "cuda:x", "cpu:0", "cuda:0,cuda:0", "cuda,cuda:1", "cpu,cuda:0", "auto,cpu", "auto:1"]
 )
-def test_what_cannot_be_is_refused(devices):
+def test_wrong_devices_are_refused(devices):
     with pytest.raises(SettingsError, match="STENO_DEVICE"):
         Settings.read({"device": devices})
 

@@ -8,7 +8,7 @@ from service.engine.protocol import Downloading, Load
 from service.engine.supervisor import Engine, Supervisor
 
 
-def test_the_front_hears_every_second_the_log_every_ten_and_both_of_the_end(caplog):
+def test_the_front_hears_of_a_download_every_second_the_log_every_ten_and_both_of_its_end(caplog):
     clock, sent = iter([0.0, 0.5, 1.0, 5.0, 10.5, 10.6]), []
     report = DownloadReport("owner/name", sent.append, lambda: next(clock))
 
@@ -21,7 +21,7 @@ def test_the_front_hears_every_second_the_log_every_ten_and_both_of_the_end(capl
     assert all(record.of_bytes == 6 and record.model == "owner/name" for record in caplog.records)
 
 
-def test_a_file_of_unknown_length_is_told_about_too():
+def test_a_download_of_unknown_length_is_reported_too():
     sent = []
 
     DownloadReport("owner/name", sent.append)(1, None)

@@ -71,7 +71,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_each_engine_is_told_its_own_device():
+def test_each_engine_gets_its_own_device():
     async def scenario(fleet, first, second) -> None:
         assert (first.devices, second.devices) == (["cuda:0"], ["cuda:1"])
 

@@ -138,7 +138,7 @@ def engine():
     os.close(engine.descriptor)
 
 
-def test_a_batch_is_laid_out_while_another_is_recognized_and_a_third_is_spelled(engine):
+def test_a_batch_is_copied_while_another_is_recognized_and_a_third_is_detokenized(engine):
     gates = engine.recognizer.gates
     engine.ask(1)
     engine.ask(2)
@@ -201,7 +201,7 @@ def test_a_lost_device_that_shows_late_ends_the_engine():
     os.close(engine.descriptor)
 
 
-def test_a_batch_that_cannot_be_laid_out_fails_alone(engine):
+def test_a_batch_that_cannot_be_copied_fails_alone(engine):
     engine.open_gates()
     engine.recognizer.fails_to_lay_out = True
     engine.ask(1)
@@ -213,7 +213,7 @@ def test_a_batch_that_cannot_be_laid_out_fails_alone(engine):
     assert isinstance(engine.next(), Result)
 
 
-def test_what_was_asked_for_before_the_stop_is_answered_before_the_end(engine):
+def test_batches_sent_before_the_stop_are_answered_before_the_end(engine):
     engine.open_gates()
     for number in (1, 2, 3):
         engine.ask(number)

@@ -22,7 +22,7 @@ def test_a_device_that_is_not_there_is_refused_and_the_last_one_named(two_gpus):
         _device("cuda:2")
 
 
-def test_a_machine_without_cuda_is_told_so(monkeypatch):
+def test_a_machine_without_cuda_gets_an_error_that_says_so(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     with pytest.raises(ValueError, match="has no CUDA"):

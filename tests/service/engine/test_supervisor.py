@@ -165,7 +165,7 @@ def test_an_engine_that_starts_may_be_silent_for_a_minute():
 
 
 @given(st.integers(1, 2), st.floats(0, 100))
-def test_an_engine_that_computes_for_ever_is_noticed_within_twice_the_expected_time_and_a_grace(batches, age):
+def test_a_batch_that_never_ends_is_noticed_after_twice_its_expected_time_and_a_margin(batches, age):
     with ready_engine() as engine:
         for number in range(batches):
             engine._outstanding[number] = 1000.0
@@ -174,7 +174,7 @@ def test_an_engine_that_computes_for_ever_is_noticed_within_twice_the_expected_t
         assert engine.is_stuck(1000.0 + age, TIMEOUT) == (age > 2 * TIMEOUT + 2 * 2.0 * batches)
 
 
-def test_a_front_that_stood_still_does_not_take_it_for_the_silence_of_the_engine(monkeypatch):
+def test_a_front_that_was_stopped_does_not_replace_its_engine(monkeypatch):
     async def scenario(supervisor, listener) -> None:
         lost, heard, real = 0.0, asyncio.Queue(), time.monotonic
         listener.engine_heard = heard.put_nowait
@@ -319,7 +319,7 @@ def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
     supervised(scenario, models=("stub.nemo", "late"))
 
 
-def test_a_further_model_that_cannot_be_loaded_costs_nothing_but_itself():
+def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
     async def scenario(supervisor, listener) -> None:
         engine = await loaded(listener, 1)
 
@@ -351,7 +351,7 @@ def test_an_engine_answers_while_it_loads():
     supervised(scenario)
 
 
-def test_a_further_model_that_a_successor_cannot_load_is_lost_and_the_rest_is_there(tmp_path):
+def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_others_stay(tmp_path):
     checkpoint = tmp_path / "fleeting.stub"
     checkpoint.touch()
 
@@ -375,7 +375,7 @@ def test_a_further_model_that_a_successor_cannot_load_is_lost_and_the_rest_is_th
     supervised(scenario)
 
 
-def test_an_engine_without_a_model_that_it_must_have_is_no_engine():
+def test_an_engine_that_cannot_load_a_model_of_the_settings_fails():
     async def main() -> None:
         supervisor = Supervisor([load("stub.nemo"), load("unreadable")], Listener(), timeout=30.0, **STUB)
 

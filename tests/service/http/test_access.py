@@ -35,7 +35,7 @@ def test_every_key_opens_the_api(service, key, scheme):
     "header",
     [None, "", KEY, "Bearer", "Bearer wrong", f"Basic {KEY}", f"Bearer {KEY} x", f"Bearer {digest(KEY)}"],
 )
-def test_nothing_else_does(service, header):
+def test_no_other_key_opens_the_api(service, header):
     headers = {} if header is None else {"authorization": header}
     for answer in (service.post(**form(RECORDING), headers=headers), service.client.get("/v1/models", headers=headers)):
         assert answer.status_code == 401
@@ -66,7 +66,7 @@ def test_a_key_in_the_place_of_its_digest_is_refused_without_being_repeated():
     assert KEY not in str(refusal.value)
 
 
-def test_a_key_may_have_so_many_requests_under_way_and_no_more():
+def test_requests_under_way_are_limited_by_key():
     keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
     alice, bob = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
     with serving(api_keys=keys, max_requests_per_key=2) as service, ThreadPoolExecutor() as pool:
@@ -89,7 +89,7 @@ def test_a_key_may_have_so_many_requests_under_way_and_no_more():
         assert service.metric('steno_queue_rejected_total{reason="key"}') == 1
 
 
-def test_keys_of_one_name_count_together_and_places_come_back():
+def test_keys_of_one_name_share_a_limit_and_finished_requests_free_it():
     keys = [Key("alice", digest(KEY)), Key("alice", digest(OTHER))]
     alice = Access(keys, KeyLimits(max_requests=1), is_open=False).allowance("alice")
 
@@ -130,7 +130,7 @@ def test_a_limit_for_keys_without_keys_is_refused(limit):
         Settings.read({limit: 3})
 
 
-def test_the_requests_of_a_minute_are_counted_told_and_over_it_refused():
+def test_requests_in_a_minute_are_counted_in_headers_and_refused_over_the_limit():
     keys = (f"alice:{digest(KEY)}", f"bob:{digest(OTHER)}")
     alice, bob = ({"authorization": f"Bearer {key}"} for key in (KEY, OTHER))
     with serving(api_keys=keys, requests_per_minute_per_key=2) as service:
@@ -149,7 +149,7 @@ def test_the_requests_of_a_minute_are_counted_told_and_over_it_refused():
         assert service.metric('steno_key_audio_seconds_total{key="bob"}') == 1
 
 
-def test_audio_over_that_of_a_minute_is_transcribed_once_and_then_made_up_for():
+def test_audio_over_a_minutes_limit_is_transcribed_and_later_requests_wait():
     alice = {"authorization": f"Bearer {KEY}"}
     long = wav(tone(5 * SAMPLE_RATE))
     with serving(api_keys=f"alice:{digest(KEY)}", audio_seconds_per_minute_per_key=2) as service:
@@ -174,12 +174,12 @@ def test_what_fails_costs_no_audio():
         assert (failed.status_code, failed.headers["x-ratelimit-remaining-audio-seconds"]) == (500, "3")
 
 
-def test_without_keys_answers_tell_of_no_limits():
+def test_without_keys_answers_have_no_headers_of_limits():
     with serving() as service:
         assert not [name for name in service.post(**form(RECORDING)).headers if "ratelimit" in name]
 
 
-def test_openais_client_waits_as_told_and_tries_again():
+def test_openais_client_waits_for_retry_after_and_tries_again():
     url = "http://127.0.0.1:{}/v1"
     with serving(api_keys=f"alice:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:
         service.hold_engine()

@@ -46,7 +46,7 @@ def test_no_more_than_a_minutes_worth_at_once_and_the_rate_on_average(requests, 
 
 
 @given(st.integers(1, 100), st.floats(1, 1000), st.lists(st.floats(0.1, 600), min_size=1, max_size=40))
-def test_who_waits_as_told_is_let_in(requests, audio, recordings):
+def test_a_request_after_its_retry_after_is_accepted(requests, audio, recordings):
     clock = Clock()
     allowance = Allowance(KeyLimits(requests_per_minute=requests, audio_seconds_per_minute=audio), clock)
     for seconds in recordings:
@@ -57,7 +57,7 @@ def test_who_waits_as_told_is_let_in(requests, audio, recordings):
         assert waits <= 2  # for requests and for audio
 
 
-def test_headers_tell_of_what_is_limited():
+def test_headers_have_the_limits_that_are_set():
     clock = Clock()
     allowance = Allowance(KeyLimits(requests_per_minute=60, audio_seconds_per_minute=600), clock)
 
@@ -75,7 +75,7 @@ def test_headers_tell_of_what_is_limited():
     assert dict(Allowance(KeyLimits(max_requests=1), clock).headers()) == {}
 
 
-def test_audio_that_two_ask_for_at_once_is_given_to_one():
+def test_audio_beyond_an_allowance_is_given_to_one_request():
     allowance = Allowance(KeyLimits(audio_seconds_per_minute=10), Clock())
     with allowance.enter(1), allowance.enter(1), allowance.audio(60), pytest.raises(RequestError), allowance.audio(1):
         pass

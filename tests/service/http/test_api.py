@@ -87,7 +87,7 @@ def test_fields_may_come_in_any_order_and_unknown_ones_are_ignored(service):
         assert service.post(files=order).status_code == 200
 
 
-def test_fields_without_effect_are_counted_and_nobody_can_make_up_labels():
+def test_fields_without_effect_are_counted_and_clients_cannot_make_up_labels():
     with serving() as service:
         fields = {"keywords[]": "a", "known_speaker_names[]": "b", "unheard_of": "1", "x[y]": "2", "model[z]": "3"}
         service.post(**form(wav(SECOND), **fields))
@@ -110,7 +110,7 @@ def test_the_default_model_has_an_id_and_an_alias(service):
     assert error(service.client.get("/v1/models/some/other"))["code"] == "model_not_found"
 
 
-def test_where_the_time_went_is_told(service):
+def test_the_times_of_stages_are_in_a_header(service):
     answer = service.post(**form(wav(SECOND)))
 
     stages = dict(part.split(";dur=") for part in answer.headers["server-timing"].split(", "))
@@ -197,7 +197,7 @@ def test_a_wrong_field_is_named(service, fields, status, code, param):
 
 
 @pytest.mark.parametrize("language", ["de", "en-US", "French"])
-def test_a_model_that_says_nothing_of_its_language_is_asked_for_any(service, language):
+def test_a_model_without_named_languages_accepts_any(service, language):
     assert service.post(**form(wav(SECOND), language=language)).status_code == 200
 
 
@@ -238,7 +238,7 @@ def test_head_is_get_without_a_body(service, path):
 @pytest.mark.parametrize(
     ("path", "allowed"), [("/v1/admin/models", "GET, POST"), ("/v1/audio/translations", "POST"), ("/healthz", "GET")]
 )
-def test_what_is_allowed_is_told(service, path, allowed):
+def test_allowed_methods_are_in_the_answer(service, path, allowed):
     assert service.client.put(path).headers["allow"] == allowed
 
 
@@ -284,7 +284,7 @@ def test_a_form_without_a_file_says_so(service):
         (b"", ""),
     ],
 )
-def test_a_body_that_is_no_form_is_malformed(service, body, content_type):
+def test_a_body_that_is_not_a_form_is_malformed(service, body, content_type):
     answer = service.post(content=body, headers={"content-type": content_type})
 
     assert answer.status_code == 400
@@ -299,7 +299,7 @@ def test_two_files_are_one_too_many(service):
     assert answer.status_code == 400
 
 
-def test_a_file_that_nobody_asked_for_is_ignored_like_any_other_field(service):
+def test_a_file_in_an_unknown_field_is_ignored_like_any_other_field(service):
     files = [("cover", ("a", b"x" * 2_000_000)), ("file", ("b", wav(SECOND))), ("notes", ("c", b"y"))]
 
     answer = service.post(files=files, data={"model": "whisper-1"})
@@ -332,7 +332,7 @@ def test_fields_that_are_small_enough_together_are_taken(service):
 
 @settings(max_examples=30, deadline=None)
 @given(st.binary(max_size=300), st.integers(1, 400))
-def test_what_stands_before_the_first_boundary_is_skipped_however_it_is_split(service, preamble, size):
+def test_a_preamble_before_the_first_boundary_is_skipped_however_it_is_split(service, preamble, size):
     upload = httpx.Request("POST", "http://any", **form(wav(SECOND)))
     body = preamble + b"\r\n" + upload.read()[:2000] if preamble else upload.read()[:2000]
     body += upload.read()[2000:]
@@ -343,7 +343,7 @@ def test_what_stands_before_the_first_boundary_is_skipped_however_it_is_split(se
     assert answer.status_code == 200
 
 
-def test_not_everything_may_stand_before_the_first_boundary(service):
+def test_a_long_preamble_is_refused(service):
     kind = {"content-type": "multipart/form-data; boundary=x"}
 
     answer = service.post(content=b"x" * 1_000_000, headers=kind)
@@ -447,7 +447,7 @@ def test_an_upload_takes_no_room_once_it_is_decoded():
     assert service.server.dispatcher.admission.stored_bytes == 0
 
 
-def test_what_answers_goes_before_what_decodes_and_computes():
+def test_decoding_and_computing_processes_have_a_lower_priority():
     here = os.getpriority(os.PRIO_PROCESS, 0)
     with serving() as service:
         assert service.post(**form(wav(SECOND))).status_code == 200
@@ -492,7 +492,7 @@ def test_draining_answers_what_was_accepted_and_refuses_the_rest():
         assert [answer.result().status_code for answer in accepted] == [200, 200, 200]
 
 
-def test_what_kills_the_engine_twice_is_given_up_and_its_neighbours_are_not():
+def test_an_utterance_that_kills_the_engine_twice_is_an_error_and_its_batch_is_answered():
     with serving() as service, concurrent.futures.ThreadPoolExecutor(16) as pool:
         service.hold_engine()
         first = pool.submit(service.post, **form(wav(SECOND)))
@@ -521,7 +521,7 @@ def test_nothing_is_accepted_before_the_model_is_loaded():
 
 
 @pytest.mark.parametrize("limit", ["receive_timeout_seconds", "max_receive_seconds"])
-def test_a_body_that_stalls_or_drips_is_ended(limit):
+def test_a_body_that_stalls_or_arrives_too_slowly_is_ended(limit):
     with (
         serving(**{limit: 0.2}) as service,
         socket.create_connection(("127.0.0.1", service.server.port)) as connection,

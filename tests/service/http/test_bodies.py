@@ -86,7 +86,7 @@ def test_a_wrong_option_is_named(service, query, fault):
 @pytest.mark.parametrize(
     ("body", "code"), [(b"", "invalid_audio"), (b"no audio", "unsupported_format"), (CLIP[:20], "unsupported_format")]
 )
-def test_what_is_no_recording_is_refused(service, body, code):
+def test_a_body_that_is_not_a_recording_is_refused(service, body, code):
     answer = send(service, body)
 
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "file")
@@ -96,7 +96,7 @@ def test_what_is_no_recording_is_refused(service, body, code):
 @pytest.mark.parametrize(
     "kind", [None, "", "application/x-www-form-urlencoded", "text/plain", "audio", "multipart/mixed"]
 )
-def test_another_type_is_told_which_there_are(service, kind):
+def test_the_error_for_another_media_type_lists_those_there_are(service, kind):
     answer = send(service, CLIP, kind)
 
     assert error(answer) == (400, "malformed_body", None)

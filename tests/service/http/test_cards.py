@@ -8,7 +8,7 @@ def cards(service) -> dict:
     return {one["id"]: one for one in service.client.get("/v1/models").json()["data"]}
 
 
-def test_a_model_says_what_it_can_do(monkeypatch):
+def test_a_card_lists_the_models_abilities(monkeypatch):
     monkeypatch.setattr(grammars, "find_spec", lambda name: name)
     with serving(model=None, models="first.nemo,second=polyglot-ctc.nemo", max_audio_seconds=600.0) as service:
         listed = cards(service)
@@ -38,7 +38,7 @@ def test_a_model_says_what_it_can_do(monkeypatch):
     assert listed["first"]["steno"]["abilities"]["languages"] == {"spoken": [], "written": []}
 
 
-def test_what_the_operator_says_of_languages_is_told(monkeypatch):
+def test_a_card_has_the_languages_of_the_settings(monkeypatch):
     monkeypatch.setattr(grammars, "find_spec", lambda name: name)
     with serving(languages="fi,et") as service:
         abilities = cards(service)["stub"]["steno"]["abilities"]
@@ -47,6 +47,6 @@ def test_what_the_operator_says_of_languages_is_told(monkeypatch):
     assert abilities["formats"] == ["spoken"]  # there are grammars for neither
 
 
-def test_a_model_that_is_loading_says_so_and_no_more():
+def test_the_card_of_a_loading_model_has_its_state_only():
     with serving(model="endless", wait_ready=False) as service:
         assert cards(service)["endless"]["steno"] == {"state": "loading", "abilities": None}

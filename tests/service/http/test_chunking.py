@@ -47,7 +47,7 @@ def test_an_object_comes_as_json_or_in_parts_and_the_rest_is_openais(parts):
 
 
 @pytest.mark.parametrize("spelled", ["none", '"none"', '{"type": "none"}'])
-def test_none_takes_everything_for_speech(spelled):
+def test_none_transcribes_all_audio(spelled):
     assert strategy(("chunking_strategy", spelled)).rule(30.0).threshold == 0
 
 
@@ -79,7 +79,7 @@ JSON = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=30) | JSON.map(json.dumps))
-def test_whatever_comes_is_understood_or_refused(value):
+def test_any_value_is_understood_or_refused(value):
     try:
         understood = strategy(("chunking_strategy", value))
     except RequestError:

@@ -163,7 +163,7 @@ def test_a_body_in_chunks_cannot_have_trailers_or_extensions_without_end(service
         assert sent < 20_000_000
 
 
-def test_a_trailer_is_no_header(service):
+def test_a_trailer_is_not_used_as_a_header(service):
     fields = httpx.Request("POST", "http://any", **form(CLIP))
     body = fields.read()
     head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: any\r\ncontent-type: {fields.headers['content-type']}\r\n"
@@ -231,14 +231,14 @@ def test_a_thousand_offers_at_once_are_a_thousand_requests(service):
         assert all(answer_from(connection).status_code == 200 for _ in range(1000))
 
 
-def test_what_is_no_http_is_an_error_like_all_others(service):
+def test_bytes_that_are_not_http_get_an_error_of_the_usual_shape(service):
     with connected(service) as connection:
         connection.sendall(b"EHLO mail.example\r\n\r\n")
 
         assert refused(connection) == (400, "malformed_request")
 
 
-def test_this_is_no_proxy(service):
+def test_connect_of_a_proxy_is_refused(service):
     with connected(service) as connection:
         connection.sendall(b"CONNECT inside:80 HTTP/1.1\r\nhost: inside:80\r\n\r\n")
 
@@ -271,7 +271,7 @@ def test_a_head_has_no_more_time_behind_another_request():
         assert refused(connection) == (408, "request_timeout")
 
 
-def test_there_are_only_so_many_connections():
+def test_connections_are_limited():
     with serving(max_connections=4, max_connections_per_address=3) as service:
         with contextlib.ExitStack() as stack:
             service.client.close()
@@ -292,7 +292,7 @@ def test_there_are_only_so_many_connections():
                 assert answer_from(next_one).status_code == 200
 
 
-def test_a_client_that_takes_no_answers_is_let_go():
+def test_a_client_that_does_not_read_its_answers_is_disconnected():
     with serving(receive_timeout_seconds=0.3) as service:
         service.client.close()
         wait_for(lambda: service.server.metrics.connections._value.get() == 0)
@@ -327,7 +327,7 @@ def test_a_client_that_drips_what_it_reads_is_let_go():
 
 
 @pytest.mark.parametrize("limit", [{"receive_timeout_seconds": 0.3}, {"max_receive_seconds": 0.5}])
-def test_what_is_left_of_a_body_that_was_answered_already_has_limits_too(limit):
+def test_the_rest_of_a_body_that_was_answered_early_has_limits_too(limit):
     with serving(**limit) as service, connected(service) as connection:
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 1000000\r\n\r\n")
         assert answer_from(connection).status_code == 404

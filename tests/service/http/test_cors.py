@@ -29,7 +29,7 @@ def service():
 
 
 @pytest.mark.parametrize("origin", [ORIGIN, "http://localhost:3000"])
-def test_a_listed_origin_may_ask_without_a_key_what_it_may_send(service, origin):
+def test_a_listed_origin_may_preflight_without_a_key(service, origin):
     answer = preflight(service, origin)
 
     assert answer.status_code == 200
@@ -91,6 +91,6 @@ def test_a_star_lets_every_page_call():
 
 
 @pytest.mark.parametrize("origin", ["app.example", "https://app.example/", "https://app.example/page", "HTTPS://A.B"])
-def test_what_no_browser_sends_as_an_origin_is_refused_at_the_start(origin):
+def test_a_setting_that_is_not_an_origin_is_refused_at_the_start(origin):
     with pytest.raises(SettingsError, match="is not an origin"):
         Settings.read({"cors_origins": origin})

@@ -32,13 +32,13 @@ def listed(service) -> list[str]:
     return [card["id"] for card in service.client.get("/v1/models").json()["data"]]
 
 
-def test_it_is_off_unless_the_operator_says_what_may_come():
+def test_it_is_off_unless_the_operator_names_models():
     with serving() as service:
         assert error(ask(service, "hub/one")) == (404, "model_not_found")
         assert listed(service) == ["stub"]
 
 
-def test_a_model_comes_with_its_first_requests_which_are_one_load():
+def test_the_first_requests_for_a_model_share_one_load():
     with serving(models_on_demand=ON_DEMAND) as service:
         assert listed(service) == ["stub", "one", "two", "three"]
         assert service.client.get("/v1/models/one").json()["id"] == "one"
@@ -99,7 +99,7 @@ def test_a_model_for_which_there_can_be_no_room_is_refused():
         assert loaded(service) == {"stub"}
 
 
-def test_those_that_take_turns_in_memory_for_one_are_all_answered():
+def test_models_that_evict_each_other_are_all_answered():
     with serving(models_on_demand=ON_DEMAND, max_weight_bytes=2 * WEIGHT_BYTES) as service:
         with ThreadPoolExecutor(12) as pool:
             answers = list(pool.map(lambda model: ask(service, model), ["one", "two", "three"] * 8))
@@ -109,7 +109,7 @@ def test_those_that_take_turns_in_memory_for_one_are_all_answered():
         assert len(loaded(service)) <= 2
 
 
-def test_one_that_takes_too_long_is_503_and_may_be_there_later():
+def test_a_load_that_takes_too_long_is_503_and_goes_on():
     with serving(models_on_demand=ON_DEMAND, request_timeout_seconds=1.0) as service:
         service.hold_engine()
         refused = ask(service, "one")
@@ -144,7 +144,7 @@ def test_the_wait_for_a_model_is_part_of_a_recordings_time_and_its_upload_is_not
 
 
 @pytest.mark.parametrize("name", ["unreadable", "fatal"])
-def test_what_cannot_be_loaded_is_not_tried_for_everyone(name):
+def test_a_failed_load_is_not_tried_again_for_each_request(name):
     with serving(models_on_demand=ON_DEMAND) as service:
         answers = [ask(service, f"hub/{name}") for _ in range(3)]
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_loaded_is_not_tried_for_everyone(name):
         assert f"hub/{name}" not in service.client.get("/metrics").text
 
 
-def test_who_leaves_while_it_loads_holds_no_place():
+def test_a_client_that_leaves_while_it_loads_frees_its_place():
     with serving(models_on_demand=ON_DEMAND) as service:
         service.hold_engine()
         try:
@@ -171,7 +171,7 @@ def test_who_leaves_while_it_loads_holds_no_place():
         assert service.metric('steno_model_loads_total{result="ok"}') == 1
 
 
-def test_what_is_not_in_memory_is_said_to_be_absent():
+def test_a_model_that_is_not_loaded_is_listed_as_absent():
     with serving(models_on_demand="one=hub/one,hub/*") as service:
         cards = service.client.get("/v1/models").json()["data"]
         assert [(card["id"], card["steno"]["state"]) for card in cards] == [("stub", "ready"), ("one", "absent")]

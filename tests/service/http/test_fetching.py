@@ -111,7 +111,7 @@ def test_a_recording_is_fetched_and_transcribed_as_if_it_were_sent(serve, store)
     assert headers["authorization"] is None
 
 
-def test_what_the_server_says_of_samples_counts(serve, store):
+def test_the_media_type_of_the_answer_describes_raw_samples(serve, store):
     assert ask(serve, f"{store.origin}/samples").json()["usage"]["seconds"] == 1
 
 
@@ -149,7 +149,7 @@ def test_a_wrong_option_is_named(serve, store, fields, fault):
         (b'{"url": "' + b"x" * 300_000 + b'"}', (413, "fields_too_large", None)),
     ],
 )
-def test_what_is_no_request_is_refused(serve, body, fault):
+def test_a_body_that_is_not_a_request_is_refused(serve, body, fault):
     answer = serve.client.post(PATH, content=body, headers={"content-type": "application/json"})
 
     assert error(answer) == fault
@@ -251,7 +251,7 @@ def test_redirects_are_followed_and_checked_like_the_url(serve, store):
     assert len(store.asked) == before + 6
 
 
-def test_what_is_not_there_is_said(serve, store):
+def test_the_error_for_a_failed_fetch_has_its_reason(serve, store):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         missing = ask(serve, f"{store.origin}/missing")
@@ -280,7 +280,7 @@ def test_a_client_that_leaves_stops_the_fetch(store):
 
 
 @pytest.mark.parametrize("hosts", ["https://", "media.example/path", "a b", "ftp://media.example"])
-def test_hosts_that_are_none_stop_the_start(hosts):
+def test_invalid_hosts_stop_the_start(hosts):
     with pytest.raises(SettingsError, match=r"STENO_URL_HOSTS.*neither a host"):
         Settings.read({"url_hosts": hosts})
 

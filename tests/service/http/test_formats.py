@@ -129,7 +129,7 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
     assert all(piece.text for piece in pieces)
 
 
-def test_what_was_written_is_told():
+def test_verbose_json_names_the_task_and_the_language_of_the_text():
     body = json.loads(answer(TWO, written=Written("translate", "de", has_times=True)).body)
 
     assert (body["task"], body["language"]) == ("translate", "german")
@@ -216,5 +216,5 @@ def test_json_is_what_openai_publishes():
 
 
 @pytest.mark.parametrize("response_format", ["text", "srt", "vtt"])
-def test_what_is_text_is_plain(response_format):
+def test_text_formats_are_plain_text(response_format):
     assert answer(TWO, response_format).headers["content-type"] == "text/plain; charset=utf-8"

@@ -93,7 +93,7 @@ def service():
 
 @settings(max_examples=150, deadline=None)
 @given(body=bodies(), content_type=CONTENT_TYPES)
-def test_no_body_is_too_much(service, body, content_type):
+def test_every_body_gets_an_answer(service, body, content_type):
     admission = service.server.dispatcher.admission
 
     post_and_check(service.client, body, content_type)

@@ -46,7 +46,7 @@ def answer(service, path="/v1/audio/transcriptions", size=1000, **headers):
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/v1/audio/translations"])
-def test_no_room_is_told_before_the_body_comes(full, path):
+def test_a_full_service_refuses_before_the_body_comes(full, path):
     status, error, headers = answer(full, path, authorization=f"Bearer {KEY}", x_request_id="mine")
 
     assert (status, error["code"], error["type"]) == (503, "overloaded", "server_error")
@@ -54,18 +54,18 @@ def test_no_room_is_told_before_the_body_comes(full, path):
     assert (headers["x-should-retry"], headers["x-request-id"]) == ("true", "mine")
 
 
-def test_who_has_no_key_learns_that_and_not_whether_there_is_room(full):
+def test_a_request_without_a_key_is_401_even_if_the_service_is_full(full):
     assert answer(full)[0] == 401
     assert answer(full, authorization="Bearer wrong")[0] == 401
 
 
-def test_too_much_is_told_before_the_body_comes(full):
+def test_an_upload_that_is_too_large_is_refused_before_the_body_comes(full):
     status, error, headers = answer(full, size=1 << 40, authorization=f"Bearer {KEY}")
 
     assert (status, error["code"], headers["x-should-retry"]) == (413, "file_too_large", "false")
 
 
-def test_a_refusal_does_not_come_as_far_as_a_route(full, monkeypatch):
+def test_a_refusal_reaches_no_route(full, monkeypatch):
     def fail(*_, **__):
         raise AssertionError("it came to a route")
 
@@ -88,6 +88,6 @@ def refused(service) -> bool:
     return 'status="503"' in service.client.get("/metrics").text
 
 
-def test_what_is_no_upload_passes_the_gate(full):
+def test_requests_without_uploads_pass_the_gate(full):
     assert full.client.get("/healthz").status_code == 200
     assert full.client.get("/v1/audio/transcriptions").status_code == 405

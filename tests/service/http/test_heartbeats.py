@@ -49,7 +49,7 @@ def test_what_fails_after_heartbeats_is_an_event(service):
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "internal_error"
 
 
-def test_a_client_that_leaves_while_it_waits_takes_its_work_along(service):
+def test_the_work_of_a_client_that_leaves_while_it_waits_is_dropped(service):
     service.hold_engine()
     try:
         with service.client.stream("POST", "/v1/audio/transcriptions", **form(wav(SECOND), stream="true")) as answer:
@@ -93,7 +93,7 @@ def test_frames_come_through_in_order_and_the_source_is_closed():
     assert closed == [True, True]
 
 
-def test_a_stream_that_is_never_read_is_let_go(service, monkeypatch):
+def test_a_stream_that_is_never_read_is_closed(service, monkeypatch):
     """The client leaves between the moment at which its stream begins and the first byte of it."""
 
     async def send_nothing(self, send) -> None:

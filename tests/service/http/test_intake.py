@@ -78,7 +78,7 @@ def test_others_have_a_round_between_two_uploads():
     scenario(act)
 
 
-def test_what_is_long_leaves_room_for_what_is_short(monkeypatch):
+def test_long_uploads_leave_room_for_short_ones(monkeypatch):
     monkeypatch.setattr(module, "_SHORT_SECONDS", 0.0)
 
     async def act() -> None:
@@ -95,7 +95,7 @@ def test_what_is_long_leaves_room_for_what_is_short(monkeypatch):
 
 
 @pytest.mark.parametrize("is_through", [False, True])
-def test_who_is_cancelled_leaves_room(is_through):
+def test_a_cancelled_upload_makes_room(is_through):
     async def act() -> None:
         intake, through = Intake(1), []
         first, second, third = (Upload(intake, through) for _ in range(3))

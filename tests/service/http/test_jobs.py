@@ -143,7 +143,7 @@ def test_a_job_that_fails_is_answered_as_a_transcription_is(service, samples):
     assert (result.status_code, result.json()) == (direct.status_code, direct.json())
 
 
-def test_a_file_that_is_none_fails_its_job(service):
+def test_a_file_that_is_not_audio_fails_its_job(service):
     answer = service.client.post(JOBS, **form(b"nothing that sounds" * 10))
 
     assert finished(service, answer.json()["id"])["error"]["code"] == "unsupported_format"
@@ -163,7 +163,7 @@ def test_a_file_that_is_none_fails_its_job(service):
         ({"webhook": "https://hooks.example/"}, "missing_required_parameter", "webhook_secret"),
     ],
 )
-def test_what_is_wrong_with_a_form_is_said_at_once(service, fields, code, param):
+def test_an_error_in_the_form_is_answered_at_once(service, fields, code, param):
     answer = create(service, **fields)
 
     assert answer.status_code in (400, 404)
@@ -233,7 +233,7 @@ def test_interactive_requests_pass_jobs(service):
     assert finished(service, job)["status"] == "completed"
 
 
-def test_without_a_folder_there_are_no_jobs_and_that_is_said():
+def test_without_a_folder_jobs_are_refused_with_the_reason():
     with serving() as service:
         for answer in (create(service), service.client.get(JOBS), service.client.get(f"{JOBS}/job_1")):
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "jobs_disabled")
@@ -268,7 +268,7 @@ def test_keys_see_their_own_jobs_only_and_have_limits_of_their_own(tmp_path):
         assert service.client.get(f"{JOBS}?limit=0", headers=ann).status_code == 400
 
 
-def test_a_webhook_is_told_signed_and_once(tmp_path, receiver):
+def test_a_webhook_is_sent_signed_and_once(tmp_path, receiver):
     with serving(jobs_folder=tmp_path, webhook_hosts=url(receiver).removesuffix("/hook")) as service:
         job = created(service, webhook=url(receiver), webhook_secret=SECRET)
         finished(service, job)
@@ -286,7 +286,7 @@ def test_a_webhook_is_told_signed_and_once(tmp_path, receiver):
         assert service.metric('steno_webhook_deliveries_total{outcome="delivered"}') == 1
 
 
-def test_a_webhook_is_told_again_until_it_is_taken(tmp_path, receiver, monkeypatch):
+def test_a_webhook_is_sent_again_until_it_is_accepted(tmp_path, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01,) * 8)
     receiver.answers += [500, 302, 404]
     origin = url(receiver).removesuffix("/hook")
@@ -300,7 +300,7 @@ def test_a_webhook_is_told_again_until_it_is_taken(tmp_path, receiver, monkeypat
         assert json.loads(receiver.received[0][1])["type"] == "audio.job.failed"
 
 
-def test_a_webhook_that_is_gone_or_never_taken_is_given_up(tmp_path, receiver, monkeypatch):
+def test_a_webhook_that_answers_410_or_never_accepts_is_given_up(tmp_path, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01, 0.01))
     receiver.answers += [410] + [500] * 3
     origin = url(receiver).removesuffix("/hook")
@@ -314,7 +314,7 @@ def test_a_webhook_that_is_gone_or_never_taken_is_given_up(tmp_path, receiver, m
         assert service.metric('steno_webhook_deliveries_total{outcome="failed"}') == 3
 
 
-def test_what_is_finished_is_forgotten_in_time(tmp_path):
+def test_finished_jobs_are_deleted_after_their_retention(tmp_path):
     with jobs(tmp_path, job_retention_seconds=0.2) as service:
         job = created(service)
         wait_for(lambda: service.client.get(f"{JOBS}/{job}").status_code == 404)

@@ -51,7 +51,7 @@ def test_a_wrong_line_is_named_and_not_repeated(line, fault):
     assert KEY not in str(refusal.value)
 
 
-def test_a_file_is_read_when_it_is_another(tmp_path):
+def test_a_replaced_file_is_read_again(tmp_path):
     path = tmp_path / "keys"
     path.write_text(ALICE)
     file = KeyFile(path, [Key("always", digest("x"))], DEFAULT)
@@ -91,7 +91,7 @@ def test_keys_come_and_go_while_the_service_runs_and_a_wrong_file_changes_nothin
         assert (status(service, KEY), status(service, OTHER)) == (401, 200)
 
 
-def test_an_empty_file_opens_the_api_to_nobody(tmp_path):
+def test_with_an_empty_file_no_key_opens_the_api(tmp_path):
     path = tmp_path / "keys"
     path.touch()
     with serving(api_keys_file=path) as service:

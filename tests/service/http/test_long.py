@@ -55,7 +55,7 @@ def nothing_is_left(service: ThreadedServer) -> bool:
     return admission.requests == 0 and admission.backlog.seconds == 0 and len(service.server.dispatcher._batcher) == 0
 
 
-def test_a_long_recording_is_heard_in_pieces_with_the_times_of_the_whole(service, speech):
+def test_pieces_of_a_long_recording_have_the_times_of_the_whole(service, speech):
     answer = service.post(**form(wav(speech), response_format="verbose_json", timestamp_granularities="word")).json()
 
     # The stub hears two words in a piece, its samples and their sum; what two pieces share is once in the text.
@@ -162,7 +162,7 @@ def test_pauses_can_be_chosen_and_are_then_cut_at_even_in_a_short_recording(serv
     assert deaf == ""
 
 
-def test_what_was_left_out_is_told_measured_and_logged(service, speech, caplog):
+def test_audio_without_speech_is_reported_measured_and_logged(service, speech, caplog):
     before = service.metric("steno_audio_skipped_seconds_total")
     asked = {"chunking_strategy": '{"type": "server_vad", "threshold": 1}', "response_format": "verbose_json"}
     with caplog.at_level("INFO", "steno.http"):
@@ -175,7 +175,7 @@ def test_what_was_left_out_is_told_measured_and_logged(service, speech, caplog):
     assert logged[-1].skipped_seconds == answer["skipped_seconds"]
 
 
-def test_everything_is_heard_where_nothing_may_be_left_out(service):
+def test_all_audio_is_transcribed_if_nothing_may_be_left_out(service):
     silence = np.zeros(30 * SAMPLE_RATE, np.float32)
 
     answers = [
@@ -212,7 +212,7 @@ def test_a_piece_that_fails_later_is_an_error_within_the_stream(service, cut_as,
     wait_for(lambda: nothing_is_left(service))
 
 
-def test_what_fails_before_anything_is_heard_has_the_status_of_an_error(service, cut_as):
+def test_an_error_before_the_first_text_has_the_status_of_an_error(service, cut_as):
     cut_as(FAIL_SAMPLES, 20_000)
 
     answer = service.post(**form(wav(tone(100_000)), stream="true"))
@@ -221,7 +221,7 @@ def test_what_fails_before_anything_is_heard_has_the_status_of_an_error(service,
     assert answer.json()["error"]["code"] == "internal_error"
 
 
-def test_a_client_that_leaves_takes_all_pieces_along(service, speech):
+def test_all_pieces_of_a_client_that_leaves_are_dropped(service, speech):
     service.hold_engine()
     try:
         with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
@@ -234,7 +234,7 @@ def test_a_client_that_leaves_takes_all_pieces_along(service, speech):
     assert service.post(**form(wav(tone(SAMPLE_RATE)))).status_code == 200
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_stream_takes_the_rest_along(service, cut_as):
+def test_the_rest_of_a_stream_whose_client_leaves_is_dropped(service, cut_as):
     cut_as(*[70_000] * 40)
     body = form(wav(tone(2_800_000)), stream="true")
     with service.client.stream("POST", "/v1/audio/transcriptions", **body) as answer:

@@ -51,7 +51,7 @@ def test_each_request_is_answered_by_the_model_and_the_decoder_that_it_names(ser
     assert service.metric('steno_audio_seconds_total{outcome="ok",model="second"}') == 9.0
 
 
-def test_they_are_listed_found_and_said_to_be_ready(service):
+def test_models_are_listed_found_and_ready(service):
     assert listed(service) == ["first", "second"]
     assert service.client.get("/v1/models/second").json()["id"] == "second"
     assert service.client.get("/v1/models/whisper-1").json()["id"] == "first"
@@ -61,7 +61,7 @@ def test_they_are_listed_found_and_said_to_be_ready(service):
     }
 
 
-def test_what_no_model_has_is_refused_by_its_field(service):
+def test_an_option_that_no_model_has_is_refused_by_its_field(service):
     unknown, other = ask(service, "third"), ask(service, "second", decoder="aed")
     wrong = ask(service, "second", decoder="beam")
 
@@ -93,7 +93,7 @@ def test_a_model_comes_answers_and_goes(service):
     assert load(service, "late=remote").status_code == 201
 
 
-def test_a_model_that_is_let_go_answers_what_it_had_accepted(service):
+def test_a_model_that_is_unloaded_answers_its_accepted_requests(service):
     service.hold_engine()
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(ask, service, "second")
@@ -125,7 +125,7 @@ def test_a_name_that_no_checkpoint_can_have_is_refused(service, checkpoint):
     assert error(load(service, checkpoint)) == (400, "invalid_value")
 
 
-def test_while_one_loads_the_others_answer_and_it_is_not_ready_yet(service):
+def test_while_a_model_loads_others_answer_and_it_is_not_ready(service):
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, service, "endless")
         wait_for(lambda: "endless" in listed(service))

@@ -50,7 +50,7 @@ def test_each_channel_has_the_text_that_it_has_alone(service):
     }
 
 
-def test_without_it_the_mean_is_heard(service):
+def test_without_it_the_mean_of_the_channels_is_transcribed(service):
     answer = service.post(**form(BOTH, multichannel="false")).json()
 
     assert answer == {
@@ -91,7 +91,7 @@ def test_a_silent_channel_costs_nothing(service):
 
 @pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_where_nobody_is_the_text_is_empty(service, response_format, channels):
+def test_without_speech_on_any_channel_the_text_is_empty(service, response_format, channels):
     answer = post(service, wav(np.zeros((SAMPLE_RATE, channels), np.float32)), response_format=response_format)
 
     assert answer.status_code == 200
@@ -201,7 +201,7 @@ def test_turns_of_all_channels_come_in_the_order_of_time(starts):
     assert asyncio.run(merged()) == expected
 
 
-def test_who_leaves_ends_what_is_heard_on_every_channel():
+def test_a_client_that_leaves_ends_the_work_on_every_channel():
     closed = []
 
     async def endless(number: int):

@@ -56,7 +56,7 @@ def test_the_frameworks_own_pages_are_gone(client):
     assert client.get("/redoc").status_code == client.get("/docs/oauth2-redirect").status_code == 404
 
 
-def test_what_a_browser_has_is_not_sent_again(client):
+def test_cached_files_are_not_sent_again(client):
     etag = client.get("/").headers["etag"]
 
     again = client.get("/", headers={"if-none-match": f'"other", W/{etag}'})

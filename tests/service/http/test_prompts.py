@@ -39,16 +39,16 @@ def refusal(function, *arguments) -> tuple[str, str]:
     ],
     ids=str,
 )
-def test_a_canary_model_is_asked_for_what_the_form_says(given, prompt):
+def test_a_canary_model_gets_the_options_of_the_form(given, prompt):
     assert prompt_of(fields(**given), CANARY) == prompt
 
 
-def test_other_models_are_asked_for_nothing():
+def test_other_models_get_no_options():
     assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC) is NOTHING_ASKED
     assert prompt_of(fields(response_format="vtt"), {}) is NOTHING_ASKED
 
 
-def test_times_are_not_asked_of_who_cannot_write_them():
+def test_a_model_without_times_is_not_asked_for_them():
     assert prompt_of(fields(response_format="verbose_json"), WITHOUT_TIMES) == Prompt()
 
 

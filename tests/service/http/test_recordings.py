@@ -39,7 +39,7 @@ def test_raw_samples_are_taken_as_their_type_says(service, kind, order):
     assert answer.json()["text"] == service.post(**form(wav(samples / 2**15))).json()["text"]
 
 
-def test_raw_samples_of_which_nothing_is_known_are_refused(service):
+def test_raw_samples_without_a_full_media_type_are_refused(service):
     answer = service.post(files={"file": ("raw", bytes(32_000), "audio/pcm")}, data={"model": "whisper-1"})
 
     assert answer.status_code == 400

@@ -31,7 +31,7 @@ def events(answer) -> list[dict]:
 
 
 @pytest.mark.parametrize(("samples", "name"), [(GERMAN, "german"), (ENGLISH, "english"), (FRENCH, "french")])
-def test_the_text_tells_the_language_of_the_whole_and_of_each_segment(service, samples, name):
+def test_the_language_of_the_text_and_of_each_segment_is_detected(service, samples, name):
     answer = post(service, samples, response_format="verbose_json").json()
 
     assert (answer["language"], answer["language_source"]) == (name, "text")
@@ -40,7 +40,7 @@ def test_the_text_tells_the_language_of_the_whole_and_of_each_segment(service, s
     assert all(0 <= segment["language_probability"] <= 1 for segment in answer["segments"])
 
 
-def test_auto_is_as_if_nothing_were_said_and_has_json_say_the_language(service):
+def test_auto_detects_the_language_and_adds_it_to_json(service):
     said, auto = post(service).json(), post(service, language="auto").json()
 
     assert set(said) == {"text", "usage"}
@@ -49,7 +49,7 @@ def test_auto_is_as_if_nothing_were_said_and_has_json_say_the_language(service):
 
 
 @pytest.mark.parametrize("language", ["de", "de-AT", "deu", "German"])
-def test_a_language_that_is_named_is_not_told(service, language):
+def test_a_language_that_is_named_is_not_detected(service, language):
     answer = post(service, ENGLISH, response_format="verbose_json", language=language).json()
 
     assert (answer["language"], answer["language_source"]) == ("german", "request")
@@ -57,7 +57,7 @@ def test_a_language_that_is_named_is_not_told(service, language):
     assert "language" not in answer["segments"][0]
 
 
-def test_languages_narrow_the_choice(service):
+def test_given_languages_limit_the_detection(service):
     answer = post(service, GERMAN, response_format="verbose_json", **{"languages[]": ["en", "fra"]}).json()
     named = post(service, GERMAN, response_format="verbose_json", languages="french").json()
 
@@ -72,13 +72,13 @@ def test_languages_narrow_the_choice(service):
 @pytest.mark.parametrize(
     ("languages", "code"), [("klingon", "invalid_value"), ("es", "unsupported_value"), ("de,xx", "invalid_value")]
 )
-def test_languages_that_are_none_or_not_spoken_are_refused_by_the_field(service, languages, code):
+def test_unknown_languages_and_those_not_spoken_are_refused_by_the_field(service, languages, code):
     refusal = error(post(service, languages=languages))
 
     assert (refusal["code"], refusal["param"]) == (code, "languages")
 
 
-def test_a_stream_tells_it_with_its_segments_and_at_its_end(service):
+def test_a_stream_has_the_language_in_its_segments_and_at_its_end(service):
     *parts, done = events(post(service, FRENCH, stream="true", response_format="verbose_json"))
 
     segments = [event for event in parts if event["type"] == "transcript.text.segment"]
@@ -99,7 +99,7 @@ def test_each_channel_of_a_call_has_its_language(service, stream):
     assert (whole["language"], whole["language_source"]) == ("german", "text")
 
 
-def test_what_no_text_can_tell_is_unknown(service):
+def test_the_language_of_a_text_without_evidence_is_unknown(service):
     numbers = post(service, model="unknown", response_format="verbose_json").json()
 
     assert (numbers["language"], numbers["languages"]) == ("unknown", [])
@@ -114,7 +114,7 @@ def test_any_text_has_one_of_the_languages_that_it_can_be_or_none(text, among):
         assert told is None or (told.language in (among or NAMES) and 0 <= told.probability <= 1)
 
 
-def test_a_text_that_is_too_short_to_tell_goes_with_the_rest():
+def test_a_segment_too_short_to_detect_has_the_language_of_the_rest():
     whole, (long, short, empty) = tell([PHRASES[1], "ok", " "], ["de", "en", "fr"])
 
     assert whole is not None

@@ -15,7 +15,7 @@ def transcript(*spoken: tuple[float, float] | None) -> Transcript:
     return Transcript(" ".join(word.text for word in words), [], [], words)
 
 
-def test_a_word_without_a_time_is_said_with_the_word_before_it_or_after_it():
+def test_a_word_without_a_time_gets_that_of_the_word_before_or_after():
     words = timed_words(transcript(None, (1.0, 2.0), None, (3.0, 4.0)), 9.0)
 
     assert [(word.text, word.start, word.end) for word in words] == [("w0 w1 w2", 1.0, 2.0), (" w3", 3.0, 4.0)]
@@ -23,7 +23,7 @@ def test_a_word_without_a_time_is_said_with_the_word_before_it_or_after_it():
     assert words[0].confidence == 0.5
 
 
-def test_words_of_which_none_has_a_time_are_said_within_the_recording():
+def test_without_any_times_words_are_spread_over_the_recording():
     (word,) = timed_words(transcript(None, None), 9.0)
 
     assert (word.text, word.start, word.end) == ("w0 w1", 0.0, 9.0)

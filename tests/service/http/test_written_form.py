@@ -115,7 +115,7 @@ def test_each_channel_of_a_call_is_written(service):
 
 
 @pytest.mark.parametrize("samples", [GERMAN, FRENCH])
-def test_a_language_that_nobody_named_is_told_first(service, samples):
+def test_a_language_that_is_not_named_is_detected_first(service, samples):
     assert any(number in post(service, samples).json()["text"] for number in ("25", "1 234"))
 
 

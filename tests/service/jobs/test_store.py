@@ -91,7 +91,7 @@ def test_a_job_that_is_put_back_waits_for_its_time(store):
     assert store.take(50.0).id == "a"
 
 
-def test_there_is_room_for_so_many_and_no_more(tmp_path):
+def test_the_number_of_jobs_is_limited(tmp_path):
     store = store_in(tmp_path, max_jobs=3, max_jobs_of_caller=2, max_bytes=100)
     add(store, "a")
     add(store, "b")
@@ -119,7 +119,7 @@ def test_a_full_disk_refuses_a_job_and_leaves_nothing(store, monkeypatch):
     assert not store.recording("a").exists()
 
 
-def test_webhooks_are_due_until_they_are_told(store):
+def test_webhooks_are_due_until_they_are_delivered(store):
     add(store, "a", delivery=DELIVERY)
     store.take(2.0)
     store.finish("a", RESULT, 3.0, 10.0)
@@ -148,7 +148,7 @@ def test_a_folder_is_used_by_one_service_at_a_time(store, tmp_path):
         store_in(tmp_path)
 
 
-def test_a_folder_that_is_none_and_jobs_that_are_none_are_said(tmp_path):
+def test_a_wrong_folder_and_a_wrong_database_are_errors(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(JobsFolderError, match="cannot be used"):
         store_in(tmp_path / "file")
@@ -165,7 +165,7 @@ def test_a_folder_that_is_none_and_jobs_that_are_none_are_said(tmp_path):
         store_in(tmp_path / "newer")
 
 
-def test_nobody_else_can_read_them(store, tmp_path):
+def test_no_other_user_can_read_the_files(store, tmp_path):
     assert stat.S_IMODE((tmp_path / "jobs.sqlite").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "recordings").stat().st_mode) == 0o700
 
@@ -185,7 +185,7 @@ def work_until_killed(folder, fifo) -> None:
 
 
 @pytest.mark.parametrize("lines", [1, 7, 40])
-def test_what_was_promised_is_there_after_kill_9(tmp_path, lines):
+def test_accepted_jobs_are_there_after_kill_9(tmp_path, lines):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     process = multiprocessing.get_context("spawn").Process(target=work_until_killed, args=(tmp_path / "jobs", fifo))

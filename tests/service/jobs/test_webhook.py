@@ -36,7 +36,7 @@ def test_the_signature_of_the_specifications_example():
     assert signed["webhook-timestamp"] == "1614265330"
 
 
-def test_the_text_is_not_told():
+def test_a_webhook_does_not_contain_the_text():
     told = orjson.loads(webhook.body(JOB))
 
     assert told["type"] == "audio.job.completed"
@@ -46,6 +46,6 @@ def test_the_text_is_not_told():
 
 
 @pytest.mark.parametrize("secret", ["", "short", "whsec_not base 64 at all", "a" * 600])
-def test_secrets_that_are_none(secret):
+def test_invalid_secrets_are_refused(secret):
     with pytest.raises(ValueError, match="secret"):
         webhook.check_secret(secret)

@@ -148,7 +148,7 @@ def test_without_gradients_none_are_computed():
 
 @given(st.integers(0, 50))
 @settings(max_examples=10, deadline=None)
-def test_early_labels_are_pulled_for_and_the_loss_stays(seed):
+def test_earlier_labels_get_larger_gradients_at_the_same_loss(seed):
     """The gradient of every label's arc is that many times as large, and the scores' gradients still add up to 0."""
     inputs = batch([(6, 3)], seed=seed)
 
@@ -161,7 +161,7 @@ def test_early_labels_are_pulled_for_and_the_loss_stays(seed):
     assert after[inputs[0].blank] > before[inputs[0].blank]  # less is done for blanks
 
 
-def test_a_transcript_that_cannot_be_said_counts_nothing():
+def test_an_impossible_transcript_counts_nothing():
     joint, heard, said, frames, tokens, labels = batch(
         [(4, 2), (2, 2)], (1, 2)
     )  # one label a frame at most, and a blank

@@ -38,7 +38,7 @@ def test_a_sentence_is_as_long_as_its_phonemes_and_its_speed_say(files):
         assert len(samples) / SAMPLE_RATE == pytest.approx(expected / speed, rel=0.01)
 
 
-def test_voices_are_heard(files):
+def test_each_voice_sounds(files):
     kokoro = Kokoro(*files)
 
     low, high = (pitch(kokoro.say(voice, Manner(), SENTENCE)) for voice in ("mixed-000", "mixed-001"))
@@ -47,7 +47,7 @@ def test_voices_are_heard(files):
     assert abs(high - low) > 2
 
 
-def test_several_threads_hear_what_one_does(files):
+def test_several_threads_give_what_one_gives(files):
     kokoro, alone = Kokoro(*files), Kokoro(*files)
     voices = [f"stretched-{number:03}" for number in range(8)]
 
@@ -105,7 +105,7 @@ def test_other_files_have_another_digest(files):
     assert Kokoro(model, styles).digest() != before
 
 
-def test_a_model_that_is_none_is_refused(files):
+def test_a_file_that_is_not_a_model_is_refused(files):
     model, styles = files
     model.write_bytes(b"no model")
 

@@ -34,7 +34,7 @@ def test_every_sign_has_a_number():
 
 @ESPEAK
 @pytest.mark.parametrize("sentence", ["-v is an option they said", "'; $(false) `false` it said"])
-def test_a_sentence_is_only_ever_said(sentence):
+def test_a_sentence_is_never_taken_for_an_option(sentence):
     assert len(phonemes(sentence)) > 10
 
 

@@ -26,7 +26,7 @@ def test_a_reading_depends_on_seed_number_and_attempt_only(seed, numbers, attemp
 
 @given(seed=st.integers(0, 2**31), rounds=st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
-def test_every_sentence_is_said_once_before_any_is_said_again(seed, rounds):
+def test_every_sentence_is_read_once_before_any_is_read_again(seed, rounds):
     readings = Readings(SENTENCES, VOICES, seed)
 
     said = [readings.draw(number).sentence for number in range(7 * rounds, 7 * rounds + 7)]
@@ -76,7 +76,7 @@ def test_a_fragment_is_some_words_of_its_sentence(seed, number, words):
     assert readings.draw(number, attempt=1).sentence == said
 
 
-def test_so_many_clips_are_fragments_and_they_have_all_lengths():
+def test_the_share_of_fragments_is_kept_and_they_have_all_lengths():
     readings = Readings(["one two three four"], VOICES, seed=0, fragments=0.5)
 
     lengths = Counter(len(readings.draw(number).sentence.split()) for number in range(800))

@@ -58,7 +58,7 @@ def test_a_voice_speaks_lower_and_higher(speaker):
     "sentence", ["-v is an option they said", "'; $(false) `false` it said", "(quit) said the fool"]
 )
 @pytest.mark.parametrize("speaker", CAN_CHANGE_PITCH)
-def test_a_sentence_is_only_ever_said(speaker, sentence):
+def test_a_sentence_is_never_taken_for_an_option(speaker, sentence):
     assert len(spoken(BY_SPEAKER[speaker], Manner(), sentence)) > SAMPLE_RATE / 2
 
 
@@ -69,12 +69,12 @@ def test_a_synthesizer_that_hangs_is_ended(monkeypatch):
         spoken(voice(STUCK), Manner(), SENTENCE)
 
 
-def test_a_synthesizer_that_fails_is_told():
+def test_a_synthesizer_that_fails_is_an_error():
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):
         spoken(voice(MUTE), Manner(), SENTENCE)
 
 
-def test_a_synthesizer_that_writes_nothing_is_told(monkeypatch):
+def test_a_synthesizer_that_writes_nothing_is_an_error(monkeypatch):
     monkeypatch.setattr(Recorded, "command", lambda *_: ["true"])
 
     with pytest.raises(UnusableSpeechError, match="the synthesizer failed"):

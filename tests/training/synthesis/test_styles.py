@@ -78,6 +78,6 @@ def test_a_voice_has_few_parents_however_many_styles_there_are():
         archive(tables())[:1000],
     ],
 )
-def test_what_is_no_archive_of_styles_is_refused(content):
+def test_a_file_that_is_not_an_archive_of_styles_is_refused(content):
     with pytest.raises(SynthesisError, match="Kokoro's styles"):
         Styles(content)

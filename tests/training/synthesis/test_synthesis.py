@@ -83,6 +83,6 @@ def test_a_sentence_that_comes_out_wrong_is_said_by_another_voice(tmp_path):
     assert [line["number"] for line in found][-1] >= 19 + tally.left_out - 2
 
 
-def test_voices_that_say_nothing_are_given_up(tmp_path):
+def test_synthesis_ends_after_twenty_failed_sentences(tmp_path):
     with pytest.raises(SynthesisError, match="20 sentences in a row came out wrong: the synthesizer failed"):
         add(tmp_path, (MUTE,), clips=1)

@@ -17,7 +17,7 @@ def speakers(*arguments):
     return [voice.speaker for voice in cast(PROGRAMS, *arguments).voices]
 
 
-def test_speakers_are_told_apart():
+def test_speakers_have_different_names():
     names = [voice.speaker for voice in VOICES]
 
     assert len(set(names)) == len(names)
@@ -83,7 +83,7 @@ def test_without_a_synthesizer_the_packages_are_named(tmp_path, monkeypatch):
     assert "espeak-ng, festvox-kallpc16k, festvox-kdlpc16k, festvox-us-slt-hts, flite" in str(error.value)
 
 
-def test_a_program_that_is_another_has_no_voices(tmp_path, monkeypatch):
+def test_another_program_of_the_same_name_has_no_voices(tmp_path, monkeypatch):
     fake = tmp_path / "flite"
     fake.write_text("#!/bin/sh\necho 'usage: slt'\nexit 1\n")
     fake.chmod(0o755)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
     most=st.integers(1, 60),
     padding=st.integers(0, 2),
 )
-def test_frames_and_predictions_get_what_their_nodes_say(device, dtype, sizes, width, most, padding):
+def test_frames_and_predictions_get_the_sums_of_their_nodes(device, dtype, sizes, width, most, padding):
     frames, labels = (max(each) + padding for each in zip(*sizes, strict=True))
     row = PackedClips(sizes, torch.zeros(len(sizes), labels + 1, dtype=torch.int64, device=device), frames)
     met = torch.randn(row.size, width, generator=torch.Generator().manual_seed(most)).to(device, dtype)
