@@ -46,6 +46,7 @@ function open(files) {
 /** Sends a recording to be transcribed, again if it was before. */
 function enqueue(recording) {
   recording.request?.abort();
+  recording.request = null; // what is aborted says nothing more of it
   recording.forget();
   if (!waiting.includes(recording)) waiting.push(recording);
   tell(recording, `${recording.file.name} waits for the others.`);

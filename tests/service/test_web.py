@@ -217,6 +217,25 @@ def test_several_recordings_are_listed_and_each_is_shown_when_it_is_chosen(brows
     assert not browser.shows("#result")
 
 
+def test_a_recording_whose_options_change_waits_while_others_are_under_way(browser, tmp_path):
+    paths = [tmp_path / f"clip-{number}.wav" for number in range(5)]
+    for number, path in enumerate(paths):
+        path.write_bytes(wav(tone(16_000 * (number + 1))))
+    rows = "return [...document.querySelectorAll('#recordings li')].map((row) => row.innerText)"
+    with serving(engine_timeout_seconds=600) as service:
+        visit(browser, service)
+        browser.click("#options summary")
+        with held_engine(service):
+            choose(browser, "\n".join(map(str, paths)))
+            wait_for(lambda: "Transcribing" in browser.run(rows)[3])
+
+            browser.click("label[for=multichannel]")
+
+            wait_for(lambda: "Transcribing" in browser.run(rows)[4])  # it was sent when the first was taken back
+            assert browser.text("#status") == "clip-0.wav waits for the others."
+        wait_for(lambda: all("transcribed in" in row for row in browser.run(rows)))
+
+
 def test_the_parts_of_a_long_recording_are_paragraphs_in_order(browser, tmp_path):
     river, rate = soundfile.read(SAMPLE, dtype="float32")
     path = tmp_path / "long.wav"
