@@ -30,8 +30,16 @@ from models.kernels import relative_attention_on
 Attend = Callable[[], Tensor]
 
 _FRAMES_A_SECOND = 12.5
-# Tiles, warps and stages. The interpreter has no warps and stages.
-_LAUNCHES = ((16, 32), (8,), (1,)) if os.environ.get("TRITON_INTERPRET") == "1" else ((16, 32, 64), (4, 8), (1, 2))
+# Queries, keys, warps, stages, and whether queries are loaded again. The interpreter has no warps and stages.
+_LAUNCHES = [
+    (tile, keys, warps, stages, rereads)
+    for tile, keys in ((32, 32), (64, 32), (64, 64))
+    for warps in (4, 8)
+    for stages in (1, 2)
+    for rereads in (False, True)
+]
+if os.environ.get("TRITON_INTERPRET") == "1":
+    _LAUNCHES = [(16, 16, 8, 1, False), (32, 16, 8, 1, True)]
 
 
 @torch.no_grad()
@@ -103,7 +111,7 @@ def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> It
         projected: Tensor = module.output(attended)
         return projected
 
-    for launch in itertools.starmap(Launch, itertools.product(*_LAUNCHES)):
+    for launch in itertools.starmap(Launch, _LAUNCHES):
         yield "x".join(map(str, launch)), partial(attend, launch)
 
 

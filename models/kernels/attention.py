@@ -1,15 +1,20 @@
 """Self-attention by content and distance (models/encoders/attention.py) in one kernel, which writes no scores.
 
 Plain operations write the scores by distance, twice as many as there are scores, read them shifted, mask them, and
-write them again before the softmax. Here a program has a tile of queries of one head, and visits the keys tile by tile
-with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). The distances between a tile of queries and a
-tile of keys span two tiles: their scores by distance are one product, whose rows are then shifted in registers. All
+write them again before the softmax. Here a program has a tile of queries of one head, and visits the keys of its row
+tile by tile with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). It ends with the row's own frames.
+
+Scores by distance are products with blocks of distances; a block has as many as a tile has keys. Key j is in column
+(j - i - 1) modulo that number for query i, in every block. So the row of query i is rotated once, and the rotated block
+serves each tile of keys that it reaches: a tile needs one new block, and has the others from the tiles before it. All
 sums are float32.
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -20,8 +25,7 @@ from torch import Tensor
 
 _LEAST_TILE = 16  # the smallest for tensor cores
 _LEAST_CHANNELS = 16
-# Limit on channels x queries x the square of a value's bytes, so that registers suffice and a program takes at most 96
-# kB of shared memory, which most GPUs have.
+# Limit on channels x queries x the square of a value's bytes, so that registers suffice.
 _TILE_ROOM = 128 * 64 * 2**2
 _FULL = -1
 
@@ -30,18 +34,30 @@ class Launch(NamedTuple):
     """The division of the work.
 
     Attributes:
-        tile: most queries, and keys, of a program at a time; a power of two.
+        tile: most queries of a program; a power of two.
+        keys: most keys that a program reads at a time: ``tile``, or half of it.
         warps: warps of a program.
-        stages: tiles of keys that are loaded at the same time. With two, the largest tiles take more shared memory than
-            an H100 has.
+        stages: tiles of keys that are loaded at the same time; with two, one is loaded while one is computed.
+        rereads: whether queries are loaded again for each tile of keys, instead of kept in registers.
     """
 
-    tile: int = 64
-    warps: int = 8
-    stages: int = 1
+    tile: int
+    keys: int
+    warps: int = 4
+    stages: int = 2
+    rereads: bool = False
 
 
-_LAUNCH = Launch()
+# Hopper's tensor cores and those of a B200 take factors from shared memory. Others take them from registers, of which
+# 64 queries need more than there are.
+LAUNCH, LAUNCH_FROM_REGISTERS = Launch(64, 32), Launch(32, 32, rereads=True)
+
+
+@cache
+def usual_launch(device: torch.device) -> Launch:
+    """Return how the kernel is launched on a device."""
+    takes_registers = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] not in (9, 10)
+    return LAUNCH_FROM_REGISTERS if takes_registers else LAUNCH
 
 
 @triton.jit
@@ -51,6 +67,26 @@ def _inside(real, known, ALL_KNOWN: tl.constexpr):
     if not ALL_KNOWN:
         inside = inside & known[None, :]
     return inside
+
+
+@triton.jit
+def _by_distance(
+    with_position,
+    table,
+    first,
+    reach,
+    table_row,
+    turned,
+    channel,
+    known,
+    KEYS: tl.constexpr,
+    ALL_KNOWN: tl.constexpr,
+):
+    """Scores of a block of distances, rows ``first`` and on of the table, with each query's turned to its keys."""
+    row = first + tl.arange(0, KEYS)
+    inside = _inside((row >= 0) & (row < 2 * reach - 1), known, ALL_KNOWN)
+    distances = tl.load(table + row[:, None] * table_row + channel[None, :], mask=inside, other=0.0)
+    return tl.gather(tl.dot(with_position, tl.trans(distances), input_precision="ieee"), turned, 1)
 
 
 @triton.jit
@@ -70,48 +106,75 @@ def _attend(
     SHARE: tl.constexpr,
     CHANNELS: tl.constexpr,
     TILE: tl.constexpr,
-    TILES: tl.constexpr,
+    KEYS: tl.constexpr,
     CONTEXT: tl.constexpr,
+    REREADS: tl.constexpr,
 ):
     """Compute a tile of queries of one head of one row of the batch."""
     begin, head, row = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
-    start, length = tl.load(starts + row), tl.load(lengths + row)
-    room = tl.load(starts + row + 1) - start
+    start, length = tl.load(starts + row), tl.load(lengths + row).to(tl.int32)
+    room = (tl.load(starts + row + 1) - start).to(tl.int32)
     if begin >= room:
         return
     width = HEADS * SHARE
-    channel, place = tl.arange(0, CHANNELS), tl.arange(0, TILE)
+    channel, place, column = tl.arange(0, CHANNELS), tl.arange(0, TILE), tl.arange(0, KEYS)
     known = channel < SHARE
     query = begin + place
     own = start * 3 * width + head * SHARE
-    asking = _inside(query < length, known, CHANNELS == SHARE)
-    asked = tl.load(merged + own + query[:, None] * (3 * width) + channel[None, :], mask=asking, other=0.0)
+    place_of_query = merged + own + query[:, None] * (3 * width) + channel[None, :]
+    asked = tl.load(place_of_query, mask=_inside(query < length, known, CHANNELS == SHARE), other=0.0)
     biases = head * SHARE + channel
-    with_content = asked + tl.load(content_bias + biases, mask=known, other=0.0)[None, :]
-    with_position = asked + tl.load(position_bias + biases, mask=known, other=0.0)[None, :]
+    of_content = tl.load(content_bias + biases, mask=known, other=0.0)[None, :]
+    of_position = tl.load(position_bias + biases, mask=known, other=0.0)[None, :]
+    with_content, with_position = asked + of_content, asked + of_position
     best = tl.full((TILE,), -1e30, tl.float32)
     mass = tl.zeros((TILE,), tl.float32)
     total = tl.zeros((TILE, CHANNELS), tl.float32)
     first = begin * 0
+    last = length
     if CONTEXT >= 0:
         first = tl.maximum(begin - CONTEXT, 0)
-    for tile in range(TILES):
-        key = first + tile * TILE + place
+        last = tl.minimum(length, begin + TILE + CONTEXT)
+    # Row reach - 1 - d of the table has distance d. The last query and the first key are farthest apart.
+    farthest = reach - begin - TILE
+    own_table = table + head * table_head
+    apart = column[None, :] - place[:, None] + TILE - 1  # of query and key, in distances from the farthest
+    turned = tl.broadcast_to((apart & (KEYS - 1)), (TILE, KEYS))
+    near = _by_distance(
+        with_position, own_table, farthest + first + TILE - KEYS, reach, table_row, turned, channel, known, KEYS,
+        CHANNELS == SHARE,
+    )  # fmt: skip
+    is_late = (place >= KEYS)[:, None]
+    far = near
+    if KEYS < TILE:
+        farther = _by_distance(
+            with_position, own_table, farthest + first, reach, table_row, turned, channel, known, KEYS,
+            CHANNELS == SHARE,
+        )  # fmt: skip
+        far = tl.where(is_late, farther, near)
+    for begin_of_keys in range(first, last, KEYS):
+        key = begin_of_keys + column
         there = key < length
         inside = _inside(there, known, CHANNELS == SHARE)
         place_of_key = merged + own + key[:, None] * (3 * width) + channel[None, :]
         keys = tl.load(place_of_key + width, mask=inside, other=0.0)
         values = tl.load(place_of_key + 2 * width, mask=inside, other=0.0)
-        # Row reach - 1 - d of the table is for distance d. The last query and the first key are farthest apart.
-        apart = reach - 1 - (begin + TILE - 1) + first + tile * TILE + tl.arange(0, 2 * TILE)
-        distances = tl.load(
-            table + head * table_head + apart[:, None] * table_row + channel[None, :],
-            mask=_inside((apart >= 0) & (apart < 2 * reach - 1), known, CHANNELS == SHARE),
-            other=0.0,
-        )
-        by_distance = tl.dot(with_position, tl.trans(distances), input_precision="ieee")
-        scores = tl.dot(with_content, tl.trans(keys), input_precision="ieee")
-        scores += tl.gather(by_distance, place[None, :] - place[:, None] + TILE - 1, 1)
+        if REREADS:
+            # The mask is the one above, but not before the compiler's eyes: it would read once, and keep registers.
+            again = _inside((query < length) & (begin_of_keys >= 0), known, CHANNELS == SHARE)
+            asked = tl.load(place_of_query, mask=again, other=0.0)
+            with_content, with_position = asked + of_content, asked + of_position
+        nearest = _by_distance(
+            with_position, own_table, farthest + begin_of_keys + TILE, reach, table_row, turned, channel, known, KEYS,
+            CHANNELS == SHARE,
+        )  # fmt: skip
+        if KEYS < TILE:
+            by_distance = tl.where(apart < TILE, tl.where(is_late & (apart >= KEYS), near, far), nearest)
+            far = tl.where(is_late, near, nearest)
+        else:
+            by_distance = tl.where(apart < TILE, near, nearest)
+        near = nearest
+        scores = by_distance + tl.dot(with_content, tl.trans(keys), input_precision="ieee")
         visible = there[None, :]
         if CONTEXT >= 0:
             visible = visible & (tl.abs(query[:, None] - key[None, :]) <= CONTEXT)
@@ -123,7 +186,7 @@ def _attend(
         total = total * kept[:, None] + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
         mass = mass * kept + tl.sum(weights, axis=1)
         best = top
-    result = (total / mass[:, None]).to(attended.dtype.element_ty)
+    result = (total / tl.where(mass > 0, mass, 1.0)[:, None]).to(attended.dtype.element_ty)
     tl.store(
         attended + (start + query[:, None]) * width + head * SHARE + channel[None, :],
         result,
@@ -140,7 +203,7 @@ def relative_attention(
     lengths: Tensor,
     time: int,
     context: int | None,
-    launch: Launch = _LAUNCH,
+    launch: Launch | None = None,
 ) -> Tensor:
     """Attend from each frame to the real frames of its row, all or those within ``context``.
 
@@ -154,21 +217,19 @@ def relative_attention(
         lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
         time: most frames of a row, padding included.
         context: frames on each side that a frame sees; None for all.
-        launch: the division of the work, which affects only the speed.
+        launch: how the work is divided, which changes how fast it is; None for what suits the device.
 
     Returns:
         [..., width]. Values in the padding mean nothing.
     """
+    launch = launch or usual_launch(merged.device)
     heads, _, share = table.shape
     attended = merged.new_empty(*merged.shape[:-1], merged.size(-1) // 3)
     if not attended.numel():
         return attended
     channels = max(_LEAST_CHANNELS, triton.next_power_of_2(share))
     tile = max(_LEAST_TILE, min(launch.tile, _TILE_ROOM // (channels * merged.element_size() ** 2)))
-    tiles = triton.cdiv(time, tile)
-    grid = tiles, heads, lengths.size(0)
-    if context is not None:
-        tiles = min(tiles, triton.cdiv(tile + 2 * context, tile))
+    grid = triton.cdiv(time, tile), heads, lengths.size(0)
     _attend[grid](
         merged.contiguous(),
         table,
@@ -185,8 +246,9 @@ def relative_attention(
         SHARE=share,
         CHANNELS=channels,
         TILE=tile,
-        TILES=tiles,
+        KEYS=min(tile, launch.keys),
         CONTEXT=_FULL if context is None else context,
+        REREADS=launch.rereads,
         num_stages=launch.stages,
         num_warps=launch.warps,
     )

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
 from triton.compiler import ASTSource
 
-from models.kernels.attention import Launch, _attend
+from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, _attend
 from models.kernels.convolution import _convolve
 from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
@@ -44,8 +44,8 @@ SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp
 TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
 OF_SEARCH = {"COUNT": 1025, "OUTPUTS": 1030, "JOINT": 640, "ACTIVATION": 0, "WIDTH": 64}
 OF_PREDICTOR = {"SLICE": 64, "WIDTH": 640}
-LAUNCH = Launch()
-OF_ATTENTION = {"num_stages": LAUNCH.stages, "num_warps": LAUNCH.warps}
+ATTENTION = LAUNCH if CAPABILITY // 10 in (9, 10) else LAUNCH_FROM_REGISTERS
+OF_ATTENTION = {"num_stages": ATTENTION.stages, "num_warps": ATTENTION.warps}
 OF_CONVOLUTION = {"WIDTH": 1024, "BIASED": True, "SWISH": True, "CHANNELS": 256}
 OF_SUBSAMPLING = {"WIDTH": 256, "FRAMES": 16, "BANDS": 4, "CHANNELS": 256}
 OF_EXPANSION = {"CHANNELS": 1024, "BIASED": True, "SLICE": 64, "GROUP": 8}
@@ -65,7 +65,7 @@ KERNELS = [
     (
         _attend,
         {"reach": "i32", "table_head": "i32", "table_row": "i32", "scale": "fp32"},
-        {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "TILE": 64, "TILES": 2, "CONTEXT": -1},
+        {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "REREADS": ATTENTION.rereads, "CONTEXT": -1},
     ),
     (_add_and_norm, {"share": "fp32", "epsilon": "fp32"}, {"WIDTH": 1024, "BLOCK": 1024}),
     (_sum_forwards, OF_LATTICE, {"ARCS": 9, "BLANKS": 4, "BLOCK": 256}),
@@ -118,7 +118,9 @@ for dtype in ("bf16", "fp32"):
         if tile and tile.rows > 16 and dtype == "fp32":
             continue
         if kernel is _attend:
-            constants |= {"TILE": {"bf16": LAUNCH.tile, "fp32": 16}[dtype]}
+            constants |= {"bf16": {"TILE": ATTENTION.tile, "KEYS": ATTENTION.keys}, "fp32": {"TILE": 16, "KEYS": 16}}[
+                dtype
+            ]
         known = TYPES | types | dict.fromkeys(constants, "constexpr")
         signature = {argument: known.get(argument, f"*{dtype}") for argument in kernel.arg_names}
         places = {(kernel.arg_names.index(argument),): value for argument, value in constants.items()}
@@ -140,5 +142,5 @@ for dtype in ("bf16", "fp32"):
         compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options)
         assembly = compiled.asm["ptx"]
         result = {"kernel": kernel.__name__, "dtype": dtype, "shared": compiled.metadata.shared}
-        result |= registers(assembly) | {"mma": assembly.count("mma")}
+        result |= registers(assembly) | {"mma": assembly.count("mma"), "copies": assembly.count("cp.async.c")}
         print(json.dumps(result))  # noqa: T201  # what it is for

@@ -13,7 +13,7 @@ from models.config import ConformerConfig
 from models.encoders.attention import RelativeAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
-from models.kernels.attention import Launch, relative_attention
+from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, Launch, relative_attention
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
@@ -107,14 +107,32 @@ def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device,
 @pytest.mark.parametrize("device", DEVICES)
 def test_however_it_is_launched_it_gives_the_same(device):
     torch.manual_seed(2)
-    merged, table, biases = torch.randn(1, 90, 96), torch.randn(2, 99, 16), torch.randn(2, 2, 16)
+    merged, table, biases = torch.randn(1, 90, 48), torch.randn(1, 99, 16), torch.randn(2, 1, 16)
     starts, lengths = torch.tensor([0, 50, 90]), torch.tensor([50, 40])
     inputs = [tensor.to(device) for tensor in (merged, table, *biases, starts, lengths)]
 
-    found = [relative_attention(*inputs, 50, None, Launch(tile, warps=4)) for tile in (16, 32, 64)]
+    launches = [Launch(16, 16), LAUNCH_FROM_REGISTERS, LAUNCH]
+    found = [relative_attention(*inputs, 50, None, launch) for launch in launches]
 
-    torch.testing.assert_close(found[0], found[1])
-    torch.testing.assert_close(found[0], found[2])
+    for other in found[1:]:
+        torch.testing.assert_close(found[0], other)
+
+
+def test_rows_of_all_lengths_share_one_compilation(monkeypatch):
+    """What a kernel is compiled for are its constants, and no length is among them."""
+    compiled = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *_, **constants: compiled.append(constants)
+
+    monkeypatch.setattr("models.kernels.attention._attend", Kernel())
+    for context in (None, 64):
+        for time in (1, 125, 1000):
+            starts = torch.tensor([0, time])
+            table, bias = torch.zeros(2, 2 * time - 1, 16), torch.zeros(2, 16)
+            relative_attention(torch.zeros(1, time, 96), table, bias, bias, starts, starts[1:], time, context)
+        assert compiled[-3:] == [compiled[-1]] * 3
 
 
 def test_no_utterance_attends_to_nothing():

@@ -37,6 +37,10 @@ def test_kernels_compile(capability, tmp_path):
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(compiled) == 40
+    # Attention copies a tile of keys while it computes one, and more than one program has room in a multiprocessor.
+    (attention,) = [one for one in compiled if (one["kernel"], one["dtype"]) == ("_attend", "bf16")]
+    assert attention["copies"]
+    assert attention["shared"] <= (SHARED_MEMORY[capability] - 1024) // 2
     for one in compiled:
         assert (one["mma"] > 0) == (one["dtype"] == "bf16" and one["kernel"] not in PLAIN)
         # The expansion is made for an H100; elsewhere a GPU finds the library faster, or cannot launch it.
