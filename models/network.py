@@ -11,7 +11,7 @@ from models.encoders.attention import SelfAttention
 from models.encoders.conformer import ConformerEncoder, ConvolutionModule, FeedForward
 from models.encoders.jasper import JasperEncoder, Shortcut, SubBlock
 from models.encoders.subsampling import Subsampling
-from models.heads.attention_decoder import AttentionDecoder
+from models.heads.attention_decoder import AttentionDecoder, DecoderLayer
 from models.heads.ctc import CTCHead
 from models.heads.transducer import Joint, Predictor
 from models.packed_linear import PackedLinear, is_worth_packing
@@ -51,7 +51,7 @@ class Network(nn.Module):
 
     def fold(self) -> None:
         """Prepare inference: compute once what depends on weights alone, such as batch norms and merged products."""
-        folding = (Subsampling, ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor)
+        folding = (Subsampling, ConvolutionModule, SelfAttention, SubBlock, Shortcut, Predictor, DecoderLayer)
         # The list holds only modules that fold, so that weights which a fold replaces are freed at once.
         for module in [module for module in self.modules() if isinstance(module, folding)]:
             module.fold()

@@ -2,7 +2,8 @@
 
 Canary: Puvvada et al., 2024, arXiv 2406.19674. Keys and values of earlier tokens (``Cache``) and of the encoder's
 frames (``Memory``) are kept, so a step computes one token. ``forward`` allocates nothing that depends on data and reads
-no value from the device, so a CUDA graph can capture it.
+no value from the device, so a CUDA graph can capture it. On a GPU a layer of a step is eight kernels
+(models/kernels/decoder_step.py).
 """
 
 import math
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, relu, scaled_dot_product_attention
 
 from models.config import AttentionDecoderConfig, DecoderActivation
+from models.kernels import DecoderStep, decoder_step_on
 from models.masking import valid_positions
 
 _ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
@@ -36,11 +38,13 @@ class Memory:
         values: for each layer, in the same shape.
         bias: 0 for the frames of an utterance and a very low number for padding, [batch, 1, 1, frames]. It is finite,
             so that an utterance without frames gives numbers.
+        lengths: frames of each utterance, int64 [batch].
     """
 
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     bias: Tensor
+    lengths: Tensor
 
     def repeated(self, times: int) -> "Memory":
         """Return it with each row ``times`` times, side by side."""
@@ -50,14 +54,16 @@ class Memory:
         def several(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return tuple(tensor.repeat_interleave(times, 0) for tensor in tensors)
 
-        return Memory(several(self.keys), several(self.values), self.bias.repeat_interleave(times, 0))
+        return Memory(several(self.keys), several(self.values), *several((self.bias, self.lengths)))
 
     def replace_first(self, other: "Memory") -> None:
         """Overwrite the first rows with those of ``other``."""
-        for mine, new in zip(
-            (*self.keys, *self.values, self.bias), (*other.keys, *other.values, other.bias), strict=True
-        ):
+        for mine, new in zip(self.tensors(), other.tensors(), strict=True):
             mine[: new.size(0)] = new
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return keys, values, bias and lengths."""
+        return *self.keys, *self.values, self.bias, self.lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ class AttentionDecoder(nn.Module):
         pairs = [attention.keys_and_values(frames) for attention in attentions]
         padding = ~valid_positions(lengths, frames.size(1))[:, None, None]
         bias = torch.zeros_like(padding, dtype=frames.dtype).masked_fill(padding, torch.finfo(frames.dtype).min)
-        return Memory(tuple(keys for keys, _ in pairs), tuple(values for _, values in pairs), bias)
+        return Memory(tuple(keys for keys, _ in pairs), tuple(values for _, values in pairs), bias, lengths.clone())
 
     def cache(self, batch: int, capacity: int) -> Cache:
         """Return a cache for ``capacity`` tokens of each row."""
@@ -143,12 +149,49 @@ class AttentionDecoder(nn.Module):
             Logits [batch, n, outputs] of the token after each.
         """
         hidden: Tensor = self.embedding_norm(self.embedding(tokens) + self.positions[positions])
-        before = torch.arange(cache.keys.size(3), device=tokens.device) <= positions[:, None]
+        kernels = self._kernels(hidden)
+        if kernels is not None:
+            hidden = self._after_layers(hidden[:, 0], positions, memory, cache, kernels)[:, None]
+            return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
+        later = torch.arange(cache.keys.size(3), device=tokens.device) > positions[:, None]
+        # Numbers, because attention would convert a bool mask again in each layer.
+        before = torch.zeros_like(later, dtype=hidden.dtype).masked_fill_(later, torch.finfo(hidden.dtype).min)
         for index, layer in enumerate(self.layers):
             past = cache.keys[index], cache.values[index]
             frames = memory.keys[index], memory.values[index]
             hidden = layer(hidden, positions, past, before, frames, memory.bias)
         return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
+
+    def _kernels(self, hidden: Tensor) -> DecoderStep | None:
+        """Return the kernels of a step, if this is one for inference on a GPU that has them."""
+        is_folded = any(isinstance(layer, DecoderLayer) and layer.self_attention.merged for layer in self.layers)
+        if hidden.size(1) != 1 or torch.is_grad_enabled() or not is_folded:
+            return None
+        return decoder_step_on(hidden.device, hidden.dtype)
+
+    def _after_layers(
+        self, hidden: Tensor, position: Tensor, memory: Memory, cache: Cache, kernels: DecoderStep
+    ) -> Tensor:
+        """Apply the layers to one token of each row, [batch, width], in kernels."""
+        multiply, attend = kernels
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
+            assert own.merged is not None
+            asked = multiply(hidden, own.merged.weight, own.merged.bias, norm=_of_norm(own.norm))
+            attended = attend(asked, cache.keys[index], cache.values[index], position, own=True)
+            hidden = multiply(attended, own.output.weight, own.output.bias, before=hidden)
+            asked = multiply(hidden, cross.query.weight, cross.query.bias, norm=_of_norm(cross.norm))
+            attended = attend(asked, memory.keys[index], memory.values[index], memory.lengths, own=False)
+            hidden = multiply(attended, cross.output.weight, cross.output.bias, before=hidden)
+            expand, contract, activation = feed.expand, feed.contract, self.config.activation
+            expanded = multiply(hidden, expand.weight, expand.bias, norm=_of_norm(feed.norm), activation=activation)
+            hidden = multiply(expanded, contract.weight, contract.bias, before=hidden)
+        return hidden
+
+
+def _of_norm(norm: nn.LayerNorm) -> tuple[Tensor, Tensor, float]:
+    return norm.weight, norm.bias, norm.eps
 
 
 class DecoderLayer(nn.Module):
@@ -159,6 +202,10 @@ class DecoderLayer(nn.Module):
         self.self_attention = Attention(config)
         self.cross_attention = Attention(config)
         self.feed_forward = FeedForward(config)
+
+    def fold(self) -> None:
+        """For inference, merge the products of self-attention, of which there is one then."""
+        self.self_attention.fold()
 
     def forward(
         self,
@@ -176,14 +223,14 @@ class DecoderLayer(nn.Module):
             positions: positions of the tokens, [n].
             past: keys and values of the sequence, [batch, heads, capacity, width / heads]; those of these tokens are
                 written into it.
-            before: which of ``past`` each token may attend to, bool [n, capacity].
+            before: 0 for what each token may attend to, and a very low number for the rest of ``past``, [n, capacity].
             frames: keys and values of the encoder's frames.
             bias: added to the scores of the frames.
         """
-        normed = self.self_attention.norm(hidden)
-        for kept, new in zip(past, self.self_attention.keys_and_values(normed), strict=True):
+        query, *own = self.self_attention.of_itself(self.self_attention.norm(hidden))
+        for kept, new in zip(past, own, strict=True):
             kept.index_copy_(2, positions, new)
-        hidden = hidden + self.self_attention(normed, *past, before)
+        hidden = hidden + self.self_attention.attended(query, *past, before)
         hidden = hidden + self.cross_attention(self.cross_attention.norm(hidden), *frames, bias)
         fed: Tensor = hidden + self.feed_forward(hidden)
         return fed
@@ -220,6 +267,25 @@ class Attention(nn.Module):
         self.key = nn.Linear(config.width, config.width)
         self.value = nn.Linear(config.width, config.width)
         self.output = nn.Linear(config.width, config.width)
+        # Query, key and value in one product, once they are folded.
+        self.merged: nn.Linear | None = None
+
+    @torch.no_grad()
+    def fold(self) -> None:
+        """For inference, make one product of three, where tokens attend to their own sequence."""
+        parts = [self.query, self.key, self.value]
+        with torch.device("meta"):  # its weights come at once
+            self.merged = nn.Linear(1, 1)
+        self.merged.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
+        self.merged.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
+        del self.query, self.key, self.value
+
+    def of_itself(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value of ``normed`` [batch, n, width], each [batch, heads, n, width / heads]."""
+        if self.merged is None:
+            return self._by_head(self.query(normed)), *self.keys_and_values(normed)
+        query, key, value = self.merged(normed).chunk(3, dim=2)
+        return self._by_head(query), self._by_head(key), self._by_head(value)
 
     def keys_and_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of ``source`` [batch, time, width], each [batch, heads, time, width / heads]."""
@@ -230,7 +296,10 @@ class Attention(nn.Module):
 
         ``mask`` is that of ``scaled_dot_product_attention``; None is causal attention.
         """
-        query = self._by_head(self.query(normed))
+        return self.attended(self._by_head(self.query(normed)), keys, values, mask)
+
+    def attended(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend from ``query`` [batch, heads, n, width / heads], and project; see ``forward``."""
         attended = scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=mask is None)
         projected: Tensor = self.output(attended.transpose(1, 2).flatten(2))
         return projected

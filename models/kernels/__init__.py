@@ -14,6 +14,7 @@ Kernel = TypeVar("Kernel")
 # For fewer frames, the library's products are better than our kernels with products.
 FRAMES_WORTH_A_KERNEL = 4096
 _WARM_UPS, _MEASURED = 3, 10
+_OF_TENSOR_CORES = (torch.float32, torch.float16, torch.bfloat16)
 
 log = logging.getLogger("steno.models")
 
@@ -21,6 +22,7 @@ GatedConvolution = Callable[..., Tensor]
 RelativeAttentionKernel = Callable[..., Tensor]
 DepthwiseHalves = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 SwishExpansion = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+DecoderStep = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 
 
@@ -91,6 +93,27 @@ def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) 
         return relative_attention
 
     return if_it_runs(tried, device, "attention")
+
+
+@cache
+def decoder_step_on(device: torch.device, dtype: torch.dtype) -> DecoderStep | None:
+    """Return the kernels of a token of an attention decoder (decoder_step.py): its products, and its attention.
+
+    They have run once then; None where they cannot.
+    """
+    if dtype not in _OF_TENSOR_CORES:
+        return None
+
+    def tried() -> DecoderStep:
+        from models.kernels.decoder_step import attend_from_token, multiply  # only a GPU has Triton
+
+        rows = torch.zeros(1, 64, dtype=dtype, device=device)
+        keys, bounds = rows.view(1, 1, 1, 64), torch.zeros(1, dtype=torch.int64, device=device)
+        attend_from_token(rows, keys, keys, bounds, own=False)
+        multiply(rows, rows.expand(64, 64).contiguous(), rows[0], norm=(rows[0], rows[0], 1.0))
+        return multiply, attend_from_token
+
+    return if_it_runs(tried, device, "a step of an attention decoder")
 
 
 @cache

@@ -1,6 +1,7 @@
 """Compile the kernels for a GPU's architecture, and print what each takes; needs no GPU.
 
-`python tests/models/kernels/compile_kernels.py 90` compiles them for an H100, in the shapes of parakeet-tdt-0.6b.
+`python tests/models/kernels/compile_kernels.py 90` compiles them for an H100, in the shapes of parakeet-tdt-0.6b; with
+names behind it, those kernels alone.
 """
 
 import json
@@ -17,6 +18,7 @@ from triton.compiler import ASTSource
 
 from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, _attend
 from models.kernels.convolution import _convolve
+from models.kernels.decoder_step import FEW, KEYS, MANY, SLICE, _attend_from_token, _multiply
 from models.kernels.feed_forward import LAUNCHES, _expand
 from models.kernels.residual_norm import _add_and_norm
 from models.kernels.subsampling import _halve_features, _halve_images
@@ -34,7 +36,7 @@ from training.losses.kernels.fold import _fold
 from training.losses.kernels.lattice import WARPS, _sum_backwards, _sum_forwards
 from training.losses.kernels.scores import _pull, _weigh
 
-CAPABILITY = int(sys.argv[1])
+CAPABILITY, ONLY = int(sys.argv[1]), sys.argv[2:]
 ASSEMBLER = [get_ptxas(CAPABILITY).path, "-v", f"-arch={sm_arch_from_capability(CAPABILITY)}", "-o", os.devnull]
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
 INTEGERS = dict.fromkeys(("rows", "frames", "frames_in", "tiles", "columns", "max_symbols"), "i32")
@@ -88,6 +90,17 @@ for tile in (UNITS_OF_FEW, UNITS_OF_MANY):
     KERNELS.append((_lstm_layer, {"bias": "*fp32"}, {"FIRST": False} | constants))
     KERNELS.append((_project, {}, {"JOINT": 640} | constants))
     OF_TILES |= dict.fromkeys(((_lstm_layer.__name__, tile.rows), (_project.__name__, tile.rows)), tile)
+# Of a decoder of width 1024, a product of each kind.
+for tile in (FEW, MANY):
+    constants = {"ROWS": tile.rows, "COLUMNS": tile.columns, "SLICE": SLICE}
+    for width, normed, activation, added in ((1024, True, 2, False), (4096, False, 0, True)):
+        kind = {"WIDTH": width, "NORMED": normed, "ACTIVATION": activation, "ADDED": added}
+        KERNELS.append((_multiply, {"epsilon": "fp32"}, kind | constants))
+    OF_TILES[_multiply.__name__, tile.rows] = tile
+OF_TOKENS = {"bounds": "*i64", "scale": "fp32"} | dict.fromkeys(("row_stride", "head_stride", "time_stride"), "i32")
+for own in (True, False):
+    constants = {"HEADS": 8, "SHARE": 128, "CHANNELS": 128, "OWN": own, "KEYS": KEYS}
+    KERNELS.append((_attend_from_token, OF_TOKENS, constants))
 
 
 def registers(assembly):
@@ -112,6 +125,8 @@ for launch in LAUNCHES:
 
 for dtype in ("bf16", "fp32"):
     for kernel, types, constants in KERNELS:
+        if ONLY and kernel.__name__ not in ONLY:
+            continue
         if kernel is _expand and dtype == "fp32":
             continue
         tile = OF_TILES.get((kernel.__name__, constants.get("ROWS")))
@@ -136,7 +151,9 @@ for dtype in ("bf16", "fp32"):
         aligned = {
             (place,): [["tt.divisibility", 16]]
             for place, argument in enumerate(kernel.arg_names)
-            if str(signature[argument]).startswith("*") or argument in ("table_head", "table_row")
+            if str(signature[argument]).startswith("*")
+            or argument in ("table_head", "table_row")
+            or argument.endswith("_stride")
         }
         source = ASTSource(kernel, signature, places, aligned)
         compiled = triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options)

@@ -13,7 +13,7 @@ if os.environ.get("CI") != "true":
     pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
 
 # Kernels without products of matrices.
-PLAIN = ("_walk", "_convolve", "_add_and_norm", "_halve_features", "_halve_images")
+PLAIN = ("_walk", "_attend_from_token", "_convolve", "_add_and_norm", "_halve_features", "_halve_images")
 PLAIN += ("_sum_forwards", "_sum_backwards", "_weigh", "_pull", "_fold")
 
 
@@ -36,7 +36,7 @@ def test_kernels_compile(capability, tmp_path):
 
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(compiled) == 40
+    assert len(compiled) == 50
     # Attention copies a tile of keys while it computes one, and more than one program has room in a multiprocessor.
     (attention,) = [one for one in compiled if (one["kernel"], one["dtype"]) == ("_attend", "bf16")]
     assert attention["copies"]
