@@ -215,7 +215,7 @@ STEPS = (
         _benchmark(
             "8",
             f"decoding-{seconds}",
-            2.5,
+            4,
             f"decoding --dtype bfloat16 --seconds {seconds} --tokens {tokens}",
             "--width 32 --encoder-layers 3 --decoder-layers 4 1 --seconds 2 --tokens 10 --batch 1 2 --repeats 1",
         )

@@ -2,7 +2,8 @@
 
 A decoder runs once for each token, an encoder once for all frames, so Canary-1B-Flash moved layers to the encoder
 (Żelasko et al., 2025, arXiv 2503.05931). Weights are random and no text ends, so both models write exactly `--tokens`
-tokens for each row; the words are nonsense, but the time is that of real ones.
+tokens for each row; the words are nonsense, but the time is that of real ones. On a GPU each is also measured without
+the kernels of a decoder's step.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
 
 import torch
 from tqdm import tqdm
@@ -19,7 +21,9 @@ from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import times_in_turns
 from models.config import AttentionDecoderConfig, ConformerConfig, ModelConfig
 from models.encoders.conformer import ConformerEncoder
+from models.heads import attention_decoder
 from models.heads.attention_decoder import AttentionDecoder
+from models.kernels import decoder_step_on
 from models.network import Network
 from models.search.attention import LengthBound
 from models.search.attention_search import AttentionSearch
@@ -35,9 +39,19 @@ _FEATURES_PER_SECOND = 100
 class EncoderDecoder:
     """An encoder and a decoder of random weights on a device."""
 
-    def __init__(self, encoder_layers: int, decoder_layers: int, width: int, device: str, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        encoder_layers: int,
+        decoder_layers: int,
+        width: int,
+        device: str,
+        dtype: torch.dtype,
+        *,
+        in_operations: bool = False,
+    ) -> None:
         torch.manual_seed(0)
-        self.layers = f"{encoder_layers}+{decoder_layers}"
+        self.layers = f"{encoder_layers}+{decoder_layers}" + in_operations * " plain"
+        self._kernels = (lambda *_: None) if in_operations else decoder_step_on
         encoder, decoder = _encoder(encoder_layers, width), _decoder(decoder_layers, width)
         features = replace(FRONT_END, mels=_MELS)
         config = ModelConfig(
@@ -61,7 +75,8 @@ class EncoderDecoder:
         encoded, frames = self._encoder(features, lengths)
         prompts = torch.arange(_PROMPT, device=features.device).repeat(features.size(0), 1)
         bound = LengthBound(torch.full_like(frames, _PROMPT + tokens), _PROMPT + tokens)
-        found = self._search.search(encoded, frames, prompts, bound)
+        with patch.object(attention_decoder, "decoder_step_on", self._kernels):
+            found = self._search.search(encoded, frames, prompts, bound)
         assert all(len(row.tokens) == tokens for row in found.rows()), "a text was cut short"
 
 
@@ -122,8 +137,10 @@ def main() -> None:
 
     deep, shallow = args.decoder_layers
     moved = encoder_layers_of_equal_size(args.width, args.encoder_layers, deep, shallow)
+    forms = [False] if decoder_step_on(torch.device(args.device), _DTYPES[args.dtype]) is None else [False, True]
     models = [
-        EncoderDecoder(encoder, decoder, args.width, args.device, _DTYPES[args.dtype])
+        EncoderDecoder(encoder, decoder, args.width, args.device, _DTYPES[args.dtype], in_operations=plain)
+        for plain in forms
         for encoder, decoder in ((args.encoder_layers, deep), (moved, shallow))
     ]
     for model in models:
@@ -131,10 +148,10 @@ def main() -> None:
     about = {option: value for option, value in vars(args).items() if option not in ("batch", "rows")}
     rows = Rows("decoding", about | describe(torch.device(args.device)), args.rows)
     _measure(models, args, rows)
-    print(f"{'batch':>6} " + " ".join(f"{model.layers + ' RTFx':>12}" for model in models) + f" {'ratio':>6}")
+    print(f"{'batch':>6} " + " ".join(f"{model.layers + ' RTFx':>16}" for model in models) + f" {'ratio':>6}")
     for row in rows:
         print(
-            f"{row['batch']:6d} " + " ".join(f"{rtfx:12.1f}" for rtfx in row["rtfx"].values()), f"{row['ratio']:6.2f}"
+            f"{row['batch']:6d} " + " ".join(f"{rtfx:16.1f}" for rtfx in row["rtfx"].values()), f"{row['ratio']:6.2f}"
         )
     print(rows.line())
 
