@@ -1,4 +1,4 @@
-"""Where tests find what the repository does not hold, and what happens when it is missing.
+"""Recordings and checkpoints that are not in the repository, and skips of tests that need them.
 
 A test that lacks a program, a recording or a checkpoint skips and says what to install or set.
 Under ``CI=true`` that skip is a failure: there, everything must run.

@@ -1,4 +1,4 @@
-"""Each channel of a file by itself: the same samples as of a file that holds nothing else."""
+"""Each channel of a file has the same samples as a file of that channel alone."""
 
 import io
 
@@ -19,7 +19,7 @@ LIMITS = AudioLimits()
 
 
 def sides(samples: int, channels: int) -> np.ndarray:
-    """Sound [samples, channels] of which no channel is like another, in steps of 16 bits."""
+    """Sound [samples, channels] with different channels, in 16-bit steps."""
     noise = np.random.default_rng(5).normal(0, 0.1, (samples, channels))
     return (np.round(noise.clip(-1, 1) * 2**15) / 2**15).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Whatever a file is, its descriptor reads it from the start."""
+"""The descriptor of any file object reads the file from its start."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What FFmpeg reads comes out whole and in its place, within the limits, and damage is an error or a shorter clip."""
+"""FFmpeg's formats decode in full, at the right times, within the limits; damage is an error or a shorter clip."""
 
 import io
 import os

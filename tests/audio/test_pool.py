@@ -1,4 +1,4 @@
-"""A hostile file costs its sender an error and the pool a child, and nobody else anything."""
+"""A hostile file gets an error and costs the pool a child; other files are decoded."""
 
 import io
 import json
@@ -161,7 +161,7 @@ def test_garbage_is_invalid_and_the_child_stays(pool, losses):
 
 
 class Murder:
-    """Takes samples, and kills the child that they come from, so many times."""
+    """Takes samples, and kills the child that sends them, `times` times."""
 
     def __init__(self, pool, times):
         self.pool, self.times = pool, times
@@ -245,7 +245,7 @@ def test_a_file_that_takes_too_long_is_refused_and_the_limit_named(losses):
 
 
 def write_mp4_of(file, samples):
-    """Write an MP4 that is all index, with a size for each of so many samples, which FFmpeg reads into memory."""
+    """Write an MP4 that is all index: FFmpeg reads a size for each sample into memory."""
     sizes = b"stsz" + bytes(8) + samples.to_bytes(4, "big")
     length = 4 + len(sizes) + 4 * samples
     head = length.to_bytes(4, "big") + sizes

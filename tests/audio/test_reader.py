@@ -1,4 +1,4 @@
-"""libsndfile reads what it reads rightly; FFmpeg the rest."""
+"""libsndfile gets the files that it reads correctly, FFmpeg the others."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Resampling keeps speech, drops what the new rate cannot carry, and does not see the cuts between blocks."""
+"""Resampling keeps speech, drops what the new rate cannot carry, and does not depend on the cuts between blocks."""
 
 import numpy as np
 import pytest

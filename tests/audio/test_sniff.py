@@ -1,4 +1,4 @@
-"""A container is known by its bytes, and what is not supported is called by its name."""
+"""A container is recognised by its bytes; the error for an unsupported one names it."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The backlog's runner keeps what ended, goes on where it was stopped, and knows the rows of the document."""
+"""The backlog's runner keeps results, resumes where it was stopped, and has the rows of the document."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def step(name: str, code: str, minutes: float = 1.0) -> Step:
 
 
 def note(tmp_path, name: str) -> str:
-    """Code that leaves a trace of each time it is run."""
+    """Code that adds a line to a file each time it is run."""
     return f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})"
 
 

@@ -1,4 +1,4 @@
-"""Simulated replicas answer every request, and what a policy is worth is what the documentation says."""
+"""Simulated replicas answer every request, and the documentation has the simulated figures of each policy."""
 
 import re
 from pathlib import Path

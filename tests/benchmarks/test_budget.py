@@ -1,4 +1,4 @@
-"""What a batch costs is found in the times that it takes."""
+"""The cost of a batch is fitted to measured times."""
 
 import itertools
 

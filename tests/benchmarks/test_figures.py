@@ -1,4 +1,4 @@
-"""What a benchmark says of times, lengths and prices is what they are."""
+"""Benchmarks compute percentiles, lengths and prices correctly."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""What a clip costs the front is told by clip and stage; the clips are what they are said to be."""
+"""The front's cost is reported by clip and stage, and the clips have the stated lengths."""
 
 import io
 import os

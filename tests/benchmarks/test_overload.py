@@ -1,4 +1,4 @@
-"""What the benchmark of an overload makes of answers."""
+"""The benchmark of an overload computes its figures from the answers."""
 
 from benchmarks.overload import Measured, Outcome, honesty
 

@@ -1,4 +1,4 @@
-"""A device waits for what is on its way round, and for nothing once enough batches are."""
+"""A simulated device waits for batches in transit, unless enough slots hide the time in transit."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Real replicas behind a real balancer, for a moment; and what an agent makes of a replica's metrics."""
+"""Real replicas behind a real balancer, for a moment; and the weight that an agent computes from metrics."""
 
 import json
 import subprocess

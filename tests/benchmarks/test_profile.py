@@ -1,4 +1,4 @@
-"""What a call's operations took adds up, and is counted by call."""
+"""The times of a call's operations add up, and operations are counted by call."""
 
 import pytest
 import torch

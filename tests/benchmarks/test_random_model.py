@@ -1,4 +1,4 @@
-"""Random models say about as much as trained ones, or their search would cost nothing or far too much."""
+"""Random models emit about as many labels as trained ones, so that their search costs about as much."""
 
 import pytest
 import torch

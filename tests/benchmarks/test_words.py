@@ -1,4 +1,4 @@
-"""What the benchmark of words says of times and of confidence."""
+"""The benchmark of words measures times and confidence."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ RATE = 16_000
 
 
 def sound(*parts: tuple[float, float]) -> np.ndarray:
-    """Noise of so many seconds at so many decibels, one after the other."""
+    """Stretches of noise, each with its seconds and decibels, one after the other."""
     random = np.random.default_rng(2)
     return np.concatenate(
         [random.normal(0, 10 ** (level / 20), round(seconds * RATE)) for seconds, level in parts]

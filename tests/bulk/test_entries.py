@@ -1,4 +1,4 @@
-"""The recordings of a job are found in manifests, folders and prefixes; what a manifest gets wrong is named."""
+"""The recordings of a job are found in manifests, folders and prefixes; errors name a manifest's wrong line."""
 
 import json
 import os

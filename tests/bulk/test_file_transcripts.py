@@ -68,7 +68,7 @@ def test_nothing_is_decoded_far_ahead_of_the_model(tmp_path):
 
 @dataclass
 class WordModel:
-    """Hears one word, "x", in every piece that it is given, from 0.1 s to 0.2 s."""
+    """Finds one word, "x", in every piece, from 0.1 s to 0.2 s."""
 
     sample_rate: int = 16_000
     seconds_per_frame: float = 0.1

@@ -1,4 +1,4 @@
-"""What runs on a Ray cluster, piece by piece without one; and once on a cluster of two nodes whose parts are killed."""
+"""The pieces of a job on Ray, without a cluster; and a whole job on two nodes whose processes are killed."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def test_every_device_of_a_cluster_is_a_place():
 
 
 class LengthModel:
-    """Writes how many samples it heard, and fails at 1,600."""
+    """Transcribes a recording as its number of samples; fails at 1,600."""
 
     sample_rate = 8000
     seconds_per_frame = 0.04

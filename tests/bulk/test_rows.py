@@ -1,4 +1,4 @@
-"""Rows say the same in JSON Lines and in Parquet."""
+"""Rows are the same in JSON Lines and in Parquet."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What tests of the command line share."""
+"""Fixtures of the tests of the command line."""
 
 import pytest
 import torch
@@ -6,5 +6,5 @@ import torch
 
 @pytest.fixture(autouse=True)
 def in_float32(monkeypatch):
-    """What output is compared with was recorded in float32, whatever this processor is fastest in."""
+    """Compute in float32 on any processor, because expected output was recorded in it."""
     monkeypatch.setattr("models.default_dtype", lambda _: torch.float32)

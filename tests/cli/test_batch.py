@@ -34,7 +34,7 @@ def batch(golden):
 
 @pytest.fixture
 def archive(golden, tmp_path):
-    """The golden clips, and what is no recording in the middle of them."""
+    """The golden clips, with a file among them that is not audio."""
     folder = tmp_path / "archive"
     folder.mkdir()
     for clip in (golden / "clips").glob("*.wav"):
@@ -48,7 +48,7 @@ def rows_in(folder):
 
 
 def written(path):
-    """Which file it is, and when it was written."""
+    """The inode of a file, and when it was written."""
     return path.stat().st_ino, path.stat().st_mtime_ns
 
 

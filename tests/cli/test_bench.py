@@ -1,4 +1,4 @@
-"""`steno bench` against a real server: what it counts is what happened."""
+"""`steno bench` counts correctly what happens at a real server."""
 
 import json
 

@@ -17,7 +17,7 @@ WER_ROW = re.compile(r"^\| (\w+) \| (\d+) \| (\d+) \| (\d+\.\d\d) \|", re.MULTIL
 
 
 def sentences():
-    """What is said in the sample, as the model spells."""
+    """The words of the sample, as the model spells them."""
     return re.sub(r"[^a-z' ]", "", SAMPLE.with_suffix(".txt").read_text(encoding="utf-8").lower())
 
 

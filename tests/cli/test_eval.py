@@ -18,7 +18,7 @@ def evaluate(golden):
 
 @pytest.fixture
 def texts(golden):
-    """What the model says of each clip."""
+    """The model's transcript of each clip."""
     record = json.loads((golden / RNNT / "expected.json").read_text())
     return {name: clip["alone"]["transducer"]["text"] for name, clip in record["clips"].items()}
 

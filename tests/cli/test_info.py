@@ -1,4 +1,4 @@
-"""`steno info` says what a checkpoint is, to people and to programs."""
+"""`steno info` describes a checkpoint, for people and for programs."""
 
 import json
 

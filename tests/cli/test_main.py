@@ -1,4 +1,4 @@
-"""The command starts fast, says what is wrong in one line, and exits as its help promises."""
+"""The command starts fast, reports errors in one line, and exits as its help promises."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`steno synthesize` makes what training reads, adds to it, and says in one line what is wrong."""
+"""`steno synthesize` makes clips that training reads, adds to them, and reports errors in one line."""
 
 import json
 import shutil

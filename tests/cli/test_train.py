@@ -1,4 +1,4 @@
-"""`steno train` trains, exports, goes on, and says in one line what is wrong."""
+"""`steno train` trains, exports, resumes, and reports errors in one line."""
 
 import json
 import os

@@ -233,7 +233,7 @@ def test_canary_is_asked_for_times_if_the_format_needs_them(write, clips, capsys
 
 @pytest.fixture
 def archive(clips, tmp_path):
-    """A folder of recordings, some below, and what is none."""
+    """A folder of recordings, some in subfolders, and a file that is not audio."""
     folder = tmp_path / "talks"
     (folder / "deep" / "er").mkdir(parents=True)
     for path, place in zip(clips, ("a.wav", "deep/b.wav", "deep/er/c.wav"), strict=False):

@@ -19,7 +19,7 @@ CONFIGURATION = ROOT / "deploy" / "compose" / "haproxy.cfg"
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.create_server((host, 0)) as free:
         return free.getsockname()[1]
 

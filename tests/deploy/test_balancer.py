@@ -1,4 +1,4 @@
-"""Two real replicas behind the balancer of docker-compose.yml: whoever asks does not notice when one of them goes."""
+"""Two real replicas behind the balancer of docker-compose.yml: clients do not notice when one of them dies."""
 
 import threading
 from collections import Counter
@@ -20,7 +20,7 @@ FIRST, SECOND = "127.0.0.21", "127.0.0.22"
 
 
 class Clients:
-    """OpenAI's client with its ordinary retries, so many at once, until they are told to stop."""
+    """Several of OpenAI's clients at once, with their ordinary retries, until they are stopped."""
 
     def __init__(self, url: str, number: int) -> None:
         self.texts: Counter[str] = Counter()
@@ -40,7 +40,7 @@ class Clients:
             thread.join()
 
     def answered_more(self, number: int) -> None:
-        """Wait for so many more answers."""
+        """Wait for this many more answers."""
         before = self.texts.total()
         wait_for(lambda: self.texts.total() >= before + number or bool(self.errors))
 

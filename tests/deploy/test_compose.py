@@ -1,4 +1,4 @@
-"""docker-compose.yml is what the compose specification's schema allows, and names files that there are."""
+"""docker-compose.yml follows the schema of the compose specification, and the files that it names exist."""
 
 import re
 import shutil

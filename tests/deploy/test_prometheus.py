@@ -1,4 +1,4 @@
-"""The rules for Prometheus: right by promtool, tested by its unit tests, and explained."""
+"""The rules for Prometheus are valid, tested by promtool's unit tests, and explained."""
 
 import re
 import shutil

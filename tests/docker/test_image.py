@@ -1,4 +1,4 @@
-"""The Dockerfile takes what the package is made of; and the image, built and run, does what the README says."""
+"""The Dockerfile copies all of the package, and the image, built and run, does what the README says."""
 
 import importlib.util
 import json

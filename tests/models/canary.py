@@ -1,4 +1,4 @@
-"""The golden Canary model, what it was asked for, and the margins of its decisions."""
+"""The golden Canary model, its recorded prompts, and the margins of its decisions."""
 
 from contextlib import contextmanager
 

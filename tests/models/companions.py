@@ -1,4 +1,4 @@
-"""Utterances cut from the golden clips, batches of them, and what a model says of one alone."""
+"""Utterances cut from the golden clips, batches of them, and the transcript of one alone."""
 
 from contextlib import contextmanager
 

@@ -1,4 +1,4 @@
-"""What the host does without waiting for a GPU."""
+"""A check that the host does not wait for a GPU."""
 
 import warnings
 from collections.abc import Iterator

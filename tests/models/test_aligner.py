@@ -1,4 +1,4 @@
-"""A CTC model finds when words were said that another model wrote."""
+"""A CTC model finds the times of words that another model wrote."""
 
 import tarfile
 from functools import cache

@@ -1,4 +1,4 @@
-"""The model that ships: small, quiet where nobody speaks, and the same in every company."""
+"""The bundled model: small, without words where there is no speech, and with the same tokens in every batch."""
 
 import json
 from functools import cache
@@ -163,7 +163,7 @@ def test_with_its_language_model_transcripts_are_the_same_alone_and_together(spe
 
 
 def test_few_of_its_decisions_are_draws():
-    """The test above would hold of nothing if every clip were under the margin."""
+    """If every clip were under the margin, the test above would test nothing."""
     leads = [alone(greedy(), "ctc", golden.clip(name))[1] for name in golden.CLIPS]
 
     assert sum(lead < MARGIN for lead in leads) <= 2, leads

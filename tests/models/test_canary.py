@@ -1,4 +1,4 @@
-"""A Canary model writes what NeMo's writes, for every prompt, alone and in any company."""
+"""A Canary model writes NeMo's tokens, for every prompt, alone and in any batch."""
 
 import json
 from functools import cache
@@ -60,7 +60,7 @@ def test_a_beam_finds_what_nemos_finds(beam):
 
 @cache
 def unsure(beam, scale=0.3):
-    """The golden model with an output layer that is so much smaller: else a beam would change nothing."""
+    """The golden model with an output layer scaled down: otherwise a beam would change nothing."""
     model = load_model(GOLDEN / canary.NAME / "model.nemo", beam=beam)
     decoder = model._network.attention_decoder
     with torch.no_grad():

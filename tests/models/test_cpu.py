@@ -1,4 +1,4 @@
-"""What the CPU at hand can compute, and what is done where it cannot."""
+"""What this CPU can compute is detected, and there is another way where it cannot."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def test_8_bit_products_work_where_they_are_said_to():
 
 @given(st.floats(0.5, 2), st.floats(0.5, 2), st.lists(st.floats(1, 10), min_size=10, max_size=10))
 def test_a_gain_is_the_ratio_of_the_least_times(first, second, delays):
-    """What else runs on a machine only ever makes a call longer."""
+    """Other load on a machine only makes a call longer."""
     delays[0] = delays[1] = 1
     now, begun = 0.0, 0
     spent = itertools.cycle([first, second])

@@ -1,4 +1,4 @@
-"""The golden models on a device say what NeMo says on a CPU; rehearsed on a CPU, run on a GPU by `make test-gpu`."""
+"""The golden models on a device have NeMo's transcripts; rehearsed on a CPU, run on a GPU by `make test-gpu`."""
 
 import pytest
 import torch

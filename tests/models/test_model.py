@@ -1,4 +1,4 @@
-"""The public face: what goes in, what comes out, and what is refused."""
+"""The public interface of a model: its inputs, its results and its errors."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""From samples to packed tokens nobody asks the device for a value, and no tensor of the host gets among its own.
+"""From samples to packed tokens no value of the device is read, and no tensor of the host is mixed with its tensors.
 
-Held without a GPU: on torch's meta device, whose tensors have shapes and no values, whoever asks for one gets an error.
-What a GPU adds to it, graphs and streams, is in test_recognition.py.
+Needs no GPU: tensors of torch's meta device have shapes and no values, so that reading one is an error. Graphs and
+streams, which only a GPU has, are tested in test_recognition.py.
 """
 
 from contextlib import nullcontext

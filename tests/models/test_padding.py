@@ -1,4 +1,4 @@
-"""From audio to tokens, company changes nothing: not the other rows, their order, the padding or what stands in it.
+"""From audio to tokens, nothing depends on the batch: not on other rows, their order, the padding or its content.
 
 Two results may differ where a decision is a draw, because sums of another shape round differently. Margins of the clip
 alone say where that may be; such clips are counted, and there are few.
@@ -52,7 +52,7 @@ def test_encoder_frames_agree_alone_and_in_any_batch(name, cuts, extra, garbage)
 
 @pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
 def test_few_decisions_are_draws(name, decoder):
-    """The test above would hold of nothing if every clip were under the margin."""
+    """If every clip were under the margin, the test above would test nothing."""
     model = golden.model(name)
     random = np.random.default_rng(0)
     counted = Counter()

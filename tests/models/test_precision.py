@@ -1,4 +1,4 @@
-"""Which dtype is taken where nobody says one, and what is said of a slow one."""
+"""The default dtype, and the warning about a slow one."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Prompts in both formats, and what a model cannot be asked for."""
+"""Prompts in both formats, and the errors for options that a model lacks."""
 
 import pytest
 from hypothesis import given

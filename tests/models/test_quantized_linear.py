@@ -1,4 +1,4 @@
-"""Products in 8 bits: near what ordinary ones give, and the same for a frame whatever stands beside it."""
+"""Products in 8 bits are close to ordinary ones, and those of a frame do not depend on other frames."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Batches one after the other, without a wait in between, become what each becomes alone; rehearsed on a CPU."""
+"""Batches that follow each other without a wait have the transcripts that each has alone; rehearsed on a CPU."""
 
 import pytest
 import torch

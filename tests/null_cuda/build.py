@@ -1,9 +1,9 @@
-"""A CUDA that computes nothing, for a machine without a GPU: what of a GPU's code can be tried there.
+"""A CUDA that computes nothing, to try a GPU's code on a machine without a GPU.
 
-torch's own CUDA build runs over libraries of the same names, which this script makes: memory is taken and copied,
-streams, events and captures are kept account of, kernels are compiled and not run, and what comes back is zeros. So it
-shows what the code asks of CUDA and when, what a capture would refuse, where the host would wait, how much memory a
-batch takes and what the host spends on launching it. It says nothing of results, nor of how fast a GPU is.
+torch's CUDA build runs over libraries of the same names, which this script makes: memory is taken and copied, streams,
+events and captures are tracked, kernels are compiled but not run, and results are zeros. So it shows the calls of CUDA
+and their order, what a capture would refuse, where the host would wait, the memory of a batch and the host's time to
+launch it. It shows nothing about results, or about the speed of a GPU.
 
     python -m tests.null_cuda.build FOLDER     makes them for the torch that runs this, and prints what to run it with
 
@@ -35,7 +35,7 @@ LIBRARIES = {
 
 
 def main() -> None:
-    """Make all libraries, and print the environment that puts them before NVIDIA's."""
+    """Make all libraries, and print the environment variables that put them before NVIDIA's."""
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     wanted = _wanted_of_torch()
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _wanted_of_torch() -> dict[str, str]:
-    """Return the functions that torch wants of other libraries, with the version of each."""
+    """Return the functions that torch imports from other libraries, with the version of each."""
     wanted = {}
     for library in [*SITE.glob("torch/lib/*.so"), *SITE.glob("torch/_C*.so")]:
         listed = subprocess.run(

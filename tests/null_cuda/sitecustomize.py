@@ -1,4 +1,4 @@
-"""Leaves cuDNN out of every process over the CUDA that computes nothing: it would have to choose among kernels."""
+"""Turns cuDNN off in processes on the CUDA that computes nothing: it would have to choose among kernels."""
 
 import importlib.util
 import sys

@@ -98,7 +98,7 @@ class Browser:
         return {url.netloc.decode() for url in urls if url.scheme in ("http", "https", "ws", "wss")}
 
     def complaints(self) -> list[str]:
-        """What the browser's console says against the page since the last call."""
+        """Errors and warnings of the page in the browser's console since the last call."""
         return [entry["message"] for entry in self._ask("se/log", type="browser")]
 
 

@@ -1,4 +1,4 @@
-"""The real engine process with faults in it: some lengths of utterances are orders, as for the stub.
+"""The real engine process with faults, each caused by an utterance of a certain length, as in the stub engine.
 
 NAN_SAMPLES      the encoder's output for this utterance is no number
 FAIL_SAMPLES     the batch raises an ordinary error
@@ -21,7 +21,7 @@ ORDERS = (NAN_SAMPLES, FAIL_SAMPLES, POISON_SAMPLES, SPIN_SAMPLES, HOLD_SAMPLES)
 
 
 class FaultyRecognizer(SpeechRecognizer):
-    """Obeys the lengths that are orders; warm-up has none of them, and is let be."""
+    """Fails at the lengths above; warm-up has none of them."""
 
     def __init__(self, load, on_download):
         super().__init__(load, on_download)

@@ -1,4 +1,4 @@
-"""What two pieces both heard is there once, wherever they were cut."""
+"""Words in audio that two pieces share are written once, wherever the pieces were cut."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ def said(spoken):
 
 
 def heard(words, begin, end, shift=0.0):
-    """What a model hears in a piece: every word, its time off by a little, and a fragment where a word is cut off."""
+    """A model's words of a piece: every word, its time off by a little, and a fragment where a word is cut off."""
     found = []
     for word in words:
         first, last = max(word.start, begin), min(word.end, end)

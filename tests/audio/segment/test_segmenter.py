@@ -1,4 +1,4 @@
-"""Segments of a recording, from what was judged of its frames."""
+"""Segments of a recording, from the speech probabilities of its frames."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Speech is told from silence and noise, however the audio comes in."""
+"""Speech is distinguished from silence and noise, in blocks of any size."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def clip(golden):
 
 
 def judged(detector, samples, sizes=()):
-    """Probabilities and energies, when the samples come in pieces of these sizes and the rest at once."""
+    """Probabilities and energies of samples that come in blocks of these sizes, and the rest at once."""
     stream, answers, done = detector.stream(), [], 0
     for size in [*sizes, len(samples)]:
         answers.append(stream.push(samples[done : done + size]))
@@ -81,7 +81,7 @@ def test_pytorch_is_not_loaded_to_find_speech():
 
 
 def test_the_detector_sends_no_telemetry_and_leaves_no_file(tmp_path):
-    """ONNX Runtime would: what it runs and where, and the file of its session."""
+    """ONNX Runtime's defaults do both."""
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     command = "import os; from audio.segment.voice_activity import SpeechDetector; SpeechDetector(); print('made')"
 

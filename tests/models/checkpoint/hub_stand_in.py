@@ -1,4 +1,4 @@
-"""A hub to download from, over real HTTP on this machine: repositories in memory, and ways to go wrong."""
+"""A hub to download from, over real HTTP on this machine: repositories in memory, with faults on demand."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ LARGE = 1000
 
 @dataclass
 class Repository:
-    """Files by revision, and what is wrong with them.
+    """Files by revision, and the faults of the repository.
 
     Attributes:
         revisions: the files of each branch or tag, by name.
         refusal: status and error code with which files are refused, if they are.
-        hidden: whether the repository does not show to who has no token.
+        hidden: whether the repository is invisible without a token.
         cuts: how many answers end in the middle of a file.
         damage: whether files arrive with other bytes than announced.
     """
@@ -43,7 +43,7 @@ class Repository:
 
 @dataclass
 class Hub:
-    """The stand-in: repositories by name, and what was asked for."""
+    """The stand-in: repositories by name, and the requests so far."""
 
     repositories: dict[str, Repository]
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)

@@ -124,7 +124,7 @@ def tokens_of_transformers(kind, model, inputs, labels):
 def transducer_tokens(model, inputs, blank):
     """Search greedily with transformers' modules: its ``generate`` does the same, in far more time for each step.
 
-    But for one thing: it lets only an RNN-T leave a frame after so many labels.
+    One difference: only an RNN-T leaves a frame after `max_symbols` labels.
     """
     encoded = model.get_audio_features(**inputs)
     frames = encoded.pooler_output[0, : encoded.attention_mask.sum()]

@@ -1,4 +1,4 @@
-"""What a model does in one pass, in graphs on a device: the same as without them; rehearsed on a CPU."""
+"""Passes in CUDA graphs give the same as without graphs; rehearsed on a CPU."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Work in a side stream goes on beside what the device is given next, and is waited for only where that is said."""
+"""Work in a side stream runs beside later work of the device, which waits for it only at a join."""
 
 import pytest
 import torch

@@ -44,7 +44,7 @@ def test_graphs_of_an_encoder_compute_at_most_half_as_much_again_and_the_largest
 
 
 class Failing:
-    """Preparing fails so often, then it does not."""
+    """Preparing fails `times` times, then succeeds."""
 
     def __init__(self, *errors):
         self.errors = list(errors)

@@ -1,4 +1,4 @@
-"""The slow, obvious greedy transducer search that the fast forms are held to: one utterance, one frame at a time."""
+"""The slow, obvious greedy transducer search, to compare the fast forms with: one utterance, one frame at a time."""
 
 import torch
 

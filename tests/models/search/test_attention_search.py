@@ -1,4 +1,4 @@
-"""The search of an attention decoder in graphs on a device: what the host would find; rehearsed on a CPU."""
+"""The search of an attention decoder in CUDA graphs finds what it finds without; rehearsed on a CPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The graph driver on a device: what look-ahead says, without waiting, captured once; rehearsed on a CPU."""
+"""The graph driver finds what look-ahead finds, without waiting, captured once; rehearsed on a CPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""CTC beam search in graphs on a device: what the host would find, without waiting; rehearsed on a CPU."""
+"""CTC beam search in CUDA graphs finds what it finds without, and does not wait; rehearsed on a CPU."""
 
 from copy import deepcopy
 

@@ -26,7 +26,7 @@ def graphed(encoded, lengths, predictor, joint, max_symbols, steps):
 
 
 def flat_by(encoded, lengths, predictor, joint, max_symbols, frames):
-    """Flat search, so many frames of all rows a step, that rates its labels two at a time."""
+    """Flat search with this many frames of all rows a step, which rates its labels two at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("models.search.flat._FRAMES_A_STEP", frames)
         patch.setattr("models.search.flat._LABELS_RATED_AT_ONCE", 2)
@@ -86,7 +86,7 @@ def test_every_row_of_a_batch_equals_the_plain_loop(batch, search):
 
 
 def test_the_random_transducers_emit_wait_jump_and_run_into_max_symbols():
-    """Guards the property above: it would hold for models that say nothing too."""
+    """The test above would also pass for models that emit nothing."""
     seen = set()
     for seed in range(40):
         predictor, joint = random_transducer(seed, durations=(0, 1, 2, 3, 4), blank_bias=1.0)

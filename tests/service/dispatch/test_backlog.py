@@ -1,4 +1,4 @@
-"""The sums are those of the recordings, whatever came, went and was answered in between."""
+"""The backlog's sums are those of its recordings, in any order of arrivals, departures and answers."""
 
 from dataclasses import dataclass
 

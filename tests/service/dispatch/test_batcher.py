@@ -17,7 +17,7 @@ SECONDS = st.floats(0.1, 60.0)
 
 @dataclass
 class Answer:
-    """Stands in for a future: no event loop is needed to decide what leaves."""
+    """Stands in for a future, because batches are formed without an event loop."""
 
     cancelled: bool = False
 
@@ -33,7 +33,7 @@ class Queue:
     added: int = 0
 
     def add(self, seconds: float, arrived=0.0, caller: str | None = None, lane: Lane = LANE, **state) -> Utterance:
-        """Let somebody's utterance wait: one of its own unless a caller is named."""
+        """Add an utterance, of a caller of its own unless one is named."""
         self.added += 1
         owner = caller or self.added
         utterance = Utterance(self.added, np.empty(0, np.float32), seconds, arrived, Answer(), owner, lane, **state)
@@ -370,7 +370,7 @@ def test_the_background_is_never_starved():
 
 
 def test_background_work_that_waits_does_not_give_newcomers_earlier_turns():
-    """A job that waits at its first turn must not let a newcomer in before those who have had many."""
+    """A job that waits at its first turn must not put a new caller before callers that had many turns."""
     queue = Queue()
     queue.add(60.0, caller="job", is_background=True)
     for _ in range(5):

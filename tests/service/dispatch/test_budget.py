@@ -18,7 +18,7 @@ def padded(samples: list) -> float:
 
 
 async def answer_within(front, engine: FakeEngine, memory: float, until) -> int:
-    """Let the engine answer what fits its memory until nothing is wanted; returns how many batches did not fit."""
+    """Let the engine answer batches that fit its memory until all is answered; returns how many did not fit."""
     misfits = 0
     while not until():
         await settle()
@@ -77,7 +77,7 @@ def test_what_does_not_fit_together_runs_in_parts_and_batches_grow_again():
 
 
 def test_utterances_run_alone_after_three_failed_batches():
-    """A batch that no size helps: its utterances are told apart by running alone, not by ever smaller batches."""
+    """If smaller batches do not help, each utterance runs alone, not in ever smaller batches."""
 
     async def scenario() -> None:
         front, engine = dispatcher(), FakeEngine()

@@ -81,7 +81,7 @@ def test_an_utterance_that_loses_two_engines_is_an_error_and_others_are_answered
 
 
 def test_an_utterance_that_lost_an_engine_has_the_next_one_to_itself_despite_free_slots():
-    """Else a neighbour, alone in the batch behind it, would die with it a second time."""
+    """Otherwise another utterance, alone in the next batch, would lose its second engine to it."""
 
     @dataclass(eq=False)
     class Roomy(FakeEngine):

@@ -1,4 +1,4 @@
-"""However a recording is cut, a model that hears every word of a piece hears every word of the recording, once."""
+"""However a recording is cut, a model that finds every word of a piece finds every word of the recording, once."""
 
 import math
 
@@ -34,7 +34,7 @@ def said(spoken):
 
 
 def judged(words):
-    """How likely each frame is speech, for a detector that is never wrong, and how loud it is."""
+    """The speech probability of each frame, by a detector that is never wrong, and its energy."""
     probabilities = [0.0] * (math.ceil(words[-1][2] / FRAME_SECONDS) + 20)
     for _, start, stop in words:
         for frame in range(math.floor(start / FRAME_SECONDS), math.ceil(stop / FRAME_SECONDS)):
@@ -43,7 +43,7 @@ def judged(words):
 
 
 def heard(words, begin, end):
-    """What a model hears in a piece: every word, and a fragment where one is cut off."""
+    """A model's words of a piece: every word, and a fragment where one is cut off."""
     found = []
     for text, start, stop in words:
         first, last = max(start, begin), min(stop, end)

@@ -23,7 +23,7 @@ RULE = SegmentRule(longest=10.0)
 
 
 class Immediately(ThreadPoolExecutor):
-    """Does the work of threads at once, so that a test knows when it is done."""
+    """Stands in for threads and does their work at once, so that a test knows when it is done."""
 
     def submit(self, work, *arguments):
         future = Future()
@@ -255,7 +255,7 @@ def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
 
 
 def test_a_job_uses_a_window_of_its_own(monkeypatch):
-    """Its parts have places of their own, so a recording that comes after it is cut and read at once."""
+    """Because its parts enter another window, a recording that comes later is cut and read at once."""
 
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front(max_queued_audio_seconds=35.0)

@@ -96,7 +96,7 @@ class SimulatedEngine:
 
 
 class World:
-    """Engines, their supervisor, clients, and what must be true of them at any time."""
+    """Engines, their supervisor and clients, with the invariants that hold at any time."""
 
     def __init__(self, seed: int):
         self.chance = chance = random.Random(seed)
@@ -133,7 +133,7 @@ class World:
         self.check()
 
     def lose(self, engine: SimulatedEngine) -> None:
-        """Its process is gone; the supervisor starts another one, which takes a while."""
+        """End the engine's process; the supervisor starts another one, which takes a while."""
         engine.is_alive = False
         self.engines.remove(engine)
         self.front.engine_lost(engine, "exit")
@@ -141,7 +141,7 @@ class World:
         asyncio.get_running_loop().call_later(self.chance.uniform(0.0, 8.0), self.start, engine.name)
 
     async def client(self, number: int) -> None:
-        """Ask for one utterance, and know what may come of it."""
+        """Ask for one utterance, and check that the answer is one that is possible."""
         chance = self.chance
         await asyncio.sleep(chance.choice((0.0, chance.uniform(0, 30), 10.0, 20.0)))
         does = chance.choice((FAILS, KILLS, TOO_LARGE)) if chance.random() < self.share_bad else FINE
@@ -174,7 +174,7 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """Look at everything that must be true now."""
+        """Check all invariants."""
         batcher, ledger = self.front._batcher, self.front._ledger
         waiting = [one.number for one in batcher]
         held = {engine: batches for engine, batches in ledger._held.items() if batches}
@@ -199,7 +199,7 @@ class World:
         assert not (wanted and is_idle), "an engine stands idle while somebody waits"
 
     def should_be_busy(self, engine: SimulatedEngine, has_suspect: bool) -> bool:
-        """Whether it should be given what waits: nothing beside a suspect, and no suspect beside something."""
+        """Whether the engine should get waiting work: a suspect has an engine to itself."""
         held = [one for batch in self.front._ledger._held.get(engine, {}).values() for one in batch]
         if any(one.engines_lost for one in held) or len(engine.models) < len(MODELS):
             return False
@@ -249,7 +249,7 @@ def test_the_same_seed_is_the_same_day():
 
 
 def test_a_simulation_notices_an_utterance_that_is_never_answered(monkeypatch):
-    """The test of the test: a dispatcher that forgets a batch of a lost engine is caught."""
+    """Tests the checks: a dispatcher that forgets a batch of a lost engine is caught."""
     monkeypatch.setattr("service.dispatch.dispatcher.Dispatcher._run_alone", lambda self, utterance: None)
     caught = Counter()
     for seed in range(60):

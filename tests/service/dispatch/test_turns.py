@@ -44,7 +44,7 @@ def test_a_caller_without_waiting_work_is_forgotten():
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0.1, 30.0), min_size=2, max_size=8), st.integers(2, 4))
 def test_callers_that_all_have_work_get_the_same_share_to_within_two_turns(lengths, callers):
-    """Whatever the first caller's pieces are like: nobody gets ahead of another by more than two turns of audio."""
+    """For any lengths of the first caller's pieces, no caller gets ahead of another by more than two turns of audio."""
     queue = Queue(Batcher([10.0, 30.0]))
     for caller in range(callers):
         for seconds in lengths * 3 if caller == 0 else [5.0] * int(sum(lengths) * 3 / 5):

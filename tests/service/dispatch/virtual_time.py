@@ -1,11 +1,11 @@
-"""An event loop whose time passes only when everybody waits for it: hours take no time, and every run is the same."""
+"""An event loop whose clock moves only when all tasks wait for it: hours take no time, and every run is the same."""
 
 import asyncio
 import selectors
 
 
 class DeadlockError(AssertionError):
-    """Everybody waits for something that cannot happen any more."""
+    """All tasks wait for something that cannot happen any more."""
 
 
 class _Selector(selectors.SelectSelector):

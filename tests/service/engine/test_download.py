@@ -1,4 +1,4 @@
-"""A download is told about: to the log now and then, to the supervisor so that it waits."""
+"""Progress of a download is reported, in the log and to the supervisor, which then waits."""
 
 import logging
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Several engines behind one queue: one that dies takes its own place away."""
+"""Several engines behind one queue: the others go on when one dies."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ def load(model: str) -> Load:
 
 
 class Controlled:
-    """A supervisor whose fate the test decides."""
+    """A supervisor that the test makes ready, or fail."""
 
     engine = None
 

@@ -1,4 +1,4 @@
-"""The device waits for nobody: the next batch is laid out while it works, the last one is spelled while it works on."""
+"""The device does not wait: the next batch is copied, and the last one detokenized, while it computes."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ SAMPLES = np.arange(10, dtype=np.float32)
 
 
 class Gates:
-    """Events by name: a step says that it began, and goes on when it may."""
+    """Events by name: a step reports that it began, and waits until the test lets it go on."""
 
     def __init__(self):
         began = "laid out 2", "recognized 1", "recognized 2", "recognized 3", "awaited 1", "awaited 2", "wrote 1"

@@ -1,4 +1,4 @@
-"""Which device an engine takes."""
+"""The choice of an engine's device."""
 
 import pytest
 import torch

@@ -24,7 +24,7 @@ STUB = {"device": "cpu", "longest_seconds": 2.0, "module": STUB_ENGINE}
 
 @dataclass
 class Listener:
-    """Queues what it is told, so that a scenario can wait for it."""
+    """Queues the supervisor's events, so that a scenario can wait for them."""
 
     told: asyncio.Queue = field(default_factory=asyncio.Queue)
 
@@ -262,7 +262,7 @@ def test_an_engine_that_downloads_its_model_first_becomes_ready():
 
 
 async def loaded(listener, count: int):
-    """Wait for so many models; returns the engine."""
+    """Wait for this many models; returns the engine."""
     engines = {await listener.hears("ready") for _ in range(count)}
     (engine,) = engines
     return engine
@@ -303,7 +303,7 @@ def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too
 
 
 def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
-    """Whoever asked has left, so the model was let go, while the batch was on its way."""
+    """The caller has left and the model was unloaded while the batch was on its way."""
 
     async def scenario(supervisor, listener) -> None:
         engine = await loaded(listener, 2)

@@ -1,4 +1,4 @@
-"""What a GPU is warmed up with: every shape that batches have while serving."""
+"""A GPU is warmed up with every shape that batches can have."""
 
 from dataclasses import dataclass, field
 
