@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 # What tests of the API need beyond setup: OpenAI's JavaScript client (node and npm), its Python client 1.x, the Vercel AI
-# SDK, litellm, and LangChain in both languages; half a GB.
+# SDK, litellm, and LangChain in both languages; half a GB. And axe-core, which looks at the page.
 clients: examples/node_modules/.ready tests/clients/node_modules/.ready $(OPENAI_1)/.ready $(FRAMEWORKS)/.ready
 
 examples/node_modules/.ready: examples/package.json

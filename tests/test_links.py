@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+# Folders that tools fill.
+_TOOLS = frozenset({".venv", ".clients", ".pytest_cache", "node_modules", "runs", "dist"})
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
-def pages() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    return [ROOT / name for name in listed.split() if (ROOT / name).exists()]
+def pages(root: Path = ROOT) -> list[Path]:
+    """The pages of the repository; of an archive of it, which has no list of its files, all but those of tools."""
+    if (root / ".git").exists():
+        command = ["git", "ls-files", "*.md"]
+        names = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    else:
+        names = [str(page.relative_to(root)) for page in root.rglob("*.md")]
+    return [root / name for name in sorted(names) if _TOOLS.isdisjoint(Path(name).parts) and (root / name).exists()]
 
 
 def text_of(page: Path) -> str:
@@ -45,8 +52,16 @@ def broken(page: Path) -> list[str]:
     return wrong
 
 
-def test_there_are_pages():
+def test_the_pages_of_an_unpacked_archive_are_those_of_the_repository(tmp_path):
+    for page in pages():
+        copy = tmp_path / page.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("", encoding="utf-8")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "README.md").write_text("", encoding="utf-8")
+
     assert ROOT / "README.md" in pages()
+    assert [page.relative_to(tmp_path) for page in pages(tmp_path)] == [page.relative_to(ROOT) for page in pages()]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

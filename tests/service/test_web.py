@@ -16,6 +16,7 @@ from tests.service.serving import form, serving, tone, wait_for, wav
 
 pytestmark = [pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
 
+AXE = Path(__file__).parents[1] / "clients" / "node_modules" / "axe-core" / "axe.min.js"
 SAMPLE = Path(__file__).parents[2] / "samples" / "river.flac"
 SAMPLES = tone(32_000)  # two seconds: the stub hears its length in the first one and its sum in the second
 IN_FLIGHT = 'steno_http_requests_in_flight{endpoint="transcriptions"}'
@@ -521,6 +522,24 @@ def test_the_documentation_sends_a_request_asks_nobody_else_and_fits_a_phone(bro
     assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
     assert browser.complaints() == []
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1000, 360])
+def test_axe_finds_nothing_against_the_page(browser, service, clip, scheme, width):
+    visit(browser, service)
+    browser.screen(width, 900)
+    browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    transcribe(browser, clip)
+    browser.click("#options summary")
+
+    browser.run(AXE.read_text(encoding="utf-8"))
+    found = browser.run("return axe.run().then(({ violations, passes }) => [violations, passes.length])")
+    browser.devtools("Emulation.setEmulatedMedia", features=[])
+
+    assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found[0]] == []
+    assert found[1] > 20
 
 
 def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
