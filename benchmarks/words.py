@@ -22,8 +22,8 @@ from audio.decode import decode
 from audio.limits import AudioLimits
 from audio.samples import Samples
 from benchmarks.environment import describe
-from cli.references import read_references
-from models import Transcript, load_model
+from cli.references import Reference, read_references
+from models import Model, Transcript, Word, load_model
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +49,9 @@ def main() -> None:
     parser.add_argument("--model", default="bundled")
     parser.add_argument("--decoder", help="default: the model's first")
     parser.add_argument("--language-model", help="none: greedy, where the model has one")
+    parser.add_argument(
+        "--aligned", action="store_true", help="find the words of the transcripts, as an aligner of another model does"
+    )
     parser.add_argument("--split")
     parser.add_argument("--sources", nargs="+", help="only clips of these")
     args = parser.parse_args()
@@ -59,7 +62,10 @@ def main() -> None:
         if args.split in (None, clip.split) and (args.sources is None or clip.source in args.sources)
     ]
     samples = [_read(clip.audio, model.sample_rate) for clip in chosen]
-    heard = model.transcribe(samples, decoder=args.decoder, batch_seconds=60.0)
+    if args.aligned:
+        heard = [aligned(model, clip.text, pcm) for clip, pcm in zip(chosen, samples, strict=True)]
+    else:
+        heard = model.transcribe(samples, decoder=args.decoder, batch_seconds=60.0)
 
     borders = [
         found for pcm, one in zip(samples, heard, strict=True) for found in at_borders(pcm, model.sample_rate, one)
@@ -69,21 +75,49 @@ def main() -> None:
     for name in ("start", "end"):
         errors = np.array([error for kind, error in borders if kind == name])
         rows.append({"time": name, "words": len(errors), **_times(errors)})
-    right = [is_right for clip, one in zip(chosen, heard, strict=True) for is_right in right_words(clip.text, one)]
-    for name, measure in MEASURES.items():
-        confidence = [measure(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
-        error, auc = calibration(confidence, right)
-        rows.append({"confidence": name, "words": len(right), "ece": error, "auc": auc})
+    if not args.aligned:
+        rows += _confidence(chosen, heard)
     for row in rows:
         print(
             "  ".join(
                 f"{key} {value:.3f}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
             )
         )
-    lowest = [min(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
-    for low, mean, share, count in reliability(lowest, right, bins=5):
-        print(f"lowest from {low:.1f}: {count} words, mean {mean:.2f}, right {share:.2f}")
+    if not args.aligned:
+        _print_reliability(chosen, heard)
     print(json.dumps({"benchmark": "words", **about, **describe(torch.device("cpu")), "rows": rows}))
+
+
+def aligned(model: Model, text: str, samples: Samples) -> Transcript:
+    """Return a transcript whose words have the times at which a model's CTC decoder finds them."""
+    words, (waveforms, lengths) = text.split(), model.batch([samples])
+    (spans,) = model.align_batch(waveforms, lengths, [words])
+    found = [
+        Word(word, start, end, 1.0, (index, index + 1))
+        for index, (word, (start, end)) in enumerate(zip(words, spans, strict=True))
+    ]
+    return Transcript(text, [0] * len(words), [1.0] * len(words), found)
+
+
+def _confidence(clips: Sequence[Reference], heard: Sequence[Transcript]) -> list[dict[str, object]]:
+    """Return how much each measure of confidence means."""
+    right = _right(clips, heard)
+    rows: list[dict[str, object]] = []
+    for name, measure in MEASURES.items():
+        confidence = [measure(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
+        error, auc = calibration(confidence, right)
+        rows.append({"confidence": name, "words": len(right), "ece": error, "auc": auc})
+    return rows
+
+
+def _print_reliability(clips: Sequence[Reference], heard: Sequence[Transcript]) -> None:
+    lowest = [min(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
+    for low, mean, share, count in reliability(lowest, _right(clips, heard), bins=5):
+        print(f"lowest from {low:.1f}: {count} words, mean {mean:.2f}, right {share:.2f}")
+
+
+def _right(clips: Sequence[Reference], heard: Sequence[Transcript]) -> list[bool]:
+    return [is_right for clip, one in zip(clips, heard, strict=True) for is_right in right_words(clip.text, one)]
 
 
 def at_borders(samples: Samples, rate: int, heard: Transcript) -> Iterator[tuple[str, float]]:

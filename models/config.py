@@ -72,6 +72,8 @@ class ConformerConfig:
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
         positions: whether attention knows the distances of frames, or frames hold their absolute positions.
         attention_context: frames on each side of a frame that it attends to, or None for the whole clip.
+        global_tokens: of local attention, how many frames at the start attend to all and are attended to by all: 0 or
+            1 (Beltagy et al., 2020, Longformer).
         convolution_norm: the norm after the convolution over time.
     """
 
@@ -88,6 +90,7 @@ class ConformerConfig:
     scale_input: bool
     positions: Positions = "relative"
     attention_context: int | None = None
+    global_tokens: int = 0
     convolution_norm: ConvolutionNorm = "batch_norm"
 
     @property

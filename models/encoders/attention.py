@@ -60,6 +60,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = config.heads
         self.context = config.attention_context
+        self.global_tokens = config.global_tokens
         self.norm = nn.LayerNorm(config.width)
         self.query = nn.Linear(config.width, config.width, bias=config.bias)
         self.key = nn.Linear(config.width, config.width, bias=config.bias)
@@ -105,7 +106,13 @@ class SelfAttention(nn.Module):
             if spare or self.context is not None or not padding.is_none:
                 bias = bias + self._penalties(padding, block, spare, query.dtype)
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
+            if self.global_tokens:
+                # The first frame once more, wherever the band is.
+                keys, values = torch.cat((key[:, :, :1], keys), dim=2), torch.cat((value[:, :, :1], values), dim=2)
+                bias = torch.cat((self._content_penalty(key[:, :, :1]).expand(*bias.shape[:3], 1), bias), dim=3)
             attended.append(attend(queries, keys, values, bias))
+        if self.global_tokens:
+            attended[0] = torch.cat((_attended_by_first(query, key, value, padding), attended[0][:, :, 1:]), dim=2)
         rows = (attended[0] if len(attended) == 1 else torch.cat(attended, dim=2)).transpose(1, 2).flatten(2)
         projected: Tensor = self.output(padding.without(rows))
         return projected
@@ -121,6 +128,10 @@ class SelfAttention(nn.Module):
     def _with_content(self, query: Tensor) -> Tensor:
         """Return ``query`` [batch, time, heads, width / heads] as it is multiplied with the keys."""
         return query
+
+    def _content_penalty(self, key: Tensor) -> Tensor:
+        """Return what takes out of the score of a global key what ``_with_content`` has added, [batch, heads, 1, 1]."""
+        return key.new_zeros(*key.shape[:2], 1, 1)
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:  # noqa: ARG002  # no use
         """Return a function that returns the scores by distance for a block and a number of keys.
@@ -184,7 +195,8 @@ class RelativeAttention(SelfAttention):
     def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Attend; see ``SelfAttention``."""
         merged = None if torch.is_grad_enabled() else self.merged
-        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if merged else None
+        has_kernel = merged is not None and not self.global_tokens
+        kernel = relative_attention_on(normed.device, normed.dtype, self.content_bias.size(1)) if has_kernel else None
         if merged is None or kernel is None:
             return super().forward(normed, positions, padding)
         table, biases = self._table_for(positions), (self.content_bias, self.position_bias)
@@ -194,6 +206,10 @@ class RelativeAttention(SelfAttention):
 
     def _with_content(self, query: Tensor) -> Tensor:
         return query + self.content_bias
+
+    def _content_penalty(self, key: Tensor) -> Tensor:
+        scores = (self.content_bias[None, :, None] * key).sum(dim=3, keepdim=True)
+        return scores / -math.sqrt(key.size(-1))
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:
         # Heads come first: projected distances are the same for all rows, so one product is enough for them.
@@ -227,6 +243,24 @@ def _scaled_products(left: Tensor, right: Tensor, share: float) -> Tensor:
     """Return ``share`` times the product of matrices, [batch, n, columns], in one pass."""
     # With beta 0, the values of the added tensor are not read.
     return torch.baddbmm(left.new_empty(1, 1, 1), left, right, beta=0, alpha=share)
+
+
+def _attended_by_first(query: Tensor, key: Tensor, value: Tensor, padding: Padding) -> Tensor:
+    """Return what the first frame, a global token, attends to: the whole clip, by content alone.
+
+    Args:
+        query: [batch, time, heads, width / heads].
+        key: [batch, heads, time, width / heads]; ``value`` alike.
+        value: see ``key``.
+        padding: nobody attends to it.
+
+    Returns:
+        [batch, heads, 1, width / heads].
+    """
+    visible = padding.valid[:, None, None]
+    penalties = visible.new_zeros(visible.shape, dtype=query.dtype)
+    penalties.masked_fill_(~visible, torch.finfo(query.dtype).min)
+    return scaled_dot_product_attention(query[:, :1].transpose(1, 2), key, value, penalties)
 
 
 def _in_training_on_cpu() -> bool:

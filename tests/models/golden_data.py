@@ -21,6 +21,7 @@ MODELS = (
     "canary-small",
     "variant-citrinet",
     "variant-convolution-groups",
+    "variant-global-token",
     "variant-layer-norm",
     "variant-local-attention",
     "variant-stacking",
@@ -41,6 +42,7 @@ DECODERS = (
     ("quartznet-small", "ctc"),
     ("variant-citrinet", "ctc"),
     ("variant-convolution-groups", "ctc"),
+    ("variant-global-token", "ctc"),
     ("variant-layer-norm", "ctc"),
     ("variant-local-attention", "ctc"),
     ("variant-stacking", "ctc"),
@@ -48,6 +50,7 @@ DECODERS = (
 WITHOUT_WORDS = (
     "variant-citrinet",
     "variant-convolution-groups",
+    "variant-global-token",
     "variant-layer-norm",
     "variant-local-attention",
 )

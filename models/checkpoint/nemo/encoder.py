@@ -40,6 +40,7 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
         scale_input=section.flag("xscaling", default=True),
         positions="absolute" if section.get("self_attention_model", "rel_pos") == "abs_pos" else "relative",
         attention_context=_attention_context(section),
+        global_tokens=_global_tokens(section),
         convolution_norm=cast("ConvolutionNorm", section.get("conv_norm_type", "batch_norm")),
     )
     _check_sizes(section, config)
@@ -64,6 +65,22 @@ def _attention_context(section: Section) -> int | None:
     return sides[0]
 
 
+def _global_tokens(section: Section) -> int:
+    """Return how many frames attend to all, and all to them; only local attention has any.
+
+    With more than one, NeMo mixes the heads of different frames, so that its results could only be had by copying that.
+    """
+    if section.get("self_attention_model") != "rel_pos_local_attn":
+        section.ignore("global_tokens", "global_attn_separate")
+        return 0
+    section.expect("global_tokens", None, 0, 1)
+    if not section.get("global_tokens"):
+        section.ignore("global_attn_separate")
+        return 0
+    section.expect("global_attn_separate", False)
+    return 1
+
+
 def _check_sizes(section: Section, config: ConformerConfig) -> None:
     fits = config.width % 2 == 0 and config.width % config.heads == 0
     section.require("d_model", fits, f"even multiples of n_heads, {config.heads}")
@@ -79,12 +96,11 @@ def _expect_what_we_do(section: Section, config: ConformerConfig) -> None:
     section.expect("reduction", None)
     section.expect("att_context_style", "regular")
     section.expect("att_chunk_context_size", None)
-    section.expect("global_tokens", 0)
     section.expect("conv_context_size", None, [config.kernel_size // 2, config.kernel_size // 2])
     section.expect("conv_context_style", None, "regular")
     # Options of training, of sharing tensors that the file holds separately, and of other ways to equal results.
     section.ignore("dropout", "dropout_pre_encoder", "dropout_emb", "dropout_att", "att_context_probs")
     section.ignore("stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer")
     section.ignore("untie_biases", "pos_emb_max_len", "reduction_position", "reduction_factor")
-    section.ignore("global_tokens_spacing", "global_attn_separate", "subsampling_conv_chunking_factor")
+    section.ignore("global_tokens_spacing", "subsampling_conv_chunking_factor")
     section.ignore("use_pytorch_sdpa", "use_pytorch_sdpa_backends", "sync_max_audio_length")

@@ -61,7 +61,6 @@ REFUSED = [
     ("encoder.conv_context_size", [5, 3]),
     ("encoder.conv_norm_type", "group_norm4"),
     ("encoder.conv_kernel_size", 8),
-    ("encoder.global_tokens", 1),
     ("encoder.new_in_the_next_release", None),
     ("decoder._target_", "nemo.collections.asr.modules.StatelessTransducerDecoder"),
     ("decoder.blank_as_pad", False),
@@ -155,6 +154,27 @@ def test_local_attention_needs_a_context_of_two_equal_sides(context):
         parse_nemo_config(document)
 
     assert caught.value.key == "encoder.att_context_size"
+
+
+def local_attention(**changes):
+    document = golden_document()
+    section = {"self_attention_model": "rel_pos_local_attn", "att_context_size": [8, 8], "global_tokens": 1}
+    document["encoder"] |= section | changes
+    return document
+
+
+def test_one_frame_may_be_attended_to_by_all_in_local_attention_and_in_other_is_nothing():
+    assert parse_nemo_config(local_attention()).config.encoder.global_tokens == 1
+    everywhere = local_attention(self_attention_model="rel_pos", att_context_size=[-1, -1])
+    assert parse_nemo_config(everywhere).config == parse_nemo_config(golden_document()).config
+
+
+@pytest.mark.parametrize(("key", "value"), [("global_tokens", 2), ("global_attn_separate", True)])
+def test_more_of_them_or_with_weights_of_their_own_are_refused(key, value):
+    with pytest.raises(UnsupportedValueError) as caught:
+        parse_nemo_config(local_attention(**{key: value}))
+
+    assert caught.value.key == f"encoder.{key}"
 
 
 def test_a_family_that_is_not_supported_is_called_by_the_name_people_know():
