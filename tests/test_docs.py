@@ -1,4 +1,4 @@
-"""What the documentation lists is what there is."""
+"""The documentation lists all settings, metrics, errors and faults, and none that are gone."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""make says what is missing, and the recipe of the bundled model is made of commands that exist."""
+"""make names what is missing, and the recipe of the bundled model consists of commands that exist."""
 
 import os
 import re
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="module")
 def steps():
-    """What `make train-bundled` would have steno do, parsed as steno parses it."""
+    """The steno commands of `make train-bundled`, parsed as steno parses them."""
     variables = ["SPEECH=speech", "TEXT=text.xz", "TEACHER=teacher.nemo", f"VENV={sys.prefix}"]
     done = subprocess.run(
         ["make", "--dry-run", f"--old-file={sys.prefix}/.ready", "train-bundled", *variables],

@@ -1,6 +1,6 @@
 """Takes the picture of the page that the README shows: `python -m tests.service.page_picture OUT.png` (`make picture`).
 
-A real service with the model that ships, a real browser, and the recording of samples/.
+A real service with the bundled model, a real browser, and the recording of samples/.
 """
 
 import base64

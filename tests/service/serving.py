@@ -71,7 +71,7 @@ def metric(text: str, name: str) -> float:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Poll something that a real process brings about."""
+    """Poll until a real process has done something."""
     tick = threading.Event()
     for _ in range(int(PATIENCE / 0.02)):
         if condition():
@@ -96,7 +96,7 @@ class ThreadedServer:
         return self.client.post("/v1/audio/transcriptions", **arguments)
 
     def hold_engine(self) -> None:
-        """Stop the engine process where it is; what it is sent waits in its socket."""
+        """Stop the engine process; messages to it wait in its socket."""
         os.kill(self.server.fleet.engines[0].pid, signal.SIGSTOP)
 
     def release_engine(self) -> None:

@@ -1,4 +1,4 @@
-"""Long recordings for tests: real clips in a row with silence and noise between, and what should be heard in them."""
+"""Long recordings for tests: real clips in a row with silence and noise between, and their words."""
 
 import difflib
 import json
@@ -18,7 +18,7 @@ _ABOUT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Clip:
-    """A recording of one utterance, and what is said in it."""
+    """A recording of one utterance, and its text."""
 
     file: bytes
     samples: np.ndarray
@@ -34,7 +34,7 @@ class Heard:
 
 
 def clips_of(folder: Path, sources: Sequence[str]) -> list[Clip]:
-    """The dev clips of these collections, mixed."""
+    """The dev clips of these collections, shuffled."""
     manifest = [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
     chosen = [clip for clip in manifest if clip["split"] == "dev" and clip["source"] in sources]
     np.random.default_rng(3).shuffle(chosen)
@@ -47,7 +47,7 @@ def clips_of(folder: Path, sources: Sequence[str]) -> list[Clip]:
 
 
 def in_a_row(clips: Sequence[Clip], seconds: float) -> tuple[np.ndarray, list[tuple[Clip, float]]]:
-    """Clips one after another, again and again until they last so long, and where each begins in seconds."""
+    """Clips one after another, repeated up to a length in seconds, and the second at which each begins."""
     random = np.random.default_rng(4)
     pieces: list[np.ndarray] = []
     begun: list[tuple[Clip, float]] = []
@@ -63,7 +63,7 @@ def in_a_row(clips: Sequence[Clip], seconds: float) -> tuple[np.ndarray, list[tu
 
 
 def heard_in(service: ServerProcess, file: bytes) -> list[Heard]:
-    """What the service hears in a file."""
+    """The words that the service finds in a file."""
     answer = service.client.post(
         "/v1/audio/transcriptions",
         **form(file, response_format="verbose_json", timestamp_granularities="word"),
@@ -76,7 +76,7 @@ def heard_in(service: ServerProcess, file: bytes) -> list[Heard]:
 
 
 def equal_words(expected: Sequence[Heard], heard: Sequence[Heard]) -> list[tuple[Heard, Heard]]:
-    """Pairs of words that are in both, in order: of all that were heard about the time when they were expected."""
+    """Pairs of words that are in both, in order, and at about the expected time."""
     starts = [word.start for word in heard]
     first = bisect_left(starts, expected[0].start - _ABOUT_SECONDS) if expected else 0
     last = bisect_right(starts, expected[-1].start + _ABOUT_SECONDS) if expected else 0

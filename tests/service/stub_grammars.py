@@ -1,4 +1,4 @@
-"""A stand-in for the process that has NeMo's grammars: some phrases are written otherwise, and one ends it."""
+"""A stand-in for the process with NeMo's grammars: it rewrites some phrases, and one phrase ends it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`steno serve` with a Canary checkpoint: it answers as the model writes offline, and says what it cannot do."""
+"""`steno serve` with a Canary checkpoint: answers equal the model's offline, and unsupported options are refused."""
 
 import concurrent.futures
 

@@ -1,4 +1,4 @@
-"""Every container and codec that people have, as Debian's ffmpeg writes it: the words of the WAV come back."""
+"""Common containers and codecs, as Debian's ffmpeg writes them, have the words of the WAV."""
 
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -80,7 +80,7 @@ TELEPHONE = {
 
 @dataclass(frozen=True)
 class Answered:
-    """What the service made of a file."""
+    """The service's answer to a file."""
 
     status: int
     text: str
@@ -89,7 +89,7 @@ class Answered:
 
 @pytest.fixture(scope="module")
 def recording(speech_dir):
-    """The two clips with the most words of those that are short, in a row: a word is a few points of the error rate."""
+    """Two short clips with many words, in a row: with few words, one error would be many points of the error rate."""
     clips = [clip for clip in clips_of(speech_dir, ("librispeech",)) if len(clip.samples) < MOST_SECONDS * RATE]
     clips.sort(key=lambda clip: len(clip.text.split()))
     return np.concatenate([clip.samples for clip in clips[-2:]])

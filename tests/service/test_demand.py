@@ -1,4 +1,4 @@
-"""Models come when they are asked for, and go when they are not."""
+"""Models are loaded when they are asked for, and unloaded when they are not."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -20,7 +20,7 @@ class Clock:
 
 
 class FakeResidency:
-    """Loads when told to."""
+    """Loads models when the test says so."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog

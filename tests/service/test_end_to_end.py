@@ -1,4 +1,4 @@
-"""`steno serve` as an operator runs it, with real checkpoints: what it answers is what the model says offline."""
+"""`steno serve` as an operator runs it, with real checkpoints: its answers equal the model's offline."""
 
 import concurrent.futures
 import json
@@ -52,7 +52,7 @@ def waiting(service: ServerProcess) -> int:
 
 
 def post_while_engine_is_held(service: ServerProcess, recordings, pool) -> list[concurrent.futures.Future]:
-    """Send every recording while the engine stands still; return when all have been accepted."""
+    """Send every recording while the engine is stopped; return when all have been accepted."""
     before = waiting(service)
     service.signal_engine(signal.SIGSTOP)
     answers = [pool.submit(post, service, samples) for samples in recordings]

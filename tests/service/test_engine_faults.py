@@ -1,4 +1,4 @@
-"""A real engine with a real model, and what goes wrong in it: who sent it learns of it, and nobody else does."""
+"""Faults in a real engine with a real model: only the request that causes one gets an error."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,7 +36,7 @@ def post(service, samples):
 
 
 def together(service, recordings):
-    """What is answered to recordings that leave in one batch, but for the first, which goes before them."""
+    """The answers to recordings of which all but the first are in one batch."""
     before = service.metric("steno_queue_wait_seconds_count")
     with ThreadPoolExecutor(len(recordings)) as pool:
         service.hold_engine()
@@ -56,7 +56,7 @@ def said(answers):
 
 
 def good(speech, samples=16_100):
-    """Recordings of about a second, none of whose lengths is an order."""
+    """Recordings of about a second, with lengths that cause no fault."""
     return [speech[start : start + samples + start // 4000] for start in range(0, 40_000, 8000)]
 
 

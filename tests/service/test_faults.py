@@ -1,4 +1,4 @@
-"""Faults of the system under the service; those of engines, decoders and clients stand with what they are faults of."""
+"""Faults of the system under the service; those of engines, decoders and clients are in their own tests."""
 
 import concurrent.futures
 import contextlib
@@ -75,7 +75,7 @@ def test_an_engine_that_dies_while_no_file_can_be_opened_is_replaced_when_one_ca
 
 
 def test_a_service_without_memory_refuses_for_now_and_recovers(tmp_path):
-    """However little there is: a request is answered, refused, or has its connection closed, and no other one pays."""
+    """With little memory, a request is answered, refused, or has its connection closed, and others are answered."""
     upload = form(wav(tone(30 * SAMPLE_RATE)))
     with (
         steno_serve(tmp_path / "log", "--model", "stub.nemo", engine=STUB_ENGINE) as service,
@@ -107,7 +107,7 @@ def test_a_service_without_memory_refuses_for_now_and_recovers(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["changed", "gone"])
 def test_a_checkpoint_that_changed_when_its_engine_is_replaced_ends_the_service(golden, tmp_path, fault):
-    """Half of a recording by one model and half by another is no transcript; who restarts the service gets the new."""
+    """Otherwise half of a recording would be transcribed by one model and half by another."""
     checkpoint = tmp_path / "model.nemo"
     shutil.copy(golden / "quartznet-small" / "model.nemo", checkpoint)
     with steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service:

@@ -29,7 +29,7 @@ def test_no_full_collection_happens_by_itself(call, happens):
 
 
 def collections(requests: int, rounds: int, monkeypatch) -> int:
-    """How many there are in so many rounds, with so many requests under way."""
+    """The number of collections in some rounds, with some requests under way."""
     monkeypatch.setattr(garbage, "_EVERY_SECONDS", 0.0)
     collected, asked = [], 0
 

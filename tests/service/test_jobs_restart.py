@@ -1,4 +1,4 @@
-"""`steno serve` is killed with -9 while jobs wait and run; its successor does them all."""
+"""`steno serve` is killed with -9 while jobs wait and run; the next one does them all."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def states(service: ServerProcess, jobs: list[str]) -> list[str]:
 
 
 def signal_if_there(pid: int) -> None:
-    """Let an engine that stands still notice that its front is gone."""
+    """Continue a stopped engine, so that it notices that its front is gone."""
     os.kill(pid, signal.SIGCONT)
 
 

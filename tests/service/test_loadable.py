@@ -1,4 +1,4 @@
-"""What a setting allows to be loaded, and nothing beside it."""
+"""Models that a setting allows can be loaded, and no others."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from service.settings import Settings, SettingsError
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder of models, and what else lies about."""
+    """A folder of models and other files."""
     models = tmp_path / "models"
     (models / "english").mkdir(parents=True)
     (models / "english" / "model.nemo").touch()

@@ -1,4 +1,4 @@
-"""What an overload took goes back to the system."""
+"""The memory that an overload took is given back to the system."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`steno serve` with a folder of real checkpoints on demand: loaded, let go and loaded again, they write the same."""
+"""`steno serve` with a folder of real checkpoints on demand: loaded, unloaded and loaded again, they write the same."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""`steno serve` with three families and the model that ships: each request is answered as its model writes offline."""
+"""`steno serve` with three families and the bundled model: each answer equals that of its model offline."""
 
 from concurrent.futures import ThreadPoolExecutor
 

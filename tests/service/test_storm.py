@@ -1,4 +1,4 @@
-"""Clients that come, break and go: whatever they do, nothing stays behind."""
+"""Clients that connect, break off and disconnect: whatever they do, the service holds nothing afterwards."""
 
 import concurrent.futures
 import random
@@ -46,7 +46,7 @@ SEES = {answered: 200, bad_audio: 400, failing: 500, leaves: 0, crashing: 503}
 
 
 def storm(service: ThreadedServer, requests: int, clients: dict, seed: int = 1) -> None:
-    """Let clients do as they do, many at once, and check what each of them sees."""
+    """Run many clients at once, and check the answers of each."""
     chance = random.Random(seed)
     kinds = chance.choices(list(clients), clients.values(), k=requests)
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
@@ -85,7 +85,7 @@ def test_after_a_storm_no_request_no_file_and_no_byte_is_held(tmp_path, monkeypa
 
 @pytest.mark.long
 def test_a_long_storm_with_engines_that_die():
-    """Ten thousand requests; one in two hundred kills its engine twice and is given up alone."""
+    """Ten thousand requests; one in two hundred kills its engine twice, and only that one is an error."""
     with serving(max_requests=64) as service:
         before = open_files()
 

@@ -20,7 +20,7 @@ class Fault:
 
 @dataclass
 class Account:
-    """What clients got, and what they should not have got.
+    """The answers of clients, and the wrong ones.
 
     Attributes:
         outcomes: answers by the kind of client, and what came.
@@ -33,14 +33,14 @@ class Account:
     faults: list[Fault] = field(default_factory=list)
 
     def note(self, client: str, what: str, began: float, *, is_right: bool, detail: str = "") -> None:
-        """Take an answer down; one that is not right is a violation, unless faults explain it.
+        """Count an answer; a wrong one is a violation, unless faults explain it.
 
         Args:
             client: its kind.
             what: status and code, or that the connection broke.
             began: when the request did.
-            is_right: it is what this client should get on a day without faults.
-            detail: what else came, for who looks for the cause.
+            is_right: it is what this client should get without faults.
+            detail: more about the answer, to look for the cause.
         """
         self.outcomes[client, what] += 1
         if not is_right and not self._is_explained(client, what, began):

@@ -1,4 +1,4 @@
-"""The clients of a soak: each kind asks in its own way, knows what it should get, and says what it got."""
+"""The clients of a soak: each kind asks in its own way, knows the right answer, and reports the one that it got."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ _SLOW_SECONDS = 0.1
 
 @dataclass
 class Clients:
-    """What all of them share.
+    """State that all kinds of clients share.
 
     Attributes:
         url: of the service.
@@ -31,7 +31,7 @@ class Clients:
         second: a checkpoint that comes and goes.
         recordings: what they upload.
         expected: the transcript of each alone, by name.
-        account: where they say what they got.
+        account: gets their answers.
     """
 
     url: str
@@ -114,7 +114,7 @@ class Clients:
         self.account.outcomes["leaves", "left"] += 1
 
     async def bad_audio(self, client: httpx.AsyncClient, chance: random.Random) -> None:
-        """Upload what is none."""
+        """Upload a file that is not audio."""
         junk = Recorded("junk.mp4", chance.choice((b"", b"\0\0\0 ftypM4A ", b"OggS")) + chance.randbytes(3000), 0.0)
         request = client.build_request("POST", _PATH, files=_file(junk), headers=self._key(chance))
         began = time.monotonic()

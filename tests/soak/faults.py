@@ -1,4 +1,4 @@
-"""What is done to a service while clients are at work; each lasts some seconds at most."""
+"""Faults that are caused in a service while clients are at work; each lasts some seconds at most."""
 
 import asyncio
 import os

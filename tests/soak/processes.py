@@ -1,4 +1,4 @@
-"""What a service takes of the system: processes, threads, descriptors, memory, shared memory, files."""
+"""Measures a service's processes, threads, descriptors, memory, shared memory and files."""
 
 import os
 import resource

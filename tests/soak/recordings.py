@@ -1,4 +1,4 @@
-"""What a soak uploads: speech of many lengths in many containers, always the same."""
+"""The uploads of a soak: speech of many lengths in many containers, always the same."""
 
 import io
 import shutil

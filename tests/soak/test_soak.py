@@ -1,4 +1,4 @@
-"""The soak's own account: what faults explain, and what they do not."""
+"""The soak's account: faults excuse the answers that they explain, and no others."""
 
 import subprocess
 import sys

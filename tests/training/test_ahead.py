@@ -1,4 +1,4 @@
-"""Threads work ahead, and the one who needs the results does not notice."""
+"""Threads work ahead, and results and errors come as if they did not."""
 
 import threading
 from itertools import count, islice

@@ -1,4 +1,4 @@
-"""Attention decoders learn from their prompts and transcripts: in one pass what search does token by token."""
+"""Attention decoders learn from prompts and transcripts in one pass, with the scores of a search token by token."""
 
 import json
 

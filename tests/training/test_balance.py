@@ -1,4 +1,4 @@
-"""Uneven folders and voices are evened out as far as the recipe asks."""
+"""Sources and speakers of uneven amounts are balanced as far as the recipe asks."""
 
 from collections import defaultdict
 from pathlib import Path

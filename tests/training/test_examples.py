@@ -1,4 +1,4 @@
-"""A draw gives the same example whenever it is asked for, and a batch holds its examples and nothing else."""
+"""A draw always gives the same example, and a batch holds its examples and nothing else."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is exported is what was trained: load_model gives the same, and the names and shapes are NeMo's."""
+"""An exported network is the trained one: load_model gives the same, and the names and shapes are NeMo's."""
 
 import io
 import tarfile

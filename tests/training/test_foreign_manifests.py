@@ -1,4 +1,4 @@
-"""What NeMo, Lhotse and Hugging Face write of recordings is read, and each clip is the sound that it names."""
+"""Manifests of NeMo, Lhotse and Hugging Face are read, and each clip has the samples that it names."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""A log tells the run as if it had never stopped."""
+"""The log of a resumed run is that of one that never stopped."""
 
 import json
 

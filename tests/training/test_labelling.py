@@ -1,4 +1,4 @@
-"""A teacher hears every take once, and what it thinks of it is what its model computes."""
+"""A teacher labels every take once, with what its model computes."""
 
 from dataclasses import replace
 
@@ -87,7 +87,7 @@ def test_what_is_on_disk_is_not_computed_again(tmp_path, monkeypatch):
 
 
 def counting(monkeypatch):
-    """Collect every clip that a teacher hears from now on."""
+    """Collect every clip that a teacher labels from now on."""
     heard = []
     real = TeacherModel.posteriors
     monkeypatch.setattr(TeacherModel, "posteriors", lambda self, clips: heard.extend(clips) or real(self, clips))

@@ -1,4 +1,4 @@
-"""A run learns, says so, stops and goes on with the very same losses, even after kill -9."""
+"""A run learns, reports its losses, and resumes with exactly the same losses, even after kill -9."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The whole way from recordings to transcripts: a student learns a few clips by heart."""
+"""End to end, from recordings to transcripts: a student learns a few clips by heart."""
 
 import json
 from itertools import islice

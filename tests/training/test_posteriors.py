@@ -1,4 +1,4 @@
-"""A store gives back what was put into it, and survives being killed."""
+"""A store gives back the frames that were put into it, also after a kill."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def frames(count, seed=0):
 
 
 def filled(folder, counts):
-    """A store of clips with so many frames each, named by their number."""
+    """A store of clips with these numbers of frames, named by them."""
     store = PosteriorStore(folder, LABELS)
     with store.writing() as writer:
         for number, count in enumerate(counts):

@@ -1,4 +1,4 @@
-"""Batches are as large as fits, or as is worth it, bucket by bucket."""
+"""The batches of each bucket are as large as fits, or as long as that makes them faster."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Processes that train together take the steps of one that trains alone."""
+"""Processes that train together take the same steps as one that trains alone."""
 
 import json
 import os
@@ -31,7 +31,7 @@ HEADS = {
 
 
 def prepared(folder, **changes):
-    """A recipe of few steps that nothing is drawn in: no dropout, no augmentation, frozen statistics."""
+    """A recipe of few steps without randomness: no dropout, no augmentation, frozen statistics."""
     manifest(folder, copies=2)
     (folder / "en.model").write_bytes(new_vocabulary(list(TEXTS.values()), 24))
     options = {"steps": 4, "student": STUDENT, "dropout": 0.0, "augmentation": {}, "batch_norm": "running"}

@@ -1,4 +1,4 @@
-"""A recipe says what it means, or is refused with the key that is wrong."""
+"""A recipe is read with its defaults, or refused with the key that is wrong."""
 
 import re
 

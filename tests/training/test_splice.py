@@ -24,7 +24,7 @@ ALWAYS = Splice(share=1.0, seconds=(0.1, 0.6), clips=2)
 def recording(words, gap):
     """Return the frames and the samples of words: two loud frames a piece, and ``gap`` quiet ones around each word.
 
-    Every word has a tone of its own, so that it can be told from the samples what is said.
+    Every word has a tone of its own, so that the samples show which words they have.
     """
     labels, tones = [-1] * gap, [0] * gap
     for word in words:
@@ -53,7 +53,7 @@ class RecordedTake(Take):
 
 
 class Voice:
-    """Clips of a voice, and what a teacher thinks of them."""
+    """Clips of a voice, and a teacher's posteriors of them."""
 
     ratio, frame_samples, pieces = 2, FRAME, PIECES
 
@@ -71,7 +71,7 @@ class Voice:
 
 
 def heard(samples):
-    """Return the words whose tones stand in samples, each as often as it is said."""
+    """Return the words whose tones are in samples, each as often as it occurs."""
     levels = np.rint(10 * np.abs(samples)).astype(int)
     said = [int(level) for level in levels[np.insert(np.diff(levels) != 0, 0, values=True)]]
     return [TEXTS[level - 1] for level in said if level > 0]

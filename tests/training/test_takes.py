@@ -1,4 +1,4 @@
-"""A take is its clip, faster or slower; what cannot be heard is named."""
+"""A take is its clip, faster or slower; errors name the clip."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Released models are trained on as they are: whatever heads they have, and with nothing learned they stay the same."""
+"""Released models with any heads are tuned, and stay the same while nothing is learned."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`chunking_strategy` in every spelling that clients use."""
+"""`chunking_strategy` in every form that clients send."""
 
 import io
 import json

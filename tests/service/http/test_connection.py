@@ -1,4 +1,4 @@
-"""What a connection may do: raw sockets, for no client library would send this."""
+"""Limits of a connection, tested with raw sockets, because no client library sends such requests."""
 
 import contextlib
 import itertools
@@ -46,7 +46,7 @@ def send(connection: socket.socket, data: bytes, cuts: list[float]) -> None:
 
 
 def rest_of(connection: socket.socket) -> bytes:
-    """All that still comes, until the server closes."""
+    """All remaining bytes until the server closes."""
     data = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(1 << 16):
@@ -90,7 +90,7 @@ def post(service: ThreadedServer, *more: str) -> bytes:
 
 
 def long_head(size: int, kind: str) -> bytes:
-    """A request of exactly so many bytes."""
+    """A request of exactly this many bytes."""
     if kind == "url":
         return get("/healthz?" + "x" * (size - len(get("/healthz?"))))
     if kind == "value":

@@ -1,4 +1,4 @@
-"""Pages of other origins: what their browsers ask and are told (https://fetch.spec.whatwg.org/#http-cors-protocol)."""
+"""Requests from pages of other origins (https://fetch.spec.whatwg.org/#http-cors-protocol)."""
 
 import pytest
 

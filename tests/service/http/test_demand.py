@@ -1,4 +1,4 @@
-"""Requests bring in the models that they name, within what the operator allows."""
+"""Requests load the models that they name, if the operator allows them."""
 
 from concurrent.futures import ThreadPoolExecutor
 

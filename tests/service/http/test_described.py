@@ -38,7 +38,7 @@ YES_OR_NO = dict.fromkeys(["1", "true", "on", "t", "y", "yes"], True) | dict.fro
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """Where a recording is that requests name by its URL."""
+    """A server of the recording that requests name by its URL."""
     folder = tmp_path_factory.mktemp("store")
     (folder / "clip.wav").write_bytes(CLIP)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
@@ -70,7 +70,7 @@ def key_of(case: schemathesis.Case) -> str | None:
 
 
 def is_right_as_text(case: schemathesis.Case, request: requests.PreparedRequest) -> bool:
-    """Whether what was made up wrong is right as it arrives: all is text there, and an empty list is nothing."""
+    """Whether a made-up wrong value arrives as a right one: all is text in forms, and an empty list is absent."""
     if case.body is NOT_SET:
         parameters = case.operation.definition.raw.get("parameters", [])
         schemas = {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
@@ -149,7 +149,7 @@ def check_all(service, ask: Callable[..., int], examples: int) -> None:
 
 
 def recording_in(case: schemathesis.Case, store: str) -> schemathesis.Case:
-    """Put a recording into a case, and leave out what only some values of many can be: a model, a language, a URL."""
+    """Put a recording into a case, and leave out fields that accept few values: a model, a language, a URL."""
     if isinstance(case.body, dict):
         made_up = ("model", "language", "target_language", "decoder", "webhook", "webhook_secret", "file", "url")
         case.body = {name: value for name, value in case.body.items() if name not in made_up}

@@ -29,7 +29,7 @@ PRIVATE = (
 
 
 class Store(http.server.BaseHTTPRequestHandler):
-    """A server of recordings, and of what is none."""
+    """A server of recordings, and of pages that are not audio."""
 
     protocol_version = "HTTP/1.1"
 
@@ -198,7 +198,7 @@ def test_other_urls_are_refused(serve, url):
 
 
 def test_a_name_that_turns_out_to_be_private_is_refused_where_it_is_connected_to(store, monkeypatch):
-    """Rebinding: the first answer of the name server is public, the next one is not."""
+    """DNS rebinding: the first address of the name is public, the next one is not."""
     addresses = iter(["192.0.2.1", "127.0.0.1", "127.0.0.1"])
     looked_up = []
 

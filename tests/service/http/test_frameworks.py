@@ -1,4 +1,4 @@
-"""Clients that nobody here wrote, as they are: the Vercel AI SDK, litellm, LangChain, Java's (`make clients`)."""
+"""Unmodified clients of others: the Vercel AI SDK, litellm, LangChain, Java's (`make clients`)."""
 
 import json
 import os

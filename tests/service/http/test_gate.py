@@ -1,4 +1,4 @@
-"""A request for which there is no room is refused by its head, before the framework and before its body."""
+"""A request without room is refused by its headers, before it reaches the framework and before its body."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ HEAD = (
 
 @pytest.fixture(scope="module")
 def full():
-    """A service that has all the requests that it takes, and a key for it."""
+    """A service that is full, and a key for it."""
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     with serving(max_requests=1, api_keys=[f"someone:{digest}"]) as service, ThreadPoolExecutor(1) as pool:
         service.hold_engine()
@@ -33,7 +33,7 @@ def full():
 
 
 def answer(service, path="/v1/audio/transcriptions", size=1000, **headers):
-    """What is answered to a head whose body never comes."""
+    """The answer to headers whose body never comes."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     with contextlib.closing(socket.create_connection(("127.0.0.1", service.server.port), PATIENCE)) as connection:
         connection.sendall((HEAD.format(path=path, size=size) + lines + "\r\n").encode())

@@ -1,4 +1,4 @@
-"""A stream that waits says so, with comments that clients skip, and loses nothing by it."""
+"""A stream that waits sends comments, which clients skip, and loses nothing by it."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ def service():
 
 
 def lines_while_held(service, samples, beats: int) -> list[str]:
-    """The lines of a stream whose engine stands still until so many heartbeats have come."""
+    """The lines of a stream whose engine is stopped until this many heartbeats have come."""
     service.hold_engine()
     try:
         with service.client.stream("POST", "/v1/audio/transcriptions", **form(wav(samples), stream="true")) as answer:
@@ -94,7 +94,7 @@ def test_frames_come_through_in_order_and_the_source_is_closed():
 
 
 def test_a_stream_that_is_never_read_is_closed(service, monkeypatch):
-    """The client leaves between the moment at which its stream begins and the first byte of it."""
+    """The client leaves between the start of its stream and the first byte."""
 
     async def send_nothing(self, send) -> None:
         pass

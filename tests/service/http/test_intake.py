@@ -1,4 +1,4 @@
-"""Uploads come in no faster than they are decoded, in their order, and never keep others waiting for ever."""
+"""Uploads are received in their order, no faster than they are decoded, and none waits for ever."""
 
 import asyncio
 import contextlib

@@ -21,7 +21,7 @@ KEYS = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("ann", "bob
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
-    """Takes webhooks; the first ones get the answers that the test has laid out."""
+    """Receives webhooks; the first ones get the answers that the test has prepared."""
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
@@ -213,7 +213,7 @@ def test_a_job_is_deleted_with_all_there_is_of_it(service):
 
 
 def test_interactive_requests_pass_jobs(service):
-    """Both wait while the engine stands still; the job came first."""
+    """Both wait while the engine is stopped; the job came first."""
     service.post(**form(wav(SECOND)))  # what other tests left in the engine is answered
     (engine,) = service.server.dispatcher._engines
     batcher = service.server.dispatcher._batcher

@@ -14,7 +14,7 @@ DEFAULT = KeyLimits(max_requests=5, audio_seconds_per_minute=90)
 
 
 def replace(path, text: str) -> None:
-    """As editors and mounted secrets do it: another file takes the name."""
+    """Replace a file by another of its name, as editors and mounted secrets do."""
     other = path.with_suffix(".new")
     other.write_text(text)
     other.replace(path)

@@ -1,4 +1,4 @@
-"""Recordings longer than an utterance, over a real socket with a stub engine: cut, joined, streamed, given up."""
+"""Recordings longer than an utterance, over a real socket with a stub engine: cut, joined, streamed, cancelled."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ def speech(golden):
 
 @pytest.fixture
 def cut_as(monkeypatch):
-    """Cut every long recording into pieces of so many samples."""
+    """Cut every long recording into pieces of this many samples."""
 
     def cut(*lengths: int) -> None:
         ends = np.cumsum((0, *lengths)).tolist()

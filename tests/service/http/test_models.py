@@ -1,4 +1,4 @@
-"""One service, several models: each request names one, and admins bring more in and let some go."""
+"""One service, several models: each request names one, and admins load and unload others."""
 
 from concurrent.futures import ThreadPoolExecutor
 

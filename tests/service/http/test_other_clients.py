@@ -39,7 +39,7 @@ def ask_from_javascript(service, folder: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def javascript(tmp_path_factory):
-    """What OpenAI's JavaScript client gave its caller."""
+    """The results of OpenAI's JavaScript client."""
     with serving() as service:
         yield ask_from_javascript(service, tmp_path_factory.mktemp("javascript"))
 

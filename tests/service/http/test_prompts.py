@@ -1,4 +1,4 @@
-"""A form asks of a model what it can do, and is refused by its field where it cannot."""
+"""A form's options reach the model, and the error for an option that the model lacks names the field."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Recordings of every kind arrive at the engine, and one that harms its decoder harms nothing else."""
+"""Recordings of every kind arrive at the engine, and one that crashes its decoder harms nothing else."""
 
 import shutil
 import subprocess

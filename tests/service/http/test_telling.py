@@ -1,4 +1,4 @@
-"""The language of a text, where nobody named it."""
+"""The language of a text is detected if it is not named."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the store has taken in is there after a crash at any moment, and nothing else is."""
+"""After a crash at any moment, the store has all accepted jobs and nothing else."""
 
 import io
 import multiprocessing
@@ -171,7 +171,7 @@ def test_no_other_user_can_read_the_files(store, tmp_path):
 
 
 def work_until_killed(folder, fifo) -> None:
-    """Add and do jobs for ever; say of each what has been promised."""
+    """Add and do jobs for ever; print each job that was accepted."""
     told = os.open(fifo, os.O_WRONLY)
     store = store_in(folder, max_jobs=10**6, max_bytes=10**9)
     number = 0

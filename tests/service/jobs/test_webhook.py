@@ -26,7 +26,7 @@ def test_openais_client_verifies_the_signature(secret, monkeypatch):
 
 
 def test_the_signature_of_the_specifications_example():
-    """The one that its libraries are tested with."""
+    """The example that the libraries of Standard Webhooks are tested with."""
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     job = Job("msg_p5jXN8AQM9LWM0D4loKWxJek", None, "completed", "m", b"", 0, 0.0)
 

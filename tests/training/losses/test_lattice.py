@@ -1,4 +1,4 @@
-"""Sums over alignments equal those over all of them, one by one; what an arc has of them is their derivative."""
+"""Sums over alignments equal those of all alignments, one by one; the share of an arc is the derivative of the sum."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from training.losses.lattice import Arc, align, arcs_of, diagonals_of
 
 
 def by_enumeration(weights, arcs, frames, labels):
-    """Sum over every path through a clip whose last arc says the blank; weights [arcs, frames, labels + 1]."""
+    """Sum over every path through a clip whose last arc is a blank; weights [arcs, frames, labels + 1]."""
 
     def paths(frame, said, ends_in_blank):
         if frame == frames:
@@ -95,7 +95,7 @@ def test_weights_in_the_padding_change_nothing():
 
 
 def test_thousands_of_frames_leave_their_digits():
-    """Of every frame all alignments leave by one blank: the shares of a diagonal's arcs add up to what they must."""
+    """Every alignment leaves every frame by one blank, so the shares of a frame's blanks add up to 1."""
     arcs = arcs_of(())
     weights, frames, labels = lattice([(3000, 200)], arcs, 1)
 

@@ -1,4 +1,4 @@
-"""The loss that holds few scores is the one that holds them all: in value, gradients, parts, dtypes."""
+"""The loss that holds few scores at a time equals the one that holds all: in value, gradients, parts, dtypes."""
 
 import json
 
@@ -19,7 +19,7 @@ LABELS = 5  # without the blank
 
 
 def batch(sizes, durations=(), activation="relu", seed=0, dtype=torch.float64, vocabulary=LABELS):
-    """A joint, and what it is given of clips with so many frames and labels."""
+    """A joint, and its inputs of clips with these numbers of frames and labels."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         joint = Joint(3, 4, WIDTH, vocabulary, durations, activation).to(dtype)
@@ -107,7 +107,7 @@ def test_a_second_derivative_is_refused():
 @pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_close(durations, dtype):
-    """Rounded frames and scores: the loss within 0.5 %, the whole of a gradient within 3 % of its size."""
+    """With rounded frames and scores, the loss is within 0.5 %, and a whole gradient within 3 % of its size."""
     sizes = [(40, 12), (31, 7), (12, 0)]
     # Not ReLU: where rounding changes the sign of what it is given, a derivative is there or is not.
     exact = batch(sizes, durations, "tanh", vocabulary=200)
@@ -149,7 +149,7 @@ def test_without_gradients_none_are_computed():
 @given(st.integers(0, 50))
 @settings(max_examples=10, deadline=None)
 def test_earlier_labels_get_larger_gradients_at_the_same_loss(seed):
-    """The gradient of every label's arc is that many times as large, and the scores' gradients still add up to 0."""
+    """The gradient of every label's arc is larger by that factor, and the scores' gradients still add up to 0."""
     inputs = batch([(6, 3)], seed=seed)
 
     plain_loss = transducer_loss(*inputs)
@@ -175,7 +175,7 @@ def test_an_impossible_transcript_counts_nothing():
 
 
 def nemos():
-    """What NeMo says (tests/nemo/make_losses.py): of each case what it is, and its tensors."""
+    """NeMo's losses (tests/nemo/make_losses.py): the settings and the tensors of each case."""
     with safe_open(ROOT / "tests" / "data" / "transducer_losses.safetensors", "pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  # it is no mapping
         cases = json.loads(file.metadata()["cases"])

@@ -1,4 +1,4 @@
-"""A stand-in for Kokoro's files: a network of its inputs and outputs that hums, and tables of styles."""
+"""A stand-in for Kokoro's files: a network with the same inputs and outputs that hums, and tables of styles."""
 
 import numpy as np
 import onnx

@@ -19,7 +19,7 @@ needs_exact_products = pytest.mark.skipif(
 
 
 def network(shapes, *, seed=0, strides=1, groups=1):
-    """Return 8-bit convolutions of one input, one a (taps, dilation, before, after), and what is fed to them."""
+    """Return 8-bit convolutions of one input, each as (taps, dilation, before, after), and their input."""
     random = np.random.default_rng(seed)
     channels, nodes, constants, outputs = 4, [], [], []
     for number, (taps, dilation, before, after) in enumerate(shapes):
