@@ -7,7 +7,7 @@ from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedForma
 
 @dataclass(frozen=True, slots=True)
 class AudioLimits:
-    """Limits on decoded audio. Whoever receives a file limits its bytes.
+    """Limits on decoded audio. The size of a file in bytes is limited where it is received.
 
     Attributes:
         max_seconds: longest audio, counted in decoded frames, because headers may be wrong.

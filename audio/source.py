@@ -8,7 +8,7 @@ import numpy as np
 from audio.errors import InvalidAudioError
 from audio.samples import Samples
 
-# Full scale of 32-bit integers that were stored as floats. Larger values are no sound.
+# Full scale of 32-bit integers that were stored as floats. Larger values are not audio.
 _LOUDEST = 2.0**31
 
 

@@ -143,7 +143,7 @@ def run(requests: Sequence[Request], policy: Policy, cost: Cost) -> Times:
 def clips(
     load: Callable[[float], float], most: float, duration: float, seed: int, burst: int = _BURST
 ) -> list[Request]:
-    """Draw clips of 6 s on average, so many at a time, that bring ``load(t)`` of what the device can do."""
+    """Draw bursts of clips of 6 s on average, which load the device by the share ``load(t)``."""
     random = np.random.default_rng(seed)
     drawn: list[Request] = []
     now, peak = 0.0, max(load(duration * step / 1000) for step in range(1000))

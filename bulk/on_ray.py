@@ -272,7 +272,7 @@ class RayEngine:
         del self._workers[worker.place]
         self._losses_in_a_row += 1
         if self._losses_in_a_row > _MOST_LOSSES * (1 + self.devices):
-            raise JobError(f"workers die before they are done with anything: {_line(cause)}")
+            raise JobError(f"workers die before they finish a shard: {_line(cause)}")
         for shard in reversed(worker.flights.values()):
             self._losses[shard.number] += 1
             if self._losses[shard.number] < _MOST_LOSSES:

@@ -87,7 +87,7 @@ class Form(Protocol):
         """Return a file with these rows."""
 
     def counted(self, content: bytes) -> Tally:
-        """Return what a file says.
+        """Return the tally of a file's rows.
 
         Raises:
             ValueError: if it is damaged.
@@ -105,7 +105,7 @@ class JsonLines:
         return "".join(json.dumps(fields, ensure_ascii=False) + "\n" for fields in rows).encode()
 
     def counted(self, content: bytes) -> Tally:
-        """Return what a file says.
+        """Return the tally of a file's rows.
 
         Raises:
             ValueError: if it is damaged.
@@ -113,7 +113,7 @@ class JsonLines:
         try:
             return tally([json.loads(line) for line in content.splitlines()])
         except (KeyError, TypeError) as error:
-            raise ValueError("a line is no row") from error
+            raise ValueError("a line is not a row") from error
 
 
 class Parquet:
@@ -141,7 +141,7 @@ class Parquet:
         return file.getvalue()
 
     def counted(self, content: bytes) -> Tally:
-        """Return what a file says.
+        """Return the tally of a file's rows.
 
         Raises:
             ValueError: if it is damaged.

@@ -83,7 +83,7 @@ def reading(location: str) -> Iterator[BinaryIO]:
 
 
 class Folder:
-    """A job's output: a folder, or a prefix of an object store. A file there is whole or not there.
+    """A job's output: a folder, or a prefix of an object store. A file in it is complete or missing.
 
     Args:
         location: its path or URL; it is created with its first file.

@@ -125,6 +125,6 @@ def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float 
     if cost := summary["run"]["cost_of_a_million_hours"]:
         print(f"a million hours, by this run at {price:g} an hour of a device: {cost:,.0f}")
     if whole.left_out:
-        print(f"{whole.left_out} recordings were left out, because workers died of their shards", file=sys.stderr)
+        print(f"{whole.left_out} recordings were left out, because workers died on their shards", file=sys.stderr)
     print(json.dumps(summary))
     return 1 if whole.failed or whole.left_out else 0

@@ -41,8 +41,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--probe",
         action="store_true",
-        help="find the batch that each bucket should have on this device, and train nothing; with --out, what was "
-        "measured is kept there, and a probe that was stopped resumes",
+        help="find the largest useful batch of each bucket on this device, and train nothing; with --out, "
+        "measurements are kept there and a stopped probe resumes",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR, if there is one")
     parser.add_argument(
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         if args.check or args.probe:
             return _look_ahead(recipe, _device(args.device), Path(args.out) if args.out else None, probes=args.probe)
         if not args.out:
-            raise CommandError("--out DIR is missing: where the run keeps its state and its log")
+            raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
         folder, device = Path(args.out), local_device(_device(args.device))
@@ -137,7 +137,7 @@ def _train(
                 board=board,
             )
         if signals:
-            report(f"stopped at step {training.step}, which is on the disk; --resume goes on")
+            report(f"stopped at step {training.step}; its state is saved, --resume continues")
             return 128 + signals[0]
         if export and ranks.is_first:
             training.export(export)
@@ -225,7 +225,7 @@ def _run(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "torc
 
     begun = has_state(folder)
     if begun and not args.resume:
-        raise CommandError(f"{folder} holds a run; --resume goes on with it")
+        raise CommandError(f"{folder} holds a run; --resume continues it")
     training = Run(recipe, folder, device, ranks)
     if begun:
         training.resume()
@@ -249,7 +249,7 @@ def _report(line: str) -> None:
 
 
 def _report_of_others(line: str) -> None:
-    """Print of another process than the first only what that does not know: which clips it cannot read."""
+    """In processes other than the first, print only the clips that they cannot read, which the first does not know."""
     if line.startswith("skipped: "):
         _report(line)
 

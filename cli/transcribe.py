@@ -48,7 +48,7 @@ def add_parser(subparsers: Subparsers) -> None:
         default=["txt"],
         metavar="{" + ",".join(FORMATS) + "}",
         help="json: tokens, words and their times as well; srt, vtt: subtitles; tsv: segments with their times in "
-        "milliseconds; several by commas with --output-dir (default: txt)",
+        "milliseconds; several, comma-separated, with --output-dir (default: txt)",
     )
     parser.add_argument("--output-dir", metavar="DIR", type=Path, help="write files instead: DIR/talk.srt for talk.mp3")
     parser.add_argument("--overwrite", action="store_true", help="transcribe again what is in --output-dir already")

@@ -204,7 +204,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
 
     def fold(self) -> None:
-        """For inference, merge the products of self-attention, of which there is one then."""
+        """For inference, merge the products of self-attention into one."""
         self.self_attention.fold()
 
     def forward(
@@ -272,7 +272,7 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> None:
-        """For inference, make one product of three, where tokens attend to their own sequence."""
+        """For inference, merge the products of query, key and value into one; for self-attention only."""
         parts = [self.query, self.key, self.value]
         with torch.device("meta"):  # its weights come at once
             self.merged = nn.Linear(1, 1)

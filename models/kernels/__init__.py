@@ -97,9 +97,9 @@ def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) 
 
 @cache
 def decoder_step_on(device: torch.device, dtype: torch.dtype) -> DecoderStep | None:
-    """Return the kernels of a token of an attention decoder (decoder_step.py): its products, and its attention.
+    """Return the kernels of a step of an attention decoder (decoder_step.py): for products, and for attention.
 
-    They have run once then; None where they cannot.
+    They had a trial run; None if they do not run.
     """
     if dtype not in _OF_TENSOR_CORES:
         return None

@@ -1,8 +1,8 @@
-"""A step of an attention decoder (models/heads/attention_decoder.py): eight kernels a layer, for one token of each row.
+"""A step of an attention decoder (models/heads/attention_decoder.py) in eight kernels a layer: one token of each row.
 
-In plain operations a layer is some thirty kernels, each over as soon as it was launched. Here a norm is computed by
-every program of the product that follows it, and a sum by the product before it; attention reads keys and values up to
-the token, or up to the end of the row's own frames. All sums, norms and softmaxes are float32.
+In plain operations a layer is some thirty kernels, each faster than its launch. Here the product after a norm computes
+the norm, in every program, and the product before a sum computes the sum. Attention reads keys and values up to the
+token, or up to the end of the row's frames. All sums, norms and softmaxes are float32.
 """
 
 import math
@@ -207,11 +207,11 @@ def attend_from_token(queries: Tensor, keys: Tensor, values: Tensor, bounds: Ten
     """Attend from one token of each row.
 
     Args:
-        queries: [rows, width]; of ``own``, query, key and value side by side, [rows, 3 * width].
+        queries: [rows, width]; with ``own``, query, key and value side by side, [rows, 3 * width].
         keys: [rows, heads, time, width / heads], values of a head side by side.
         values: of the same shape and strides.
-        bounds: how many keys each row has, int64 [rows]; of ``own`` where the token stands, [1].
-        own: whether the token attends to those before it and to itself. Its key and value are written to the others.
+        bounds: number of keys of each row, int64 [rows]; with ``own``, the position of the token, [1].
+        own: whether this is self-attention, to the token and those before it; its key and value are added to these.
 
     Returns:
         [rows, width].

@@ -51,7 +51,7 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
 def test_minutes_stop_a_run_and_resume_goes_on_with_it(recipe, capsys):
     assert run(recipe, "--minutes", "1e-9") == 0
     assert run(recipe) == 2
-    assert "--resume goes on with it" in capsys.readouterr().err
+    assert "--resume continues it" in capsys.readouterr().err
 
     assert run(recipe, "--resume") == 0
 

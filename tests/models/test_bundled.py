@@ -158,7 +158,7 @@ def test_with_its_language_model_transcripts_are_the_same_alone_and_together(spe
     together = bundled().transcribe(pcm)
 
     alone = [bundled().transcribe([samples])[0] for samples in pcm]
-    # None differs where this was written; a search of so many texts may meet a draw.
+    # None differed when this was written; among this many texts, a decision may be a draw.
     assert sum(told(one) != told(other) for one, other in zip(alone, together, strict=True)) <= 1
 
 

@@ -227,7 +227,7 @@ def test_a_run_that_is_told_to_stop_saves_the_step_it_took_last(tmp_path, asked)
     )  # fmt: skip
 
     assert told.returncode == 128 + asked
-    assert "stopped at step 21, which is on the disk; --resume goes on" in told.stdout
+    assert "stopped at step 21; its state is saved, --resume continues" in told.stdout
     assert not (tmp_path / "told.nemo").exists()
     run = Run(read_recipe(tmp_path / "recipe.yaml"), tmp_path / "told", CPU)
     run.resume()

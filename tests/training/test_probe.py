@@ -34,7 +34,7 @@ def test_what_fits_is_found_within_a_twentieth_and_never_more(room, most):
 @given(st.integers(0, 8), st.integers(1, 600))
 @settings(deadline=None)
 def test_a_batch_grows_as_long_as_that_is_worth_it(saturation, most):
-    # Up to so many clips a batch takes no longer than one.
+    # A batch of up to 2 ** saturation clips takes no longer than one clip.
     found = fastest(lambda rows: min(rows, 2**saturation), most)
 
     assert found <= most

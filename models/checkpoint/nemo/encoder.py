@@ -52,8 +52,7 @@ def _conformer(section: Section, mels: int) -> ConformerConfig:
 def _attention_context(section: Section) -> int | None:
     """Return how many frames on each side a frame attends to, or None for all.
 
-    The two sides must be equal: where they are not, NeMo's scores by distance are wrong, and equal results would mean
-        to
+    The two sides must be equal. If they are not, NeMo's scores by distance are wrong, and equal results would have to
     copy that error.
     """
     section.expect("self_attention_model", "rel_pos", "rel_pos_local_attn", "abs_pos")
@@ -68,7 +67,7 @@ def _attention_context(section: Section) -> int | None:
 def _global_tokens(section: Section) -> int:
     """Return how many frames attend to all, and all to them; only local attention has any.
 
-    With more than one, NeMo mixes the heads of different frames, so that its results could only be had by copying that.
+    With more than one, NeMo mixes the heads of different frames, which equal results would have to copy.
     """
     if section.get("self_attention_model") != "rel_pos_local_attn":
         section.ignore("global_tokens", "global_attn_separate")
