@@ -8,7 +8,7 @@ import numpy as np
 
 from audio.recording import Recording
 
-# As a share of full scale. A line on which nobody is sends zeros, or A-law and mu-law values of at most 8 of 32,768.
+# As a share of full scale. A line without a speaker sends zeros, or A-law and mu-law values of at most 8 of 32,768.
 _SILENCE = 2.0**-12
 
 

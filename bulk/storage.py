@@ -50,7 +50,7 @@ def fetched(location: str) -> BinaryIO:
     """
     if not is_url(location):
         return Path(location).open("rb")
-    copy = tempfile.TemporaryFile()  # noqa: SIM115  # closed by whoever asked for it
+    copy = tempfile.TemporaryFile()  # noqa: SIM115  # closed by the caller
     try:
         with reading(location) as file:
             shutil.copyfileobj(file, copy, 1 << 20)

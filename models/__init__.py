@@ -1,7 +1,7 @@
 """Speech recognition models in plain PyTorch, loaded from published checkpoints.
 
-A name is imported with its first use, so that a process without a model can import what is said about transcripts and
-prompts without loading torch.
+A name is imported when it is first used, so that a process without a model can import transcripts and prompts without
+loading torch.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""When words were said that another model wrote: a CTC model finds them in the audio (forced alignment).
+"""Forced alignment: a CTC model finds the times of words that another model wrote.
 
-Attention decoders do not know at which frame they heard a word. Some Canary checkpoints therefore bring a CTC model,
-and for others one can be named. The words are spelled with the pieces of its vocabulary; they were said where the
-likeliest way of CTC through the frames has those pieces.
+Attention decoders do not know the frames of their words. Some Canary checkpoints therefore contain a CTC model, and for
+others one can be named. Words are spelled in pieces of its vocabulary; their times are those of the pieces in the
+likeliest CTC path through the frames.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ _WORDS_KEPT = 2**14
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What is to be found in an utterance.
+    """The words to find in an utterance.
 
     Attributes:
-        words: of the text, in order.
-        log_probabilities: of the CTC model, [frames, labels + 1], float32.
+        words: words of the text, in order.
+        log_probabilities: those of the CTC model, [frames, labels + 1], float32.
         seconds: length of the utterance.
     """
 
@@ -44,7 +44,7 @@ class Aligner:
     """Finds words in the frames of a CTC model.
 
     Args:
-        vocabulary: of the CTC model.
+        vocabulary: vocabulary of the CTC model.
         blank: its blank.
         seconds: turns a number of its frames into seconds.
     """
@@ -56,10 +56,10 @@ class Aligner:
         self._spelled = lru_cache(_WORDS_KEPT)(self._spell)
 
     def times(self, utterances: Iterable[Said]) -> list[list[Span]]:
-        """Return from when to when the words of each utterance were said, in seconds.
+        """Return the start and end of the words of each utterance, in seconds.
 
-        Words that the vocabulary cannot spell lie between their neighbours. The words of a text with more pieces than
-        there are frames have no times.
+        A word that the vocabulary cannot spell gets the time between its neighbours. The words of a text with more
+        pieces than frames have no times.
         """
         spelled, columns, tokens = [], [], []
         for said in utterances:
@@ -69,7 +69,7 @@ class Aligner:
             flat = list(chain.from_iterable(pieces))
             if len(flat) + sum(left == right for left, right in pairwise(flat)) > len(said.log_probabilities):
                 pieces, flat = [], []
-            # Only what is said is looked at, in columns behind that of the blank.
+            # Only labels of the text are kept, in columns after that of the blank.
             numbers = {token: number for number, token in enumerate(dict.fromkeys(flat), 1)}
             columns.append(said.log_probabilities[:, [self._blank, *numbers]].cpu())
             tokens.append(torch.tensor([numbers[token] for token in flat], dtype=torch.int64))
@@ -80,14 +80,14 @@ class Aligner:
         ]
 
     def _spans(self, said: Said, pieces: Sequence[Sequence[int]], row: UtteranceTokens) -> list[Span]:
-        """Return the times of words, of which the tokens of ``row`` are the pieces."""
+        """Return the times of words, whose pieces are the tokens of ``row``."""
         assert row.frames is not None
         assert row.ends is not None
         starts: list[float | None] = []
         ends: list[float | None] = []
         first = 0
         for word in pieces:
-            # Nobody says punctuation marks, and a label for the space between words belongs to none.
+            # Punctuation marks are not spoken, and a label for the space between words belongs to no word.
             spoken = [first + place for place, token in enumerate(word) if self._is_spoken(token)]
             first += len(word)
             starts.append(self._seconds(row.frames[spoken[0]]) if spoken else None)
@@ -103,7 +103,7 @@ class Aligner:
         return self._vocabulary.texts[token] == " "
 
     def _spell(self, word: str) -> list[int]:
-        """Return the pieces of a word: of its letters alone where there are none for its case or its marks."""
+        """Return the pieces of a word; those of its letters alone, if there are none for its case or its marks."""
         for text in (word, word.lower(), _letters(word), _letters(word).lower()):
             tokens = self._pieces_of(text)
             if tokens:
@@ -112,7 +112,7 @@ class Aligner:
         return self._pieces_of(known) or []
 
     def _pieces_of(self, text: str) -> list[int] | None:
-        """Return the pieces that spell a word; None where some of it has none."""
+        """Return the pieces that spell a word; None if a part of it has none."""
         tokenizer = self._vocabulary.tokenizer
         if isinstance(tokenizer, SentencePieceTokenizer):
             return tokenizer.encode(text)
@@ -141,7 +141,7 @@ def _fewest_pieces(text: bytes, pieces: Mapping[bytes, int]) -> list[int] | None
 
 
 def _without_gaps(starts: Sequence[float | None], ends: Sequence[float | None], seconds: float) -> list[Span]:
-    """Return the times of words, no longer than until the next; those without any lie between their neighbours."""
+    """Return the times of words, which end by the next one; a word without any gets the time between its neighbours."""
     spans: list[Span] = []
     before = 0.0
     for index, (start, end) in enumerate(zip(starts, ends, strict=True)):

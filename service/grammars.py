@@ -41,7 +41,7 @@ class Grammars:
         return find_spec(PACKAGE) is not None
 
     def write_any(self, languages: Sequence[str]) -> bool:
-        """Tell whether there are grammars for one of these languages, or for any if none are given."""
+        """Return whether there are grammars for one of these languages, or for any if none are given."""
         return self.are_installed and (not languages or not set(languages).isdisjoint(LANGUAGES))
 
     async def write(self, phrases: Sequence[str], language: str) -> list[str]:

@@ -299,8 +299,8 @@ class Settings(BaseSettings):
     )
     max_passed_over: Count = Field(
         default=24,
-        description="Batches led by later arrivals after which an utterance is overdue: the first that is leads every "
-        "second batch.",
+        description="Batches led by later arrivals after which an utterance is overdue; the first overdue utterance "
+        "leads every second batch.",
     )
     engine_timeout_seconds: Seconds = Field(
         default=8.0,
@@ -413,14 +413,14 @@ class Settings(BaseSettings):
         if self.max_utterance_seconds > _LONGEST_GLOBAL and self.local_attention is None:
             raise ValueError(
                 f"max_utterance_seconds ({self.max_utterance_seconds:g}) above {_LONGEST_GLOBAL:g} needs "
-                "local_attention, such as 128: attention to so much at once takes time in the square of it"
+                "local_attention, such as 128: global attention takes time in the square of the length"
             )
         for name in (
             *("max_requests_per_key", "requests_per_minute_per_key", "audio_seconds_per_minute_per_key"),
             "max_jobs_per_key",
         ):
             if getattr(self, name) is not None and self.is_open:
-                raise ValueError(f"{name} needs api_keys: without keys there is nobody to count")
+                raise ValueError(f"{name} needs api_keys: without keys there are no callers to limit")
         if self.model is not None and self.models:
             raise ValueError("model and models are both set; models takes all of them")
         entries = [model_entry(entry) for entry in self._entries]

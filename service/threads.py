@@ -20,7 +20,7 @@ async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callabl
     """
     future = threads.submit(work)
     waiting = asyncio.wrap_future(future)
-    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be there to hear of it
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may have left
     try:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""A recording of one utterance: what a manifest says of it, and how its samples are read."""
+"""A recording of one utterance: its fields in a manifest, and reading its samples."""
 
 import io
 from contextlib import suppress
@@ -17,18 +17,18 @@ from audio.samples import Samples
 from models import Prompt
 from training.errors import ManifestError
 
-# What a manifest says and what decodes may differ by this: codecs pad, and writers round.
+# The length in a manifest and the decoded one may differ by this: codecs pad, and writers round.
 _TOLERATED_SECONDS = 0.5
 _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where a file lies inside another one, such as a tar.
+    """The place of a file inside another one, such as a tar.
 
     Attributes:
-        offset: of its first byte.
-        size: in bytes.
+        offset: offset of its first byte.
+        size: size in bytes.
     """
 
     offset: int
@@ -41,15 +41,15 @@ class Clip:
 
     Attributes:
         audio: the file, or the one that it is part of.
-        name: what the manifest calls it; of two manifests beside each other, or copied elsewhere, the same.
-        seconds: its length, as the manifest has it.
+        name: its name in the manifest; the same in copies of the manifest.
+        seconds: its length in the manifest.
         text: its transcript, or None.
-        source: the collection that it is from.
-        speaker: whose voice it is; the source itself when that is not known.
-        prompt: what an attention decoder is asked for: which language is spoken, and how it is written.
-        start: second of the recording at which it begins; None if it is the whole recording.
-        part: where in ``audio`` the recording lies, or None if it is all of it.
-        where: the place that names it, such as a line of a manifest, for messages.
+        source: its collection.
+        speaker: its speaker; the source if that is not known.
+        prompt: the prompt of an attention decoder: the spoken language, and how the text is written.
+        start: second of the recording at which the clip begins; None if it is the whole recording.
+        part: the place of the recording in ``audio``; None if it is all of it.
+        where: the place that lists it, such as a line of a manifest, for messages.
     """
 
     audio: Path
@@ -65,11 +65,11 @@ class Clip:
 
     @property
     def place(self) -> "Place":
-        """What tells its sound from that of other clips."""
+        """The place of its audio, which identifies it among clips."""
         return Place(self.audio, self.part, self.start, None if self.start is None else self.seconds)
 
     def __str__(self) -> str:
-        """Say which one it is: its file, and the line that names it."""
+        """Return its file, and the line that lists it."""
         inside = f" ({self.name})" if self.part else ""
         return f"{self.audio}{inside}" + (f" ({self.where})" if self.where else "")
 
@@ -104,7 +104,7 @@ class Clip:
         return samples
 
     def _excerpt(self, file: BinaryIO, rate: int) -> Samples:
-        """Return the seconds from ``start`` on, without decoding more than has to be."""
+        """Return the seconds from ``start`` on, and decode no more than needed."""
         assert self.start is not None, "the whole is read at once"
         start = self.start
         if reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
@@ -130,13 +130,13 @@ class Clip:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where sound is: a file, or a part of one.
+    """The place of audio: a file, or a part of one.
 
     Attributes:
         audio: the file.
-        part: where in it the recording lies; None for all of it.
+        part: the place of the recording in the file; None for all of it.
         start: second of the recording at which it begins; None for the whole.
-        seconds: how much of it; None for the whole.
+        seconds: its length; None for the whole.
     """
 
     audio: Path
@@ -146,7 +146,7 @@ class Place:
 
 
 class _EnoughError(Exception):
-    """All that was wanted is decoded."""
+    """Enough of the recording is decoded."""
 
 
 def _whole(file: BinaryIO, rate: int, seconds: float) -> Samples:
@@ -157,7 +157,7 @@ def _whole(file: BinaryIO, rate: int, seconds: float) -> Samples:
 
 
 def _cut_out(file: BinaryIO, start: float, seconds: float) -> BinaryIO:
-    """Return some seconds of a recording as a recording."""
+    """Return a stretch of a recording as a file of its own."""
     file.seek(0)
     cut = io.BytesIO()
     with soundfile.SoundFile(file) as sound:

@@ -51,7 +51,7 @@ class PromptedVocabulary:
         self.prompts = with_vocabulary(prompts, pieces)
         missing = [piece for piece in (PAD, *required_pieces(self.prompts)) if piece not in pieces]
         if missing:
-            raise RecipeError(f"a vocabulary without {missing[0]} is none of an attention decoder")
+            raise RecipeError(f"the vocabulary of an attention decoder needs {missing[0]}")
         self.size = len(pieces)
         self.pad = pieces.index(PAD)
         self._writer = PromptWriter(self.prompts, self.tokenizer)

@@ -194,7 +194,9 @@ class Run:
             self.optimizer.load_state_dict(snapshot.optimizer)
             self.loss_scale.restore(snapshot.loss_scale)
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ResumeError(f"{_state_path(self.folder)} is damaged: it has not the weights of this run") from error
+            raise ResumeError(
+                f"{_state_path(self.folder)} is damaged: its weights are not those of this run"
+            ) from error
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
 
     def export(self, path: Path) -> None:

@@ -120,7 +120,7 @@ class Splicer:
 
 
 def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]:
-    """Return the phrases of a take whose words the teacher has all right.
+    """Return the phrases of a take whose words all equal the teacher's.
 
     Args:
         samples: samples of the take, float32 [n].

@@ -2,6 +2,5 @@
 
 import os
 
-# Unless it is told otherwise before it is imported, ONNX Runtime reports to its maker which machine runs what. For that
-# it keeps a file in TMPDIR.
+# ONNX Runtime sends telemetry, and keeps a file in TMPDIR for it, unless this is set before it is imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

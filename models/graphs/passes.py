@@ -28,7 +28,7 @@ class GraphedPasses:
     """Runs passes, by graphs if there are some; they share memory, because they never run at the same time."""
 
     def __init__(self, passes: Collection[Pass], device: torch.device, most_samples: int) -> None:
-        """Prepare nothing yet.
+        """Keep the passes; ``prepare`` captures their graphs.
 
         Args:
             passes: the passes to capture graphs of.

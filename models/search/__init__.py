@@ -1,1 +1,1 @@
-"""Greedy search: from scores to tokens with their frames and confidence."""
+"""Search: from scores to tokens with their frames and confidence."""

@@ -30,7 +30,7 @@ class GraphedCtcBeam:
         beam: int = BEAM,
         free: FreeBytes = free_bytes,
     ) -> None:
-        """Prepare nothing yet.
+        """Prepare to search; each size allocates its memory once, at its first batch.
 
         Args:
             blank: index of the blank.

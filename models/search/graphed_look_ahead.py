@@ -49,15 +49,15 @@ class GraphedLookAhead:
         loops: bool = True,
         window: int | None = None,
     ) -> None:
-        """Prepare nothing yet.
+        """Prepare to search.
 
         Args:
             predictor: the predictor, folded.
             joint: the joint.
             max_symbols: labels after which a frame is left without a blank.
-            fused: whether steps are our own kernels; None takes them where there is a GPU.
-            loops: whether a GPU may repeat them by itself, if it can.
-            window: frames that a step scores; None lets the number of rows say how many.
+            fused: whether steps use our kernels; None: on a GPU.
+            loops: whether a GPU repeats steps by itself, if it can.
+            window: frames that a step scores; None chooses by the number of rows.
         """
         self._predictor = predictor
         self._joint = joint
@@ -74,7 +74,7 @@ class GraphedLookAhead:
         """Search a batch, as ``look_ahead`` does.
 
         Args:
-            encoded: [batch, frames, width], in the dtype of the joint; what the device is given next may overwrite it.
+            encoded: [batch, frames, width], in the dtype of the joint; later work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
         """
         size = self._size(encoded) if encoded.size(0) and encoded.size(1) else None
@@ -95,7 +95,7 @@ class GraphedLookAhead:
             except Exception as error:
                 if isinstance(error, torch.OutOfMemoryError) or says_it_cannot_capture(error):
                     raise
-                # Another GPU, or another Triton: slower, and never wrong. Kernels of other sizes may run.
+                # Another GPU or another Triton: slower, but correct. Kernels of other sizes may run.
                 if not self._has_told:
                     log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
                 self._has_told = True
@@ -108,7 +108,7 @@ class GraphedLookAhead:
 
 
 class _Size:
-    """State and graph of batches of up to as many rows, and frames, as there are in ``largest``."""
+    """State and graph for batches with at most the rows and frames of ``largest``."""
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 
 It never waits for more utterances: an engine with a free slot gets a batch at once.
 
-*The leader.* Callers take turns (`turns`). Of the first turn with waiting utterances, the one with the highest response
-ratio, (wait + own time) / own time, leads: short work does not queue behind long work, and each ratio grows with the
-wait. The own time of a part is that of its whole recording, so that a clip leads before the parts of an hour.
+*The leader.* Callers take turns (`turns`). Of the waiting utterances with the earliest turn, the one with the highest
+response ratio, (wait + own time) / own time, leads: short work does not queue behind long work, and each ratio grows
+with the wait. The own time of a part is that of its whole recording, so that a clip leads before the parts of an hour.
 
 *Starvation.* An utterance that too many batches of later arrivals have passed over is overdue. Every second batch is
 led by the first that is overdue. Not every batch: after a busy minute many parts of long recordings are overdue at the

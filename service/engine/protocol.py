@@ -31,12 +31,12 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         bucket_seconds: upper bounds of the length buckets, ascending.
         batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
-            attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
-    beam: beam width of an attention decoder; None is that of the checkpoint.
-    language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
-    aligner: a checkpoint with a CTC decoder that finds when the words of an attention decoder were said; None is the
-        checkpoint's own, if it has one.
-    identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
+        attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
+        beam: beam width of an attention decoder; None is that of the checkpoint.
+        language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
+        aligner: checkpoint with a CTC decoder that finds the times of an attention decoder's words; None is the
+            checkpoint's own, if it has one.
+        identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
     """
 
     model: str

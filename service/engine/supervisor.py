@@ -291,7 +291,7 @@ class Supervisor:
             log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
             await self._pause(_SHORTAGE_SECONDS)
             return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
-        if self._stopping.is_set():  # since before it was there to be told
+        if self._stopping.is_set():  # `stop` was called before the engine existed
             self._tell_to_stop(engine)
         loss = await self._watch(engine)
         log.log(

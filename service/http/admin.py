@@ -44,7 +44,7 @@ class ModelState(BaseModel):
     id: str
     checkpoint: str
     state: Annotated[str, Field(description="loading, ready or leaving.")]
-    requests: Annotated[int, Field(description="Under way.")]
+    requests: Annotated[int, Field(description="Requests under way.")]
     weight_bytes: Annotated[int | None, Field(description="Device memory that its weights take.")]
     load_seconds: float | None
     warmup_seconds: float | None

@@ -62,7 +62,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
 
 def new_file(content_type: str) -> UploadFile:
     """Return a file for a recording, in memory until it is large."""
-    spooled = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  # whoever closes the form closes it
+    spooled = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  # closed with the form
     return UploadFile(spooled, size=0, headers=Headers({"content-type": content_type}))  # type: ignore[arg-type]
 
 

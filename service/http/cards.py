@@ -15,8 +15,10 @@ State = Literal["loading", "ready", "leaving", "absent"]
 class Languages(BaseModel):
     """Languages of a model, in ISO 639-1; empty if they are not known."""
 
-    spoken: Annotated[list[str], Field(description="What may be said.")]
-    written: Annotated[list[str], Field(description="What it can write: more than what is said if it translates.")]
+    spoken: Annotated[list[str], Field(description="Languages that may be spoken.")]
+    written: Annotated[
+        list[str], Field(description="Languages that it can write: more than the spoken ones if it translates.")
+    ]
 
 
 class ModelVocabulary(BaseModel):
@@ -33,8 +35,8 @@ class Abilities(BaseModel):
     parameters: int | None
     tasks: list[Literal["transcribe", "translate"]]
     languages: Languages
-    decoders: Annotated[list[str], Field(description="Values of `decoder`, the first where none is asked for.")]
-    word_timestamps: Annotated[bool, Field(description="Whether it can say when words are said.")]
+    decoders: Annotated[list[str], Field(description="Values of `decoder`; the first is the default.")]
+    word_timestamps: Annotated[bool, Field(description="Whether it can give the times of words.")]
     punctuation: Annotated[
         Literal["always", "optional", "never"], Field(description="optional: as `punctuation` asks for.")
     ]
@@ -44,10 +46,10 @@ class Abilities(BaseModel):
         Field(description="Values of `format`; `written` if grammars are installed for a language that it may write."),
     ]
     vocabulary: ModelVocabulary | None
-    sample_rate: Annotated[int, Field(description="To which recordings of any rate are brought, in Hz.")]
+    sample_rate: Annotated[int, Field(description="In Hz; recordings of other rates are resampled to it.")]
     longest_recording_seconds: float
     longest_utterance_seconds: Annotated[
-        float, Field(description="What it hears at once; longer recordings are cut at pauses.")
+        float, Field(description="The longest utterance that it takes; longer recordings are cut at pauses.")
     ]
     dtype: str
     device: str

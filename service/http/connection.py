@@ -175,7 +175,7 @@ class Connection(HttpToolsProtocol):
             self._refuse_head()
             raise httptools.HttpParserError
         if self.parser.get_method() == b"CONNECT":
-            self._refuse("connect", "This is no proxy.")
+            self._refuse("connect", "This server is not a proxy.")
             raise httptools.HttpParserError
         self._is_in_head = False
         self._empty_bytes = 0

@@ -180,7 +180,7 @@ class Conversation:
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
         told = await self._told()
-        # What nobody had to listen to is not counted.
+        # Audio that was not transcribed is not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
         body = self._whole(turns, told) | {"usage": usage}
         if response_format == "verbose_json":

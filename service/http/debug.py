@@ -21,17 +21,17 @@ class BatchCard(BaseModel):
     outcome: Annotated[str, Field(description="ok, oom, error or lost.")]
     engine: str
     model: str
-    decoder: Annotated[str | None, Field(description="Which of the model's; null for its first.")]
+    decoder: Annotated[str | None, Field(description="The model's decoder; null for its first.")]
     utterances: int
-    background: Annotated[int, Field(description="Of the utterances, parts of jobs.")]
+    background: Annotated[int, Field(description="Utterances that are parts of jobs.")]
     shortest_seconds: float
     longest_seconds: float
     audio_seconds: float
-    padded_seconds: Annotated[float | None, Field(description="As the device was given it.")]
+    padded_seconds: Annotated[float | None, Field(description="Audio with padding on the device.")]
     padding_share: float | None
     queue_seconds: Annotated[float, Field(description="Wait of the utterance that waited longest.")]
-    engine_seconds: Annotated[float, Field(description="From sent to answered.")]
-    infer_seconds: Annotated[float | None, Field(description="Of that, computing.")]
+    engine_seconds: Annotated[float, Field(description="From sending the batch to its answer.")]
+    infer_seconds: Annotated[float | None, Field(description="Computing time within that.")]
 
 
 class Batches(BaseModel):

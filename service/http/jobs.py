@@ -47,13 +47,11 @@ class JobForm(BaseModel):
     ] = "transcribe"
     webhook: Annotated[
         str | None,
-        Field(
-            description="URL that is told when the job is completed or failed, by a signed POST (Standard Webhooks)."
-        ),
+        Field(description="URL that gets a signed POST when the job is completed or failed (Standard Webhooks)."),
     ] = None
     webhook_secret: Annotated[
         str | None,
-        Field(description="What the webhook is signed with: whsec_ and base64, or any text of 16 characters and more."),
+        Field(description="Secret that signs the webhook: whsec_ and base64, or any text of 16 characters and more."),
     ] = None
 
     @classmethod
@@ -82,9 +80,11 @@ class JobWebhook(BaseModel):
     """The delivery of a webhook."""
 
     url: str
-    status: Annotated[Literal["pending", "delivered", "failed"], Field(description="failed: there are no more tries.")]
+    status: Annotated[
+        Literal["pending", "delivered", "failed"], Field(description="failed: there will be no more attempts.")
+    ]
     attempts: int
-    error: Annotated[str | None, Field(description="Of the last attempt.")]
+    error: Annotated[str | None, Field(description="Error of the last attempt.")]
 
 
 class JobCard(BaseModel):
@@ -97,9 +97,9 @@ class JobCard(BaseModel):
     created_at: int
     started_at: int | None
     finished_at: int | None
-    expires_at: Annotated[int | None, Field(description="When it and its result are forgotten.")]
+    expires_at: Annotated[int | None, Field(description="When the job and its result are deleted.")]
     bytes: Annotated[int, Field(description="Size of the upload.")]
-    duration: Annotated[float | None, Field(description="Of the recording, in seconds, once it is decoded.")]
+    duration: Annotated[float | None, Field(description="Length of the recording in seconds, once it is decoded.")]
     error: JobError | None
     webhook: JobWebhook | None
 
@@ -115,12 +115,14 @@ class JobList(BaseModel):
 
 
 class JobPage(BaseModel):
-    """Which jobs to list."""
+    """The jobs to list."""
 
     model_config = ConfigDict(extra="forbid")
 
-    limit: Annotated[int, Field(ge=1, le=100, description="Jobs at most.")] = 20
-    after: Annotated[str, Field(description="Id of the job before the first one: last_id of the page before.")] = ""
+    limit: Annotated[int, Field(ge=1, le=100, description="Most jobs to list.")] = 20
+    after: Annotated[str, Field(description="Id of a job; only older ones are listed: last_id of the page before.")] = (
+        ""
+    )
 
 
 class DeletedJob(BaseModel):

@@ -19,7 +19,7 @@ async def _authorize(request: Request) -> None:
 
 
 # For the API's description only; `_authorize` decides, because its error has our shape.
-_bearer = HTTPBearer(auto_error=False, scheme_name="Key", description="A key, where the operator has set any.")
+_bearer = HTTPBearer(auto_error=False, scheme_name="Key", description="A key, if the operator has set any.")
 _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
     401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
 }

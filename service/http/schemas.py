@@ -28,7 +28,8 @@ _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
 class TranscriptionForm(BaseModel):
     """The fields of a transcription request.
 
-    Unknown ones are ignored. An empty one counts as left out. Of one that is there more than once, the last counts.
+    Unknown fields are ignored. An empty field counts as absent. If a field is given more than once, the last one
+    counts.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -53,54 +54,54 @@ class TranscriptionForm(BaseModel):
     language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
         Field(
-            description="What is spoken: `en`, `en-US`, `eng` or `english`; what the model does not speak is refused. "
-            "`auto` has json say what is written, too; so has `languages`."
+            description="The spoken language: `en`, `en-US`, `eng` or `english`; languages that the model lacks are "
+            "refused. With `auto`, as with `languages`, the answer in json has the language of the text too."
         ),
     ] = None
     languages: Annotated[
         list[Annotated[str, AfterValidator(language_code)]],
-        Field(description="Where `language` is left out: which languages it can be."),
+        Field(description="The languages that are possible if `language` is not given."),
     ] = []
     target_language: Annotated[
         Annotated[str, AfterValidator(language_code)] | None,
-        Field(description="What to write in, where the model translates; unset: what is spoken. An extension."),
+        Field(description="Language of the text, if the model translates; unset: the spoken one. An extension."),
     ] = None
     decoder: Annotated[
         Literal["ctc", "rnnt", "tdt", "aed"] | None,
-        Field(description="Which decoder of a model that has several; unset: its first. An extension."),
+        Field(description="The decoder, for models with several; unset: the first. An extension."),
     ] = None
     punctuation: Annotated[
         bool,
         Field(
-            description="Whether to write punctuation and capitals, where the model can leave them out. An extension."
+            description="Whether to write punctuation and capitals, for models that can leave them out. An extension."
         ),
     ] = True
     itn: Annotated[
         bool,
         Field(
-            description="Whether the model itself is asked to write numbers as people do, where its prompt has a place "
-            "for that (Canary, `abilities.itn`); see also `format`. An extension."
+            description="Whether the model itself is asked to write numbers as people do, if its prompt has a slot for "
+            "it (Canary, `abilities.itn`); see also `format`. An extension."
         ),
     ] = False
     prompt: Annotated[str | None, Field(description="Accepted; these models take no prompt.")] = None
     format: Annotated[
         Literal["spoken", "written"],
         Field(
-            description="`written`: numbers, dates and sums as people write them, where the service has grammars for "
-            "the language. An extension."
+            description="`written`: numbers, dates and sums as people write them, if the service has grammars for the "
+            "language. An extension."
         ),
     ] = "spoken"
     subtitle_characters: Annotated[
         Annotated[int, Field(ge=16, le=200)] | SkipJsonSchema[None],
-        Field(description="Of srt and vtt: columns of a line; Han and kana take two. An extension."),
+        Field(description="For srt and vtt: columns of a line; Han and kana take two. An extension."),
     ] = None
     subtitle_lines: Annotated[
         Annotated[int, Field(ge=1, le=8)] | SkipJsonSchema[None],
-        Field(description="Of srt and vtt: lines of a cue. An extension."),
+        Field(description="For srt and vtt: lines of a cue. An extension."),
     ] = None
     subtitle_seconds: Annotated[
         Annotated[float, Field(ge=1, le=60)] | SkipJsonSchema[None],
-        Field(description="Of srt and vtt: longest time of a cue. An extension."),
+        Field(description="For srt and vtt: longest time of a cue. An extension."),
     ] = None
     multichannel: Annotated[
         bool,
@@ -111,7 +112,7 @@ class TranscriptionForm(BaseModel):
     ] = False
     chunking_strategy: Annotated[
         ChunkingStrategy,
-        Field(description="`auto`, `none`, or which pauses to cut at, as an object; unset: as `auto`."),
+        Field(description="`auto`, `none`, or an object that says at which pauses to cut; unset: `auto`."),
     ] = None
     stream: Annotated[
         bool, Field(description="Answer as server-sent events: a delta for each segment, then the whole.")
@@ -257,13 +258,14 @@ class Transcription(BaseModel):
 
     text: str
     language: Annotated[
-        str | SkipJsonSchema[None], Field(description="With `language=auto` or `languages[]`, as the next three.")
+        str | SkipJsonSchema[None],
+        Field(description="With `language=auto` or `languages[]`, like the next three fields."),
     ] = None
     language_source: LanguageSource | SkipJsonSchema[None] = None
     language_probability: float | SkipJsonSchema[None] = None
     languages: Annotated[
         list[Language] | SkipJsonSchema[None],
-        Field(description="The same as a list; empty where the language is unknown or taken for granted."),
+        Field(description="The language as a list; empty if it is unknown or assumed."),
     ] = None
     logprobs: list[TokenLogprob] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
@@ -292,9 +294,9 @@ class Segment(BaseModel):
     temperature: float
     avg_logprob: Annotated[float, Field(description="Mean log-probability of its tokens.")]
     compression_ratio: float
-    no_speech_prob: Annotated[float, Field(description="Share of it in which nobody is heard to speak.")]
+    no_speech_prob: Annotated[float, Field(description="Share of the segment without speech, by the detector.")]
     channel: Annotated[int | SkipJsonSchema[None], Field(description="With `multichannel`, counted from 1.")] = None
-    language: Annotated[str | SkipJsonSchema[None], Field(description="Where it was told from the text.")] = None
+    language: Annotated[str | SkipJsonSchema[None], Field(description="If it was detected from the text.")] = None
     language_probability: float | SkipJsonSchema[None] = None
 
 
@@ -302,27 +304,31 @@ class VerboseTranscription(BaseModel):
     """`response_format=verbose_json`."""
 
     task: Literal["transcribe", "translate"]
-    language: Annotated[str, Field(description="English name of what it is written in, or `unknown`.")]
+    language: Annotated[str, Field(description="English name of the text's language, or `unknown`.")]
     language_source: Annotated[
         LanguageSource | SkipJsonSchema[None],
         Field(
-            description="How that is known: the request says it, the model has no other, the text tells it, or it is "
-            "taken for granted."
+            description="How the language is known: from the request, from the model's only language, detected from "
+            "the text, or assumed."
         ),
     ] = None
-    language_probability: Annotated[float | SkipJsonSchema[None], Field(description="Where the text tells it.")] = None
+    language_probability: Annotated[
+        float | SkipJsonSchema[None], Field(description="If the language was detected.")
+    ] = None
     languages: Annotated[
-        list[Language], Field(description="The same as a list; empty where it is unknown or taken for granted.")
+        list[Language], Field(description="The language as a list; empty if it is unknown or assumed.")
     ]
     duration: float
     text: str
     words: list[TimedWord] | SkipJsonSchema[None] = None
     segments: list[Segment] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
-    heard_seconds: Annotated[float, Field(description="Audio that the model was given. An extension, as the next two.")]
-    skipped_seconds: Annotated[float, Field(description="Audio in which nobody was found to speak, and was left out.")]
+    heard_seconds: Annotated[
+        float, Field(description="Audio that the model transcribed. An extension, like the next two.")
+    ]
+    skipped_seconds: Annotated[float, Field(description="Audio that was left out, because no speech was detected.")]
     speech_without_text_seconds: Annotated[
-        float, Field(description="Speech, to the detector, in pieces of which the model wrote nothing.")
+        float, Field(description="Speech, by the detector, in pieces for which the model wrote nothing.")
     ]
     usage: Usage
 

@@ -15,11 +15,11 @@ class SubtitleStream:
     may have to wait until that one is known.
 
     Args:
-        is_vtt: WebVTT, else SubRip.
-        size: of a cue.
+        is_vtt: whether to write WebVTT; otherwise SubRip.
+        size: size of a cue.
 
     Attributes:
-        text: what was written so far.
+        text: the text written so far.
     """
 
     def __init__(self, *, is_vtt: bool, size: CueSize) -> None:
@@ -32,14 +32,14 @@ class SubtitleStream:
 
     @classmethod
     def of(cls, response_format: str, size: CueSize) -> "SubtitleStream | None":
-        """Return one for a format; None if the format is none of subtitles."""
+        """Return a stream for a format; None if the format is not one of subtitles."""
         return cls(is_vtt=response_format == "vtt", size=size) if response_format in ("srt", "vtt") else None
 
     def frames(self, words: Sequence[Word], speaker: str | None = None) -> Iterator[bytes]:
         """Yield an event with the cues that are settled.
 
         Args:
-            words: of a part, with times; those of a speaker come in order, and of several speakers the parts do.
+            words: the words of a part, with times. Parts come in order, and so do the words of each speaker.
             speaker: who says them.
         """
         shown = cues(words, self._size, speaker)
@@ -56,7 +56,7 @@ class SubtitleStream:
         yield from self._written(None if speaker is None else shown[0].start)
 
     def last_frames(self) -> Iterator[bytes]:
-        """Yield an event with what is left."""
+        """Yield an event with the remaining cues."""
         self._unsettled.clear()
         yield from self._written(None)
 

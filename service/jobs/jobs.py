@@ -27,7 +27,7 @@ log = logging.getLogger("steno.jobs")
 
 T = TypeVar("T")
 
-_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait that a job is told before it tries again
+_LATER_SECONDS = (5.0, 300.0)  # bounds of the wait before a job tries again
 # A job for which there is no room tries again after 5 s, 10 s and so on, at most an hour, and fails after ten hours.
 # Every attempt may decode its whole recording.
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 5.0, 3600.0
