@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service.http import errors
+from audio.errors import AudioError
+from service.http.error_codes import ErrorCode, table
 from service.metrics import Metrics
 from service.settings import Settings
 
@@ -64,9 +65,22 @@ def test_every_setting_is_read(name):
     assert any(f"settings.{name}" in text or f"self.{name}" in text for text in (p.read_text() for p in code))
 
 
-@pytest.mark.parametrize("row", [*errors._DISPATCH_ERRORS.values(), errors._INTERNAL])
-def test_every_error_of_the_dispatcher_is_in_the_table(row):
-    assert re.search(rf"^\| {row.status} \| .*`{row.code}`", API, re.MULTILINE)
+def test_the_pages_table_of_errors_is_the_codes():
+    assert table() in API
+
+
+@pytest.mark.parametrize("error", AudioError.__subclasses__())
+def test_every_error_of_a_recording_is_in_the_table(error):
+    assert ErrorCode[error.code.upper()].status == 400
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_no_error_is_listed_that_nobody_gets(code):
+    if str(code) in {error.code for error in AudioError.__subclasses__()}:
+        return
+    texts = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "service" / "http").glob("*.py")]
+
+    assert any(f"ErrorCode.{code.name}" in text for text in texts)
 
 
 def test_every_fault_has_its_test():

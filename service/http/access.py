@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 
 from service.http.allowance import Allowance, KeyLimits
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 
 _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
@@ -108,7 +109,7 @@ class Access:
         name = self._names.get(self._tag(digest(bearer[1]))) if bearer else None
         if name is None:
             fault = "is not known" if bearer else "is missing (Authorization: Bearer KEY)"
-            raise RequestError(f"The API key {fault}.", code="invalid_api_key", status=401)
+            raise RequestError(f"The API key {fault}.", code=ErrorCode.INVALID_API_KEY)
         return name
 
     def allowance(self, caller: str | None) -> Allowance:

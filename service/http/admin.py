@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.dispatch.catalog import ServedModel
 from service.engine.supervisor import ModelLoadError
 from service.http import schemas
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.front import Front
 from service.settings import model_entry
@@ -23,7 +24,7 @@ async def authorize(request: Request) -> None:
     """
     front = _front(request)
     if not front.settings.admin_keys:
-        raise RequestError("No admin key is set, so these routes are closed.", code="admin_disabled", status=403)
+        raise RequestError("No admin key is set, so these routes are closed.", code=ErrorCode.ADMIN_DISABLED)
     request.state.record.caller = front.admin_access.authorize(request.headers)
 
 
@@ -85,14 +86,14 @@ async def load_model(request: Request, asked: NewModel) -> ModelState:
     try:
         model, checkpoint = model_entry(asked.checkpoint)
     except ValueError as error:
-        raise RequestError(f"{error}.", code="invalid_value", param="checkpoint") from None
+        raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:
         return _state(await front.residency.bring_in(model, checkpoint))
     except KeyError:
-        raise RequestError(f"There is a model {model!r}.", code="model_exists", status=409) from None
+        raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
         message = f"The model {model!r} cannot be loaded: {error}."
-        raise RequestError(message, code="model_load_failed", param="checkpoint") from None
+        raise RequestError(message, code=ErrorCode.MODEL_LOAD_FAILED, param="checkpoint") from None
 
 
 @router.delete("/{model:path}")
@@ -101,11 +102,11 @@ async def unload_model(request: Request, model: str) -> JSONResponse:
     front = _front(request)
     catalog = front.dispatcher.catalog
     if model not in catalog:
-        raise RequestError(f"The model {model!r} does not exist.", code="model_not_found", status=404)
+        raise RequestError(f"The model {model!r} does not exist.", code=ErrorCode.MODEL_NOT_FOUND)
     try:
         await front.residency.let_go(model)
     except KeyError:
-        raise RequestError(f"The model {model!r} is on its way.", code="model_busy", status=409) from None
+        raise RequestError(f"The model {model!r} is on its way.", code=ErrorCode.MODEL_BUSY) from None
     return JSONResponse({"id": model, "object": "model", "deleted": True})
 
 

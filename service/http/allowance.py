@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 
 _MINUTE = 60.0
@@ -170,8 +171,7 @@ def _refusal(message: str, seconds: float) -> RequestError:
     retry_after = max(1, math.ceil(seconds))
     return RequestError(
         f"{message} Try again in {retry_after} s.",
-        code="rate_limit_exceeded",
-        status=429,
+        code=ErrorCode.RATE_LIMIT_EXCEEDED,
         retry_after=retry_after,
         should_retry=None if retry_after <= _CLIENTS_WAIT else False,
     )

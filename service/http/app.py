@@ -11,6 +11,7 @@ from starlette.routing import Match
 
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
+from service.http.error_codes import ErrorCode
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Front
 from service.http.gate import FirstGate
@@ -93,4 +94,6 @@ async def _answer_invalid(request: Request, error: Exception) -> ErrorResponse:
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     param = str(fault["loc"][-1])
-    return await _answer_error(request, RequestError(f"{param}: {fault['msg']}.", code="invalid_value", param=param))
+    return await _answer_error(
+        request, RequestError(f"{param}: {fault['msg']}.", code=ErrorCode.INVALID_VALUE, param=param)
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.upload import Upload, no_room
 
@@ -50,7 +51,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
         raise RequestError(
             "The body must be multipart/form-data, a recording (Content-Type: audio/wav and the like, options in the "
             "query), or application/json with a 'url'.",
-            code="malformed_body",
+            code=ErrorCode.MALFORMED_BODY,
         )
     async with AsyncExitStack() as unless_received:
         file = new_file(content_type)
@@ -84,15 +85,15 @@ def _of_json(body: bytes) -> Body:
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise RequestError(f"The JSON could not be read: {error}.", code="malformed_body") from None
+        raise RequestError(f"The JSON could not be read: {error}.", code=ErrorCode.MALFORMED_BODY) from None
     if not isinstance(fields, dict):
-        raise RequestError("The JSON must be an object.", code="malformed_body")
+        raise RequestError("The JSON must be an object.", code=ErrorCode.MALFORMED_BODY)
     url = fields.pop(_URL, None)
     if url is None:
         message = "The JSON has no 'url'; a file is sent as multipart/form-data."
-        raise RequestError(message, code="missing_required_parameter", param=_URL)
+        raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=_URL)
     if not isinstance(url, str):
-        raise RequestError("url: it must be a string.", code="invalid_value", param=_URL)
+        raise RequestError("url: it must be a string.", code=ErrorCode.INVALID_VALUE, param=_URL)
     fields.pop("file", None)
     items = [
         (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # form fields are text

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from service.http.connections import Connections
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.metrics import ConnectionRefusal
 
@@ -27,14 +28,14 @@ _LINGER_SECONDS = 1.0
 _LINGER_BYTES = 1 << 20
 _RETRY_AFTER = 1
 
-_REFUSALS: dict[ConnectionRefusal, tuple[HTTPStatus, str]] = {
-    "connections": (HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
-    "address_connections": (HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
-    "head_timeout": (HTTPStatus.REQUEST_TIMEOUT, "request_timeout"),
-    "head_too_large": (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large"),
-    "uri_too_long": (HTTPStatus.REQUEST_URI_TOO_LONG, "uri_too_long"),
-    "malformed": (HTTPStatus.BAD_REQUEST, "malformed_request"),
-    "connect": (HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed"),
+_REFUSALS: dict[ConnectionRefusal, ErrorCode] = {
+    "connections": ErrorCode.OVERLOADED,
+    "address_connections": ErrorCode.OVERLOADED,
+    "head_timeout": ErrorCode.REQUEST_TIMEOUT,
+    "head_too_large": ErrorCode.HEAD_TOO_LARGE,
+    "uri_too_long": ErrorCode.URI_TOO_LONG,
+    "malformed": ErrorCode.MALFORMED_REQUEST,
+    "connect": ErrorCode.METHOD_NOT_ALLOWED,
 }
 
 
@@ -344,9 +345,10 @@ class Connection(HttpToolsProtocol):
         self._arriving = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     def _refusal(self, reason: ConnectionRefusal, message: str) -> bytes:
-        status, code = _REFUSALS[reason]
-        retry_after = _RETRY_AFTER if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-        answer = error_response(RequestError(message, code=code, status=status, retry_after=retry_after))
+        code = _REFUSALS[reason]
+        status = HTTPStatus(code.status)
+        retry_after = _RETRY_AFTER if code.is_temporary else None
+        answer = error_response(RequestError(message, code=code, retry_after=retry_after))
         answer.headers["x-request-id"] = uuid.uuid4().hex
         answer.headers["connection"] = "close"
         lines = [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.raw_headers)]

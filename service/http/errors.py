@@ -4,8 +4,6 @@ Every error, also of the framework, has the body `{"error": {"message", "type", 
 OpenAI's clients read. The header `x-should-retry` overrules their decision by the status.
 """
 
-from dataclasses import dataclass
-
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -22,6 +20,7 @@ from service.dispatch.errors import (
     RefusedError,
     TranscriptionFailedError,
 )
+from service.http.error_codes import ErrorCode
 
 INVALID_REQUEST = "invalid_request_error"
 RATE_LIMIT_ERROR = "rate_limit_error"
@@ -32,8 +31,8 @@ class RequestError(Exception):
     """A request that is refused because of its content or its key.
 
     Attributes:
-        status: HTTP status.
-        code: stable name of the fault.
+        status: HTTP status; the usual one of the code unless given.
+        code: the fault.
         param: the form field at fault, if one is.
         retry_after: seconds after which it may succeed; None if it never will.
         should_retry: value of `x-should-retry`; None omits it.
@@ -43,59 +42,60 @@ class RequestError(Exception):
         self,
         message: str,
         *,
-        code: str,
+        code: ErrorCode,
         param: str | None = None,
-        status: int = 400,
+        status: int | None = None,
         retry_after: int | None = None,
         should_retry: bool | None = None,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.should_retry = should_retry
-        self.status = status
+        self.status = status or code.status
         self.code = code
         self.param = param
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    status: int
-    code: str
-    retry_after: int | None = None
-    should_retry: bool | None = None
-
-
-_DISPATCH_ERRORS: dict[type[Exception], _Row] = {
-    OverloadedError: _Row(503, "overloaded", should_retry=True),
-    DrainingError: _Row(503, "draining", should_retry=True),
-    ModelNotReadyError: _Row(503, "model_loading", should_retry=True),
-    DeadlineExceededError: _Row(503, "deadline_exceeded", should_retry=True),
-    NoDecodeProcessError: _Row(503, "decoding_unavailable", should_retry=True),
-    # The same content lost two engines; a third try would likely lose a third one.
-    EngineLostError: _Row(503, "engine_lost", retry_after=2, should_retry=False),
-    DeviceMemoryError: _Row(500, "audio_too_long_for_device", should_retry=False),
-    TranscriptionFailedError: _Row(500, "internal_error", should_retry=False),
+_DISPATCH_ERRORS: dict[type[Exception], ErrorCode] = {
+    OverloadedError: ErrorCode.OVERLOADED,
+    DrainingError: ErrorCode.DRAINING,
+    ModelNotReadyError: ErrorCode.MODEL_LOADING,
+    DeadlineExceededError: ErrorCode.DEADLINE_EXCEEDED,
+    NoDecodeProcessError: ErrorCode.DECODING_UNAVAILABLE,
+    EngineLostError: ErrorCode.ENGINE_LOST,
+    DeviceMemoryError: ErrorCode.AUDIO_TOO_LONG_FOR_DEVICE,
+    TranscriptionFailedError: ErrorCode.INTERNAL_ERROR,
 }
 
-_FRAMEWORK_CODES = {404: "not_found", 405: "method_not_allowed", 400: "malformed_body"}
+_FRAMEWORK_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED, 400: ErrorCode.MALFORMED_BODY}
+_ENGINE_SECONDS = 2  # after which another request may find an engine again
 _SHORTAGE_SECONDS = 60
 _NO_THREAD = "can't start new thread"  # CPython has no type of its own for it
-_INTERNAL = _Row(500, "internal_error", should_retry=False)
 
 
 class ErrorResponse(Response):
     """An error in the shape of the API; keeps its code for logs and metrics."""
 
-    def __init__(self, row: _Row, message: str, param: str | None) -> None:
-        self.code = row.code
-        kind = RATE_LIMIT_ERROR if row.status == 429 else SERVER_ERROR if row.status >= 500 else INVALID_REQUEST
-        body = {"error": {"message": message, "type": kind, "param": param, "code": row.code}}
+    def __init__(
+        self,
+        message: str,
+        code: ErrorCode,
+        param: str | None = None,
+        *,
+        status: int | None = None,
+        retry_after: int | None = None,
+        should_retry: bool | None = None,
+    ) -> None:
+        self.code = str(code)
+        status = status or code.status
+        kind = RATE_LIMIT_ERROR if status == 429 else SERVER_ERROR if status >= 500 else INVALID_REQUEST
+        body = {"error": {"message": message, "type": kind, "param": param, "code": str(code)}}
         headers = {}
-        if row.retry_after is not None:
-            headers["retry-after"] = str(row.retry_after)
-        if row.should_retry is not None:
-            headers["x-should-retry"] = str(row.should_retry).lower()
-        super().__init__(orjson.dumps(body), row.status, headers, "application/json")
+        if retry_after is not None:
+            headers["retry-after"] = str(retry_after)
+        if should_retry is not None:
+            headers["x-should-retry"] = str(should_retry).lower()
+        super().__init__(orjson.dumps(body), status, headers, "application/json")
 
 
 def error_response(error: Exception) -> ErrorResponse:
@@ -103,24 +103,30 @@ def error_response(error: Exception) -> ErrorResponse:
     match error:
         case RequestError():
             should_retry = False if error.status in (408, 413) else error.should_retry
-            row = _Row(error.status, error.code, error.retry_after, should_retry)
-            response = ErrorResponse(row, str(error), error.param)
+            response = ErrorResponse(
+                *(str(error), error.code, error.param),
+                status=error.status,
+                retry_after=error.retry_after,
+                should_retry=should_retry,
+            )
             if error.status == 401:
                 response.headers["www-authenticate"] = "Bearer"
             return response
         case AudioError():
-            return ErrorResponse(_Row(400, error.code), str(error), "file")
+            return ErrorResponse(str(error), ErrorCode[error.code.upper()], "file")
         case HTTPException():
-            row = _Row(error.status_code, _FRAMEWORK_CODES.get(error.status_code, "invalid_request"))
-            response = ErrorResponse(row, str(error.detail), None)
+            code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
+            response = ErrorResponse(str(error.detail), code, status=error.status_code)
             response.headers.update(error.headers or {})
             return response
         case MemoryError():
             error = OverloadedError("The service has no memory for this request now.", _SHORTAGE_SECONDS)
         case RuntimeError() if str(error) == _NO_THREAD:
             error = OverloadedError("The service can start no thread for this request now.", _SHORTAGE_SECONDS)
-    row = _DISPATCH_ERRORS.get(type(error), _INTERNAL)
-    if row is _INTERNAL:
-        return ErrorResponse(row, "The server failed on this request.", None)
-    retry_after = error.retry_after if isinstance(error, RefusedError) else row.retry_after
-    return ErrorResponse(_Row(row.status, row.code, retry_after, row.should_retry), str(error), None)
+    known = _DISPATCH_ERRORS.get(type(error))
+    code, message = known or ErrorCode.INTERNAL_ERROR, str(error) if known else "The server failed on this request."
+    # A lost engine is replaced, but the same content lost two; a third try would likely lose a third one.
+    retry_after = _ENGINE_SECONDS if code is ErrorCode.ENGINE_LOST else None
+    if isinstance(error, RefusedError):
+        retry_after = error.retry_after
+    return ErrorResponse(message, code, retry_after=retry_after, should_retry=code.is_temporary)

@@ -9,6 +9,7 @@ import httpcore
 from starlette.datastructures import Headers, UploadFile
 
 from service.http.bodies import fill
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.upload import Upload
 from service.outbound import ForbiddenUrlError, Outbound, UnreachableError
@@ -82,8 +83,8 @@ async def _counted(answer: httpcore.Response, upload: Upload) -> AsyncGenerator[
 
 
 def _forbidden(message: str) -> RequestError:
-    return RequestError(f"url: {message}", code="url_not_allowed", param="url")
+    return RequestError(f"url: {message}", code=ErrorCode.URL_NOT_ALLOWED, param="url")
 
 
 def _unreachable(message: str) -> RequestError:
-    return RequestError(f"url: {message}", code="url_unreachable", param="url")
+    return RequestError(f"url: {message}", code=ErrorCode.URL_UNREACHABLE, param="url")

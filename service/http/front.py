@@ -13,6 +13,7 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
 from service.http.access import Access
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.intake import Intake
 from service.http.served import Served
@@ -94,9 +95,8 @@ class Front:
         except DemandError as error:
             raise RequestError(
                 f"The model {name!r} cannot be loaded: {error}.",
-                code="model_load_failed",
+                code=ErrorCode.MODEL_LOAD_FAILED,
                 param="model",
-                status=503,
                 retry_after=error.retry_after,
                 should_retry=False,
             ) from None
@@ -125,15 +125,14 @@ class Front:
             model = catalog.find(catalog.default) or (staying[0] if len(staying) == 1 else None)
             if model is None:
                 message = "The field 'model' is missing, and this service has no default."
-                raise RequestError(message, code="missing_required_parameter", param="model")
+                raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="model")
             return model
         model = catalog.find(name)
         if model is None:
             known = ", ".join(repr(one.id) for one in catalog if not one.is_leaving) or "none"
             raise RequestError(
                 f"The model {name!r} does not exist; this service has {known}.",
-                code="model_not_found",
+                code=ErrorCode.MODEL_NOT_FOUND,
                 param="model",
-                status=404,
             )
         return model

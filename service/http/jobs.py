@@ -20,6 +20,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError, DrainingError, EngineLostError, OverloadedError, RefusedError
 from service.http import schemas
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
 from service.http.telemetry import Record
@@ -66,7 +67,7 @@ class JobForm(BaseModel):
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             param = str(fault["loc"][0])
-            raise RequestError(f"{param}: {fault['msg']}.", code="invalid_value", param=param) from None
+            raise RequestError(f"{param}: {fault['msg']}.", code=ErrorCode.INVALID_VALUE, param=param) from None
 
 
 class JobError(BaseModel):
@@ -165,7 +166,7 @@ async def create_job(request: Request) -> Response:
             front, record, rest, resources, is_translation=own.task == "translate", receive=request.receive
         )
         if asked.fields.stream:
-            raise RequestError("A job is not streamed.", code="unsupported_value", param="stream")
+            raise RequestError("A job is not streamed.", code=ErrorCode.UNSUPPORTED_VALUE, param="stream")
         record.stages["receive"] = time.monotonic() - record.began
         file: UploadFile = asked.fields.file
         try:
@@ -213,11 +214,11 @@ async def get_result(request: Request, job: str) -> Response:
     _, _, jobs = _parts(request)
     found = await _found(request, job)
     if found.state == "cancelled":
-        raise RequestError("This job was cancelled.", code="job_cancelled", status=409)
+        raise RequestError("This job was cancelled.", code=ErrorCode.JOB_CANCELLED)
     result = await jobs.result(found)
     if result is None:
         message = f"This job is {found.state.replace('_', ' ')}; ask again later."
-        raise RequestError(message, code="job_not_finished", status=409, retry_after=_POLL_SECONDS)
+        raise RequestError(message, code=ErrorCode.JOB_NOT_FINISHED, retry_after=_POLL_SECONDS)
     request.state.record.error = result.error_code
     return Response(result.body, result.status, media_type=result.media_type)
 
@@ -293,7 +294,7 @@ async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -
 
 def _is_for_later(error: RequestError) -> bool:
     """Whether a job waits. For a key's limit it does, even if that takes too long for a client."""
-    return error.should_retry is not False or error.code == "rate_limit_exceeded"
+    return error.should_retry is not False or error.code is ErrorCode.RATE_LIMIT_EXCEEDED
 
 
 def _failed(error: Exception) -> Result:
@@ -305,7 +306,7 @@ def _parts(request: Request) -> tuple[Front, Record, Jobs]:
     front: Front = request.app.state.front
     if front.jobs is None:
         message = "This service keeps no jobs: no folder is set for them (STENO_JOBS_FOLDER)."
-        raise RequestError(message, code="jobs_disabled", status=403)
+        raise RequestError(message, code=ErrorCode.JOBS_DISABLED)
     return front, request.state.record, front.jobs
 
 
@@ -313,7 +314,7 @@ async def _found(request: Request, job: str) -> Job:
     _, record, jobs = _parts(request)
     found = await jobs.find(job, record.caller)
     if found is None:
-        raise RequestError(f"The job {job!r} does not exist.", code="job_not_found", status=404)
+        raise RequestError(f"The job {job!r} does not exist.", code=ErrorCode.JOB_NOT_FOUND)
     return found
 
 
@@ -326,7 +327,7 @@ async def _check_room(jobs: Jobs, caller: str | None) -> None:
 
 def _full(error: StoreFullError) -> Exception:
     if isinstance(error, CallerFullError):
-        return RequestError(f"{error}.", code="rate_limit_exceeded", status=429, retry_after=_FULL_SECONDS)
+        return RequestError(f"{error}.", code=ErrorCode.RATE_LIMIT_EXCEEDED, retry_after=_FULL_SECONDS)
     return OverloadedError(f"The service has no room for this job: {error}.", _FULL_SECONDS)
 
 
@@ -336,17 +337,17 @@ def _delivery(jobs: Jobs, own: JobForm, secret: str | None) -> Delivery | None:
     try:
         jobs.check_webhook(own.webhook)
     except ForbiddenUrlError as error:
-        raise RequestError(f"webhook: {error}", code="invalid_value", param="webhook") from None
+        raise RequestError(f"webhook: {error}", code=ErrorCode.INVALID_VALUE, param="webhook") from None
     if own.webhook_secret is not None:
         try:
             secret = check_secret(own.webhook_secret)
         except ValueError as error:
-            raise RequestError(f"{error}.", code="invalid_value", param="webhook_secret") from None
+            raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="webhook_secret") from None
     if secret is None:
         message = (
             "The field 'webhook_secret' is missing: a webhook is signed, and this service has no secret of its own."
         )
-        raise RequestError(message, code="missing_required_parameter", param="webhook_secret")
+        raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="webhook_secret")
     return Delivery(own.webhook, secret)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from models.prompt import Prompt
 from service.engine.protocol import NOTHING_ASKED
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import TranscriptionForm
 from service.languages import NAMES
@@ -55,7 +56,7 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
         if fields.language is None:
             raise RequestError(
                 "To translate, the model must be told what is spoken: set language.",
-                code="missing_required_parameter",
+                code=ErrorCode.MISSING_REQUIRED_PARAMETER,
                 param="language",
             )
         if ENGLISH not in (language, target):
@@ -87,7 +88,7 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> Transcr
     if fields.language is None and len(foreign) != 1:
         raise RequestError(
             f"The model must be told what is spoken: set language, to one of {', '.join(languages)}.",
-            code="missing_required_parameter",
+            code=ErrorCode.MISSING_REQUIRED_PARAMETER,
             param="language",
         )
     spoken = fields.language or foreign[0]
@@ -107,4 +108,4 @@ def _named(language: str | None) -> str:
 
 
 def _unsupported(param: str, message: str) -> RequestError:
-    return RequestError(message, code="unsupported_value", param=param)
+    return RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param=param)

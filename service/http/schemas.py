@@ -7,6 +7,7 @@ from pydantic.json_schema import SkipJsonSchema
 from starlette.datastructures import FormData, UploadFile
 
 from service.http.chunking import ChunkingStrategy, ServerVad
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.languages import language_code
 
@@ -148,11 +149,13 @@ class TranscriptionForm(BaseModel):
                 fields[name] = parts
         if not isinstance(fields.get("file"), UploadFile):
             raise RequestError(
-                "The form has no file part named 'file'.", code="missing_required_parameter", param="file"
+                "The form has no file part named 'file'.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="file"
             )
         for name, unsupported in _UNSUPPORTED.items():
             if fields.get(name) in unsupported:
-                raise RequestError(f"{name} {fields[name]!r} is not supported.", code="unsupported_value", param=name)
+                raise RequestError(
+                    f"{name} {fields[name]!r} is not supported.", code=ErrorCode.UNSUPPORTED_VALUE, param=name
+                )
         asks_language = str(fields.get("language", "")).strip().lower() == AUTO
         if asks_language:
             del fields["language"]
@@ -164,13 +167,13 @@ class TranscriptionForm(BaseModel):
         # `segment` is ignored: the Vercel AI SDK sends it with json too.
         if "word" in parsed.timestamp_granularities and parsed.response_format != "verbose_json":
             message = f"response_format {parsed.response_format!r} has no times of words; use verbose_json."
-            raise RequestError(message, code="unsupported_value", param="timestamp_granularities")
+            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="timestamp_granularities")
         if parsed.include and parsed.format == "written":
             message = "The tokens of logprobs are those that were spoken; use format 'spoken'."
-            raise RequestError(message, code="unsupported_value", param="include")
+            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="include")
         if parsed.include and parsed.response_format != "json":
             message = f"response_format {parsed.response_format!r} cannot include logprobs; use json."
-            raise RequestError(message, code="unsupported_value", param="include")
+            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="include")
         return parsed
 
 
@@ -218,8 +221,10 @@ def _fault(error: ValidationError) -> RequestError:
     fault = error.errors(include_url=False, include_input=False)[0]
     param, where = str(fault["loc"][0]), ".".join(map(str, fault["loc"]))
     if fault["type"] == "missing":
-        return RequestError(f"The field {where!r} is missing.", code="missing_required_parameter", param=param)
-    return RequestError(f"{where}: {fault['msg'].removeprefix('Value error, ')}.", code="invalid_value", param=param)
+        return RequestError(f"The field {where!r} is missing.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=param)
+    return RequestError(
+        f"{where}: {fault['msg'].removeprefix('Value error, ')}.", code=ErrorCode.INVALID_VALUE, param=param
+    )
 
 
 class Usage(BaseModel):

@@ -7,6 +7,7 @@ from typing import Any
 from service.dispatch.catalog import ServedModel
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Ready
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.prompts import takes_prompts
 from service.http.schemas import TranscriptionForm
@@ -65,7 +66,7 @@ class Served:
         names = ", ".join(f"{known!r} ({NAMES.get(known)})" for known in spoken)
         raise RequestError(
             f"The model {self.id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.",
-            code="unsupported_value",
+            code=ErrorCode.UNSUPPORTED_VALUE,
             param=param,
         )
 
@@ -91,7 +92,7 @@ class Served:
         """
         if not self.info.get("capabilities", {}).get("translation"):
             message = f"The model {self.id!r} does not translate."
-            raise RequestError(message, code="model_not_found", param="model", status=404)
+            raise RequestError(message, code=ErrorCode.MODEL_NOT_FOUND, param="model")
 
     def lane(self, decoder: str | None) -> Lane:
         """Return the lane of one of its decoders.
@@ -103,6 +104,6 @@ class Served:
         if decoder is not None and decoder not in known:
             names = ", ".join(map(repr, known))
             message = f"The model {self.id!r} has no decoder {decoder!r}; it has {names}."
-            raise RequestError(message, code="unsupported_value", param="decoder")
+            raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="decoder")
         # Naming the first decoder is the same as naming none, so that such requests share batches.
         return Lane(self.id, None if decoder is None or decoder == known[0] else decoder)

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive
 
 from service.dispatch.admission import Permit
 from service.dispatch.errors import OverloadedError
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 
 _MAX_PARTS = 64
@@ -104,8 +105,7 @@ class _FormParser(MultiPartParser):
         if self._field_bytes > _MAX_FIELD_BYTES:
             raise RequestError(
                 f"The fields of the form are larger than the {_MAX_FIELD_BYTES} bytes that they may have together.",
-                code="fields_too_large",
-                status=413,
+                code=ErrorCode.FIELDS_TOO_LARGE,
             )
 
     async def _complete(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -187,7 +187,7 @@ class Upload:
             body += piece
             if len(body) > limit:
                 message = f"The body is larger than the {limit} bytes that it may have."
-                raise RequestError(message, code="fields_too_large", status=413)
+                raise RequestError(message, code=ErrorCode.FIELDS_TOO_LARGE)
         return body
 
     async def form(self, headers: Headers) -> FormData:
@@ -202,7 +202,7 @@ class Upload:
             return await _FormParser(headers, self.pieces()).parse()
         except (MultiPartException, HTTPException, UnicodeDecodeError) as error:
             message = getattr(error, "message", None) or str(error)
-            raise RequestError(f"The form could not be read: {message}", code="malformed_body") from None
+            raise RequestError(f"The form could not be read: {message}", code=ErrorCode.MALFORMED_BODY) from None
         except OSError as error:  # a full disk, or too many open files
             raise no_room(error) from error
 
@@ -233,7 +233,7 @@ class Upload:
         except TimeoutError:
             total, silence = self.total_seconds, self.silence_seconds
             message = f"The body must arrive within {total:g} s, and never pause for {silence:g} s."
-            raise RequestError(message, code="request_timeout", param="file", status=408) from None
+            raise RequestError(message, code=ErrorCode.REQUEST_TIMEOUT, param="file") from None
 
 
 def no_room(error: OSError) -> OverloadedError:
@@ -244,7 +244,6 @@ def no_room(error: OSError) -> OverloadedError:
 def _too_large(limit: int) -> RequestError:
     return RequestError(
         f"The body is larger than the {limit} bytes allowed (STENO_MAX_UPLOAD_BYTES).",
-        code="file_too_large",
+        code=ErrorCode.FILE_TOO_LARGE,
         param="file",
-        status=413,
     )

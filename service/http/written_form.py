@@ -8,6 +8,7 @@ from dataclasses import replace
 from models.transcript import Transcript, Word
 from service.dispatch.dispatcher import Answer
 from service.grammars import LANGUAGES, PACKAGE, Grammars
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.languages import NAMES
 
@@ -25,13 +26,13 @@ def check_written_form(grammars: Grammars, language: str | None) -> None:
     """
     if not grammars.are_installed:
         message = f"This service has no grammars that write numbers: its operator has not installed {PACKAGE}."
-        raise RequestError(message, code="unsupported_value", param="format")
+        raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="format")
     if language is not None and language not in LANGUAGES:
         names = ", ".join(map(repr, LANGUAGES))
         message = (
             f"There are no grammars that write numbers in {language!r} ({NAMES[language]}); there are for {names}."
         )
-        raise RequestError(message, code="unsupported_value", param="format")
+        raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="format")
 
 
 async def answers_in_written_form(answers: AsyncGenerator[Answer, None], write: Write) -> AsyncGenerator[Answer, None]:

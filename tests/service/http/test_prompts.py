@@ -22,7 +22,7 @@ def refusal(function, *arguments) -> tuple[str, str]:
     with pytest.raises(RequestError) as caught:
         function(*arguments)
     assert caught.value.status == 400
-    return caught.value.code, caught.value.param
+    return str(caught.value.code), caught.value.param
 
 
 @pytest.mark.parametrize(

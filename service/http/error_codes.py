@@ -1,0 +1,98 @@
+"""The table of error codes: the statuses of each, when a client gets it, and whether to try again (docs/api.md)."""
+
+from enum import Enum, unique
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """What is said of a code.
+
+    Attributes:
+        statuses: HTTP statuses that it comes with, the usual one first.
+        when: when a client gets it.
+        is_temporary: whether the same request may succeed later.
+    """
+
+    statuses: tuple[int, ...]
+    when: str
+    is_temporary: bool = False
+
+
+@unique
+class ErrorCode(Enum):
+    """A stable name of a fault; clients get it in lower case."""
+
+    MALFORMED_REQUEST = Row((400,), "not HTTP/1.1")
+    MALFORMED_BODY = Row((400,), "not a complete multipart form, not JSON, or of a type that is none of the three")
+    URL_NOT_ALLOWED = Row(
+        (400,), "the URL, or one that it redirects to, is not on an allowed host, not https, or not at a public address"
+    )
+    URL_UNREACHABLE = Row((400,), "nobody answers at the URL, not in time, or with another status than 200")
+    MISSING_REQUIRED_PARAMETER = Row(
+        (400,), "`file` or `url` is missing, or `language` for a translation, or `model` where no model is the default"
+    )
+    INVALID_VALUE = Row((400,), "the value of the field in `param` is wrong")
+    UNSUPPORTED_VALUE = Row((400,), "the value of the field in `param` is right, but not for this model or service")
+    UNSUPPORTED_FORMAT = Row((400,), "not audio, or not a supported kind; channels or rate out of range")
+    INVALID_AUDIO = Row((400,), "nothing can be decoded, or samples are not numbers")
+    AUDIO_TOO_SHORT = Row((400,), "under 0.1 s")
+    AUDIO_TOO_LONG = Row((400,), "over the limit")
+    INVALID_REQUEST = Row((400,), "any other error of HTTP, with its status")
+    INVALID_API_KEY = Row((401,), "keys are set, and none or a wrong one was given")
+    JOBS_DISABLED = Row((403,), "a job, and no folder is set for them")
+    ADMIN_DISABLED = Row((403,), "an admin route, and no admin key is set")
+    MODEL_NOT_FOUND = Row((404,), "no such model")
+    NOT_FOUND = Row((404,), "no such path")
+    JOB_NOT_FOUND = Row((404,), "no such job of this key")
+    METHOD_NOT_ALLOWED = Row((405,), "the path has no such method")
+    REQUEST_TIMEOUT = Row((408,), "the headers took over 10 s, or the body stopped arriving")
+    MODEL_EXISTS = Row((409,), "to load: there is a model of this id")
+    MODEL_BUSY = Row((409,), "to unload: the model is on its way in or out")
+    JOB_NOT_FINISHED = Row((409,), "there is no result yet", is_temporary=True)
+    JOB_CANCELLED = Row((409,), "there will be no result")
+    FILE_TOO_LARGE = Row((413,), "the body is over the limit")
+    FIELDS_TOO_LARGE = Row((413,), "the form without its file is over 256 KiB")
+    URI_TOO_LONG = Row((414,), "the address is over 32 KiB")
+    RATE_LIMIT_EXCEEDED = Row(
+        (429,),
+        "the key has all the requests under way that it may have, or used up a minute's requests or audio",
+        is_temporary=True,
+    )
+    HEAD_TOO_LARGE = Row((431,), "the address and the headers are over 64 KiB, or there are over 256 headers")
+    INTERNAL_ERROR = Row((500,), "the server failed on this request")
+    AUDIO_TOO_LONG_FOR_DEVICE = Row((500,), "it does not fit the device's memory, even alone")
+    MODEL_LOAD_FAILED = Row(
+        (503, 400),
+        "a model on demand cannot be loaded, or an admin's (400, for good); the message says why",
+        is_temporary=True,
+    )
+    OVERLOADED = Row((503,), "too much is under way, or too many connections are open", is_temporary=True)
+    DRAINING = Row((503,), "the service is shutting down", is_temporary=True)
+    MODEL_LOADING = Row((503,), "the model has not been ready yet", is_temporary=True)
+    DECODING_UNAVAILABLE = Row((503,), "no process can be started that decodes the file", is_temporary=True)
+    DEADLINE_EXCEEDED = Row((503,), "no transcript in time", is_temporary=True)
+    ENGINE_LOST = Row((503,), "two engines were lost with this request")
+
+    def __str__(self) -> str:
+        """Return the code as clients get it."""
+        return self.name.lower()
+
+    @property
+    def status(self) -> int:
+        """The usual HTTP status."""
+        return self.value.statuses[0]
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.value.is_temporary
+
+
+def table() -> str:
+    """Return the table in Markdown."""
+    lines = ["| status | code | when | retry |", "|---|---|---|---|"]
+    for code in sorted(ErrorCode, key=lambda code: code.status):
+        statuses, when, is_temporary = code.value
+        retry = "after `Retry-After`" if is_temporary else "no"
+        lines.append(f"| {', '.join(map(str, statuses))} | `{code}` | {when} | {retry} |")
+    return "\n".join(lines)
