@@ -93,7 +93,7 @@ async def load_model(request: Request, asked: NewModel) -> ModelState:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
         message = f"The model {model!r} cannot be loaded: {error}."
-        raise RequestError(message, code=ErrorCode.MODEL_LOAD_FAILED, param="checkpoint") from None
+        raise RequestError(message, code=ErrorCode.MODEL_LOAD_FAILED, param="checkpoint", status=400) from None
 
 
 @router.delete("/{model:path}")
