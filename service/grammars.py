@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-from service.dispatch.errors import TranscriptionFailedError
+from service.dispatch.errors import OverloadedError, TranscriptionFailedError
 from service.threads import in_thread
 
 PACKAGE = "nemo_text_processing"
@@ -19,6 +20,7 @@ PACKAGE = "nemo_text_processing"
 LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "hy", "mr", "pt", "ru", "sv", "vi")
 MODULE = "service.grammar_process"
 
+_ATTEMPTS = 2
 _SECONDS = 600.0  # for an answer; the first one of a language may have to build its grammars
 
 
@@ -34,6 +36,7 @@ class Grammars:
         self._cache = cache or str(Path(home) / "steno" / "grammars")
         self._threads = ThreadPoolExecutor(1, "grammars")
         self._process: subprocess.Popen[str] | None = None
+        self._is_closed = False
 
     @property
     def are_installed(self) -> bool:
@@ -54,41 +57,54 @@ class Grammars:
 
     def close(self) -> None:
         """End the process."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._process is not None:
             _end(self._process)
 
     def _ask(self, phrases: Sequence[str], language: str) -> list[str]:
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        too_long = threading.Timer(_SECONDS, process.kill)
-        too_long.start()
-        try:
-            process.stdin.write(json.dumps({"language": language, "phrases": list(phrases)}) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except OSError:
-            answer = ""
-        finally:
-            too_long.cancel()
-        if not answer:
+        """Ask the process; one that was killed meanwhile is not the fault of the text, so a new one is asked again."""
+        for _ in range(_ATTEMPTS):
+            process = self._running()
+            began = time.monotonic()
+            if answer := _answer(process, json.dumps({"language": language, "phrases": list(phrases)})):
+                written: list[str] = json.loads(answer)
+                return written
             _end(process)
             self._process = None
-            raise TranscriptionFailedError("The grammars that write numbers failed on this text.")
-        written: list[str] = json.loads(answer)
-        return written
+            if self._is_closed or time.monotonic() - began >= _SECONDS:
+                break
+        raise TranscriptionFailedError("The grammars that write numbers failed on this text.")
 
     def _running(self) -> "subprocess.Popen[str]":
         if self._process is None:
-            self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
-                [sys.executable, "-m", MODULE, self._cache],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  # nothing in the command comes from outside
+                    [sys.executable, "-m", MODULE, self._cache],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    encoding="utf-8",
+                )
+            except OSError as error:  # no descriptor, no process, no memory
+                raise OverloadedError(f"The service can start no process for grammars now: {error}.", 60) from error
         return self._process
+
+
+def _answer(process: "subprocess.Popen[str]", question: str) -> str:
+    """Return the next line of a process, which is killed if it takes too long; nothing if it ended."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    too_long = threading.Timer(_SECONDS, process.kill)
+    too_long.start()
+    try:
+        process.stdin.write(question + "\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+    except OSError:
+        return ""
+    finally:
+        too_long.cancel()
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
+from service.http.errors import RequestError, error_response
 
 _MINUTE = 60.0
 # OpenAI's clients obey a Retry-After of up to a minute; with a longer one they retry after a second.
@@ -91,6 +92,10 @@ class Allowance:
         self.under_way += 1
         try:
             yield
+        except Exception as error:
+            if self._requests is not None and error_response(error).status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+                self._requests.take(-1)
+            raise
         finally:
             self.under_way -= 1
 

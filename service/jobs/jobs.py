@@ -1,6 +1,7 @@
 """Runs jobs: starts them when there is room, delivers webhooks, deletes expired ones. Runs on one event loop."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import sqlite3
@@ -116,7 +117,7 @@ class Jobs:
     async def run(self) -> None:
         """Run jobs until cancelled; then running jobs are queued again."""
         try:
-            for job in await self._in_thread(self._store.lost):
+            for job in await self._surely(self._store.lost):
                 await self._finish(job, _LOST)
             while True:
                 self._changed.clear()
@@ -140,7 +141,7 @@ class Jobs:
             await self._deliver()
             await self._count()
             return await self._seconds_until_next()
-        except sqlite3.Error:  # such as a full disk, which may have room again
+        except Exception:  # such as a full disk, which may have room again; and a bug must not end the jobs of others
             log.exception("the jobs cannot be written")
             return _FULL_SECONDS
 
@@ -237,7 +238,8 @@ class Jobs:
         except LaterError as later:
             await self._refused(job, later)
         except asyncio.CancelledError:
-            await self._put_back(job, 0.0)
+            with contextlib.suppress(sqlite3.Error):  # the next start does it
+                await self._in_thread(lambda: self._store.put_back(job.id, 0.0))
             raise
         except Exception:  # a bug of ours: a client's error is a result
             log.exception("job failed", extra={"job": job.id})
@@ -261,12 +263,12 @@ class Jobs:
 
     async def _put_back(self, job: Job, not_before: float, *, is_refused: bool = False) -> None:
         log.info("job put back", extra={"job": job.id})
-        await self._in_thread(lambda: self._store.put_back(job.id, not_before, is_refused=is_refused))
+        await self._surely(lambda: self._store.put_back(job.id, not_before, is_refused=is_refused))
 
     async def _finish(self, job: str, result: Result) -> None:
         now = self._clock()
         expires = now + self._limits.retention_seconds
-        if await self._in_thread(lambda: self._store.finish(job, result, now, expires)):
+        if await self._surely(lambda: self._store.finish(job, result, now, expires)):
             self._metrics.jobs.labels("failed" if result.error_code else "completed").inc()
 
     async def _forget(self) -> None:
@@ -309,7 +311,7 @@ class Jobs:
             "webhook",
             extra={"job": job.id, "outcome": outcome, "attempt": attempts} | ({"why": error} if error else {}),
         )
-        await self._in_thread(lambda: self._store.delivered(job.id, told, due))
+        await self._surely(lambda: self._store.delivered(job.id, told, due))
 
     async def _post(self, job: Job, delivery: Delivery) -> tuple[str | None, bool]:
         """Try to deliver; return why it failed (None if it did not), and whether more attempts are useless."""
@@ -350,6 +352,15 @@ class Jobs:
         moment = await self._in_thread(self._store.next_moment)
         # Due work that could not start waits for running work, whose end wakes this loop.
         return None if moment is None else max(1.0, moment - self._clock())
+
+    async def _surely(self, work: Callable[[], T]) -> T:
+        """Change the store; while it cannot be written, again and again, for what was done must be kept."""
+        while True:
+            try:
+                return await self._in_thread(work)
+            except (sqlite3.Error, OSError):
+                log.exception("the jobs cannot be written")
+                await asyncio.sleep(_FULL_SECONDS)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run a call of the store to its end, even if the caller is cancelled."""

@@ -20,6 +20,7 @@ from service.engine.supervisor import STUB_ENGINE
 from tests.audio.media_files import media
 from tests.models.checkpoint.hub_stand_in import Hub, Repository
 from tests.service.serving import PATIENCE, ServerProcess, form, post_bytes, serving, steno_serve, tone, wait_for, wav
+from tests.soak.processes import children, decoders
 
 CLIP = wav(tone(SAMPLE_RATE))
 
@@ -160,17 +161,6 @@ def test_a_jump_of_the_wall_clock_changes_nothing(monkeypatch, jump):
         assert service.metric("steno_engine_restarts_total") == 0
 
 
-def children(pid: int) -> list[int]:
-    """Processes that a process started."""
-    return [int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()]
-
-
-def decoders(pid: int) -> list[int]:
-    """Processes of a service that decode files."""
-    commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in children(pid)}
-    return [one for one, command in commands.items() if b"audio." in command]
-
-
 def exists(pid: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, 0)
@@ -288,6 +278,26 @@ def test_a_second_sigterm_ends_the_load_of_a_further_model(tmp_path):
         stop_twice(service)
 
         assert refusal(asked.result()) in [(503, "model_load_failed"), (503, "engine_lost")]
+
+
+@pytest.mark.long
+def test_a_job_that_is_done_while_nothing_can_be_written_is_kept_when_it_can(tmp_path):
+    flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
+    with steno_serve(tmp_path / "log", *flags, engine=STUB_ENGINE) as service:
+        service.signal_engine(signal.SIGSTOP)
+        job = service.client.post("/v1/audio/jobs", **form(CLIP)).json()["id"]
+        wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "in_progress")
+        usual = resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE)
+        (written,) = (tmp_path / "jobs").glob("*-wal")
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, (written.stat().st_size, usual[1]))
+
+        service.signal_engine(signal.SIGCONT)
+        wait_for(lambda: bool(service.events("the jobs cannot be written")))
+        assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, usual)
+
+        wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "completed")
+        assert service.client.get(f"/v1/audio/jobs/{job}/result").status_code == 200
 
 
 def test_sigterm_twice_while_the_model_loads_ends_the_service(golden, tmp_path):

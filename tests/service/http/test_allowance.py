@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from audio.errors import InvalidAudioError
+from service.dispatch.errors import DrainingError, EngineLostError, OverloadedError, TranscriptionFailedError
 from service.http.allowance import Allowance, KeyLimits, duration
 from service.http.errors import RequestError
 from tests.service.dispatch.virtual_time import run
@@ -55,6 +57,27 @@ def test_a_request_after_its_retry_after_is_accepted(requests, audio, recordings
             clock.now += wait
             waits += 1
         assert waits <= 2  # for requests and for audio
+
+
+@pytest.mark.parametrize(
+    ("error", "counts"),
+    [
+        (OverloadedError("full", 1), False),
+        (DrainingError("ends", 1), False),
+        (EngineLostError("twice"), False),
+        (MemoryError(), False),
+        (RequestError("it cannot be loaded", code="model_load_failed", status=503), False),
+        (RequestError("wrong", code="invalid_value"), True),
+        (InvalidAudioError("no audio"), True),
+        (TranscriptionFailedError("broken"), True),
+    ],
+)
+def test_a_request_that_the_service_could_not_take_does_not_count(error, counts):
+    allowance = Allowance(KeyLimits(requests_per_minute=1), Clock())
+    with pytest.raises(type(error)), allowance.enter(1):
+        raise error
+
+    assert (begin(allowance) is None) != counts
 
 
 def test_headers_have_the_limits_that_are_set():

@@ -22,7 +22,8 @@ HEAD = (
 def full():
     """A service that is full, and a key for it."""
     digest = hashlib.sha256(KEY.encode()).hexdigest()
-    with serving(max_requests=1, api_keys=[f"someone:{digest}"]) as service, ThreadPoolExecutor(1) as pool:
+    limits = {"max_requests": 1, "requests_per_minute_per_key": 10}
+    with serving(api_keys=[f"someone:{digest}"], **limits) as service, ThreadPoolExecutor(1) as pool:
         service.hold_engine()
         headers = {"authorization": f"Bearer {KEY}"}
         first = pool.submit(service.client.post, "/v1/audio/transcriptions", headers=headers, **form(SECOND))
@@ -52,6 +53,14 @@ def test_a_full_service_refuses_before_the_body_comes(full, path):
     assert (status, error["code"], error["type"]) == (503, "overloaded", "server_error")
     assert 1 <= int(headers["retry-after"]) <= 60
     assert (headers["x-should-retry"], headers["x-request-id"]) == ("true", "mine")
+
+
+def test_a_refusal_costs_a_key_none_of_its_requests(full):
+    answers = [answer(full, authorization=f"Bearer {KEY}") for _ in range(3)]
+
+    assert [status for status, _, _ in answers] == [503] * 3
+    left = [int(headers["x-ratelimit-remaining-requests"]) for _, _, headers in answers]
+    assert left == sorted(left)  # some may come back meanwhile
 
 
 def test_a_request_without_a_key_is_401_even_if_the_service_is_full(full):
