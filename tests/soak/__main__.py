@@ -37,7 +37,7 @@ from tests.soak.recordings import recordings
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SECOND = _ROOT / "tests" / "data" / "golden" / "quartznet-small" / "model.nemo"
-_READY_SECONDS = 300.0
+_READY_SECONDS = 900.0
 _QUIET_SECONDS = 300.0
 # The service must answer before its clients lose patience.
 _REQUEST_SECONDS = 240

@@ -307,7 +307,7 @@ def test_a_client_that_does_not_read_its_answers_is_disconnected():
         connection.close()
 
 
-def test_a_client_that_drips_what_it_reads_is_let_go():
+def test_a_client_that_reads_its_answers_too_slowly_is_disconnected():
     """It reads enough for never being silent, and so little that it would hold its connection for minutes."""
     with serving(receive_timeout_seconds=0.5, max_receive_seconds=1.0) as service:
         service.client.close()

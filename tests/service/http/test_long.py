@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 import socket
 from itertools import pairwise
 
@@ -12,7 +14,9 @@ import soundfile
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
+from tests.audio.media_files import media
 from tests.service.serving import ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
+from tests.soak.processes import decoders
 
 LONGEST = 5.0
 
@@ -121,7 +125,7 @@ def test_a_stream_holds_its_place_until_it_was_sent_and_is_measured(service, spe
     wait_for(lambda: service.metric("steno_transcription_duration_seconds_count") == before + 1)
 
 
-def test_a_stream_that_nobody_reads_is_given_up(cut_as):
+def test_a_stream_that_is_not_read_is_dropped(cut_as):
     cut_as(*[SAMPLE_RATE // 10] * 300)
     with serving(max_utterance_seconds=LONGEST, receive_timeout_seconds=0.3) as service, socket.socket() as connection:
         for end in (service.server._listener, connection):  # the system would take megabytes
@@ -232,6 +236,25 @@ def test_all_pieces_of_a_client_that_leaves_are_dropped(service, speech):
     finally:
         service.release_engine()
     assert service.post(**form(wav(tone(SAMPLE_RATE)))).status_code == 200
+
+
+def test_the_decoding_process_of_a_client_that_leaves_is_ended():
+    file = media(tone(30 * SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac")
+    with serving(max_utterance_seconds=LONGEST) as service:
+        assert service.post(**form(file)).status_code == 200
+        (decoder,) = decoders(os.getpid())
+        os.kill(decoder, signal.SIGSTOP)
+        service.client.close()
+        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+        with socket.create_connection(("127.0.0.1", service.server.port)) as connection:
+            connection.sendall(post_bytes(service.server.port, file))
+            wait_for(lambda: service.server.dispatcher.admission.stored_bytes > len(file))
+        wait_for(lambda: service.server.metrics.connections._value.get() == 0)
+
+        os.kill(decoder, signal.SIGCONT)
+
+        wait_for(lambda: nothing_is_left(service))
+        wait_for(lambda: decoder not in decoders(os.getpid()))
 
 
 def test_the_rest_of_a_stream_whose_client_leaves_is_dropped(service, cut_as):
