@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from audio.errors import InvalidAudioError
 from service.dispatch.errors import DrainingError, EngineLostError, OverloadedError, TranscriptionFailedError
 from service.http.allowance import Allowance, KeyLimits, duration
+from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from tests.service.dispatch.virtual_time import run
 
@@ -66,8 +67,8 @@ def test_a_request_after_its_retry_after_is_accepted(requests, audio, recordings
         (DrainingError("ends", 1), False),
         (EngineLostError("twice"), False),
         (MemoryError(), False),
-        (RequestError("it cannot be loaded", code="model_load_failed", status=503), False),
-        (RequestError("wrong", code="invalid_value"), True),
+        (RequestError("it cannot be loaded", code=ErrorCode.MODEL_LOAD_FAILED, status=503), False),
+        (RequestError("wrong", code=ErrorCode.INVALID_VALUE), True),
         (InvalidAudioError("no audio"), True),
         (TranscriptionFailedError("broken"), True),
     ],
