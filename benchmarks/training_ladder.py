@@ -3,9 +3,10 @@
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 
 Real steps of an attention decoder (reading the clips apart) on real clips: of each bucket some full batches that its
-sampler draws, in turns over all rungs and rounds. Their mean time, times the batches of an epoch, makes the time of an
-epoch. On a CPU the processor time of this process counts, so that neighbours disturb little. The last rung changes the
-precision of the one before. Each epoch's clips a second are given, and as a multiple of the first rung.
+sampler draws, in turns over all rungs and rounds. Their mean time, times the batches of an epoch, makes the time of
+an epoch. The last column is what padding alone leads to expect, at the mean cost of a second and of a label. On a CPU
+the processor time of this process counts, so that neighbours disturb little. The last rung changes the precision of
+the one before. Each epoch's clips a second are given, and as a multiple of the first rung.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 import yaml
 
@@ -33,6 +35,7 @@ from training.recipe import Precision
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import BucketSampler, Position
+from training.student import FRONT_END
 
 
 @dataclass
@@ -59,6 +62,34 @@ class Rung:
             if clips
         ]
         return len(self.seconds) / sum(times)
+
+    def sizes(self) -> list[tuple[float, float, float]]:
+        """Return of each measured batch its padded audio in seconds, its padded labels, and its mean time."""
+        rate = FRONT_END.sample_rate
+        return [
+            (
+                batch.waveforms.numel() / rate,
+                float(batch.sequences.numel()),
+                statistics.fmean(self.times[bucket][place :: len(batches)]),
+            )
+            for bucket, batches in self.batches.items()
+            for place, batch in enumerate(batches)
+        ]
+
+    def expected(self, audio: float, label: float) -> float:
+        """Return the clips a second that padding leads to expect.
+
+        Args:
+            audio: seconds that a second of audio takes, padding included.
+            label: seconds that a label takes.
+        """
+        steps = [[draw.take for draw in batch.draws] for (batch,) in self.sampler.epoch(0)]
+        padded = [
+            (max(self.seconds[take] for take in step) * audio + max(self.labels[take] for take in step) * label)
+            * len(step)
+            for step in steps
+        ]
+        return len(self.seconds) / sum(padded)
 
     def padding(self) -> tuple[float, float, float]:
         """Return the shares of padding in audio and labels of an epoch, and the clips in a batch."""
@@ -94,7 +125,9 @@ def main() -> None:
     parser.add_argument("--max-labels-per-second", type=float, default=10)
     parser.add_argument("--labels-per-second", type=float, default=25, help="labels that cost as much as a second")
     parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4, help="of the encoder, and of the decoder")
+    parser.add_argument("--layers", type=int, default=4, help="of the encoder")
+    parser.add_argument("--decoder-layers", type=int, default=4)
+    parser.add_argument("--channels", type=int, default=64, help="of the encoder's subsampling")
     parser.add_argument("--clips", type=int, help="of the manifest, at regular distances")
     parser.add_argument("--batches", type=int, default=2, help="of each bucket")
     parser.add_argument("--rounds", type=int, default=3)
@@ -126,12 +159,12 @@ def _recipe(args: argparse.Namespace, folder: Path) -> Path:
         if clip.text is not None
     ]
     (folder / "manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    student = {"layers": args.layers, "width": args.width, "heads": 4, "subsampling_channels": args.width // 2}
+    student = {"layers": args.layers, "width": args.width, "heads": 4, "subsampling_channels": args.channels}
     document = {
         "steps": 1_000_000,
         "data": {"manifests": ["manifest.jsonl"]},
         "batches": {"seconds": args.seconds, "buckets": args.buckets},
-        "student": student | {"attention": {"width": args.width, "layers": args.layers, "heads": 4}},
+        "student": student | {"attention": {"width": args.width, "layers": args.decoder_layers, "heads": 4}},
         "languages": [{"code": "en", "vocabulary": str(args.vocabulary.resolve())}],
         "optimizer": {"peak": 0.0001, "warmup": 0},
         "dropout": 0.0,
@@ -174,14 +207,23 @@ def _step(run: Run, batch: Batch, precision: Precision) -> float:
 
 
 def _print(rungs: list[Rung], device: torch.device, path: Path | None) -> None:
-    print(f"{'each row adds':36} clips in a batch  padding: audio  labels  clips a second  times the first")
+    # What audio and labels cost, from all batches in float32: what is left is what each step costs by itself.
+    measured = np.array([size for rung in rungs[:-1] for size in rung.sizes()])
+    audio_cost, label_cost = np.linalg.lstsq(measured[:, :2], measured[:, 2], rcond=None)[0].tolist()
+    print(f"a second of audio takes {1000 * audio_cost:.2f} ms, a label {1000 * label_cost:.2f} ms, padding included")
+    print(f"{'each row adds':36} clips in a batch  padding: audio  labels  clips a second  times the first  by padding")
+    expected = [rung.expected(audio_cost, label_cost) for rung in rungs]
     first = rungs[0].clips_a_second()
     rows = []
-    for rung in rungs:
+    for rung, told in zip(rungs, expected, strict=True):
         audio, labels, clips = rung.padding()
         speed = rung.clips_a_second()
         rows.append({"name": rung.name, "clips": clips, "audio": audio, "labels": labels, "clips_a_second": speed})
-        print(f"{rung.name:36} {clips:15.1f} {audio:15.1%} {labels:7.1%} {speed:15.2f} {speed / first:16.2f}")
+        rows[-1]["expected"] = told
+        print(
+            f"{rung.name:36} {clips:15.1f} {audio:15.1%} {labels:7.1%} {speed:15.2f} {speed / first:16.2f} "
+            f"{told / expected[0]:11.2f}"
+        )
     line = json.dumps({"benchmark": "training_ladder", **describe(device), "rungs": rows})
     print(line)
     if path:

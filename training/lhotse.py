@@ -52,7 +52,7 @@ def _fields(cut: Mapping[str, Any]) -> dict[str, Any]:
         return fields | {"audio": cut["id"], "is_in_shard": True}
     if source["type"] != "file":
         raise ValueError(f"a recording of type {source['type']!r} is not read; one of type 'file' is")
-    fields["audio"] = source["source"]
+    fields |= {"audio": source["source"], "is_of_lhotse": True}
     if cut["start"] or cut["duration"] < recording["duration"] - 0.01:
         fields["offset"] = cut["start"]
     return fields

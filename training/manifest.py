@@ -179,7 +179,10 @@ def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:
         tar = tar_of_nemo(manifest, fields["shard_id"])
         part = members_of(tar).get(name)
     else:
-        return _new_clip(fields, manifest.parent / name, name, collection, where, None)
+        audio = manifest.parent / name
+        if fields.get("is_of_lhotse") and not audio.is_file() and Path(name).is_file():
+            audio = Path(name).resolve()  # Lhotse's paths are relative to where it runs
+        return _new_clip(fields, audio, name, collection, where, None)
     if part is None:
         raise ValueError(f"{tar} has no recording {name}")
     return _new_clip(fields, tar, name, collection, where, part)

@@ -125,6 +125,18 @@ def test_cuts_of_lhotse_are_read(tmp_path):
     assert (part.prompt.target_language, part.prompt.punctuation) == ("de", False)
 
 
+def test_a_path_of_a_cut_may_be_relative_to_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    two_tones(tmp_path / "long.wav")
+    source = {"type": "file", "channels": [0], "source": "long.wav"}
+    lines(tmp_path / "elsewhere" / "cuts.jsonl", [cut("a", source)])
+    monkeypatch.chdir(tmp_path)
+
+    (clip,) = read_manifest(tmp_path / "elsewhere" / "cuts.jsonl")
+
+    assert clip.audio == tmp_path / "long.wav"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
