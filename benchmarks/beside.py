@@ -2,10 +2,10 @@
 
     python -m benchmarks beside samples/river.flac
 
-Clips and long recordings are cut from one recording of speech. A closed loop of clips first tells what the service can
-do; then the long recordings are uploaded, and while they are transcribed, clips arrive at random for a share of that.
-The time in the queue is that of the service's log, the mean batch that of its metrics. What a mean batch takes depends
-on the machine and on what else it does; the quotient of both hardly does.
+Clips and long recordings are cut from one recording of speech. A closed loop of clips first measures the speed of the
+service. Then the long recordings are uploaded, and while they are transcribed, clips arrive at random for a share of
+that speed. The time in the queue comes from the service's log, that of a mean batch from its metrics. The time of a
+mean batch depends on the machine and its other load; the quotient of both hardly does.
 """
 
 import argparse
@@ -136,7 +136,7 @@ def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> d
     """Return percentiles of the time in the queue of the clips that were answered in a span of Unix time.
 
     Args:
-        lines: of the service's log.
+        lines: lines of the service's log.
         span: first and last moment.
         batch: seconds of a mean batch.
     """

@@ -13,7 +13,7 @@ kinds of requests:
 Runs are interleaved, and medians are printed. The last line is JSON.
 
 With ``--against FOLDER``, a checkout of another version, both serve side by side and get the same requests in turns.
-Then the milliseconds by request of each front are printed, and the median and the range of their ratios.
+Then the milliseconds per request of each front, and the median and range of their ratios, are printed.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 
 @contextmanager
 def serving(checkout: Path | None = None) -> Iterator[tuple[int, int]]:
-    """Serve a checkout, or the code at hand, with the stub engine; yield the process and its port."""
+    """Serve a checkout, or this code, with the stub engine; yield the process and its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096), {STUB_ENGINE!r})"
@@ -237,7 +237,7 @@ def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: in
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Processor milliseconds by request of a kind here and there, medians, and their ratio: median and range."""
+    """Processor milliseconds per request of a kind: medians here and there, and median and range of the ratio."""
 
     kind: str
     here: float
@@ -248,14 +248,14 @@ class Ratio:
 
     @classmethod
     def of(cls, kind: str, pairs: list[tuple[float, float]]) -> Self:
-        """Sum up pairs of what was measured one after the other."""
+        """Summarise pairs that were measured one after the other."""
         ratios = [here / there for here, there in pairs]
         here, there = (statistics.median(column) for column in zip(*pairs, strict=True))
         return cls(kind, here, there, statistics.median(ratios), min(ratios), max(ratios))
 
 
 def compare(files: Mapping[str, bytes], checkout: Path, *, requests: int, clients: int, runs: int) -> list[Ratio]:
-    """Return what requests of each kind cost here and in a checkout of another version."""
+    """Return the cost of requests of each kind here and in a checkout of another version."""
     kinds = {"GET /healthz": HEALTH}
     kinds |= {f"{name}, json": upload(files[name], "stub") for name in ("wav", "flac", "mp3")}
     kinds |= {

@@ -95,7 +95,7 @@ def _subsampling(
 
     def operations() -> Tensor:
         with patch.object(subsampling, "depthwise_halves_on", lambda *_: None):
-            return silenced(module._stacked(features, lengths))  # noqa: SLF001  # nobody else takes it apart
+            return silenced(module._stacked(features, lengths))  # noqa: SLF001  # needed only here
 
     def kernels() -> Tensor:
         return silenced(module._stacked_by((halved_features, halved_images), features, lengths))  # noqa: SLF001

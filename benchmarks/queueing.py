@@ -46,7 +46,7 @@ class Policy(Protocol):
     """A policy of batching."""
 
     def add(self, utterance: Utterance) -> None:
-        """Let one wait."""
+        """Add an utterance."""
 
     def next_batch(self, now: float) -> list[Utterance]:
         """Remove and return the utterances that run now; empty if none does yet."""
@@ -62,11 +62,11 @@ class OneByOne:
         self._waiting: list[Utterance] = []
 
     def add(self, utterance: Utterance) -> None:
-        """Let one wait."""
+        """Add an utterance."""
         self._waiting.append(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:  # noqa: ARG002
-        """Take out the first."""
+        """Remove and return the first utterance."""
         taken, self._waiting = self._waiting[:1], self._waiting[1:]
         return taken
 
@@ -82,7 +82,7 @@ class Window:
         self._waiting: list[Utterance] = []
 
     def add(self, utterance: Utterance) -> None:
-        """Let one wait."""
+        """Add an utterance."""
         self._waiting.append(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:
@@ -93,7 +93,7 @@ class Window:
         return taken
 
     def due(self) -> float:
-        """Return when the first will have waited for long enough."""
+        """Return when the first utterance will have waited long enough."""
         return self._waiting[0].arrived + _WINDOW_SECONDS if self._waiting else np.inf
 
 
@@ -110,7 +110,7 @@ class Ours:
         self._policies = {_LANE.model: BatchPolicy(batch_seconds=batch_seconds, rtfx=rtfx)}
 
     def add(self, utterance: Utterance) -> None:
-        """Let one wait."""
+        """Add an utterance."""
         self._batcher.add(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:
@@ -126,8 +126,8 @@ class Staged:
     """A policy behind the service's window for the parts of long recordings.
 
     Args:
-        batch_seconds: The budget.
-        policy: What decides.
+        batch_seconds: the budget.
+        policy: the policy.
     """
 
     def __init__(self, batch_seconds: float, policy: Policy) -> None:
@@ -138,16 +138,16 @@ class Staged:
         self._running: list[Utterance] = []
 
     def add(self, utterance: Utterance) -> None:
-        """Let a clip wait."""
+        """Add a clip."""
         utterance.number = next(self._numbers)
         self._policy.add(utterance)
 
     def add_long(self, parts: Iterable[Utterance]) -> None:
-        """Let a long recording wait."""
+        """Add a long recording."""
         self._waiting.append(deque(parts))
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Take out those that the policy chooses; the batch before is done."""
+        """Remove and return the utterances that the policy chooses, after the previous batch."""
         self._room += sum(utterance.seconds for utterance in self._running if utterance.recording_seconds)
         while self._waiting and self._waiting[0][0].seconds <= self._room:
             parts = self._waiting.popleft()
@@ -213,7 +213,7 @@ def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[fl
 
 
 def add_request(policy: Policy, request: Request, caller: int, numbers: Iterator[int]) -> None:
-    """Let a recording wait: in parts, if it is long."""
+    """Add a recording, in parts if it is long."""
     utterances = _cut(request, caller, numbers)
     if parts(request) > 1 and isinstance(policy, Staged):
         policy.add_long(utterances)
@@ -223,12 +223,12 @@ def add_request(policy: Policy, request: Request, caller: int, numbers: Iterator
 
 
 def parts(request: Request) -> int:
-    """Return how many utterances a recording is cut into."""
+    """Return the number of utterances of a recording."""
     return max(1, round(request.seconds / LONGEST))
 
 
 def _cut(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utterance]:
-    """Cut a recording as the service does, if equally."""
+    """Cut a recording into parts like the service, but of equal length."""
     count = parts(request)
     seconds, nothing = request.seconds / count, np.empty(0, np.float32)
     for _ in range(count):

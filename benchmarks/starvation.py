@@ -1,4 +1,4 @@
-"""Whether anybody starves: the service's batcher beside simpler policies, in virtual time.
+"""Starvation: the waits of clips and long recordings with the service's batcher and simpler policies, in virtual time.
 
     hours   clips at a tenth, a fifth and a third of what the device can do, while three recordings of an hour are
             under way; the clips come one by one, or eight at a time
@@ -8,7 +8,7 @@
 
     in order      first come, first served, in batches as large as the budget allows
     window        batches of 16, or of what there is after 100 ms
-    clips first   parts of long recordings only where no clip waits: the least that clips can wait for, and long
+    clips first   parts of long recordings only while no clip waits: the shortest wait of clips, but long
                   recordings starve
     no hours      the service's batcher without any long recordings: what clips wait for each other
     steno         the service's batcher, behind its window for the parts of long recordings
@@ -51,7 +51,7 @@ class InOrder:
         self._next = 0
 
     def add(self, utterance: Utterance) -> None:
-        """Let one wait."""
+        """Add an utterance."""
         self._waiting.append(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:  # noqa: ARG002
@@ -84,11 +84,11 @@ class ClipsFirst:
         self._clips, self._parts = Ours(batch_seconds, rtfx), Ours(batch_seconds, rtfx)
 
     def add(self, utterance: Utterance) -> None:
-        """Let one wait."""
+        """Add an utterance."""
         (self._parts if utterance.recording_seconds else self._clips).add(utterance)
 
     def next_batch(self, now: float) -> list[Utterance]:
-        """Take out clips, or else parts."""
+        """Remove and return clips, or parts if there are no clips."""
         return self._clips.next_batch(now) or self._parts.next_batch(now)
 
     def due(self) -> float:

@@ -1,12 +1,12 @@
-"""Training steps on noise, by batch and precision: clips and seconds of audio a second, without reading any.
+"""Speed of training steps on noise, by batch and precision: clips and seconds of audio per second.
 
-Random labels, as many as English has, stand for the transcripts. A step is forward, backward, the clipped gradient, the
+Transcripts are random labels, as many a second as in English. A step is forward, backward, the clipped gradient, the
 optimizer and the average. Precisions are compared in turns, as multiples of the first one. The model is the student of
 a recipe, or one of the published shapes with CTC and, for a FastConformer, a transducer.
 
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks training ...
 
-measures weak scaling: each process has such a batch, and gradients are averaged over all; clips are those of all.
+measures weak scaling: each process has such a batch, gradients are averaged over all, and clips of all are counted.
 """
 
 import argparse
@@ -174,7 +174,7 @@ def _measure(
 def _step(
     config: ModelConfig, recipe: Recipe, precision: Precision, batch: Batch, device: torch.device, ranks: Ranks
 ) -> Callable[[], None]:
-    """Return what takes a step of a network of its own."""
+    """Return a function that takes a step of a new network."""
     network = new_network(config, recipe.dropout, seed=0).to(device)
     optimizer, average = new_optimizer(network, recipe.optimizer), WeightAverage(network, recipe.optimizer.ema)
     run = SimpleNamespace(

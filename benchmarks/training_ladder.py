@@ -1,12 +1,12 @@
-"""How many clips a second a model learns from, as each step of the ladder of `training_batches` is taken.
+"""Clips per second of training, for each way to form batches of `training_batches`, one added to the other.
 
     OMP_NUM_THREADS=1 python -m benchmarks training_ladder MANIFEST --vocabulary FILE --rows FILE
 
-Real steps of an attention decoder (reading the clips apart) on real clips: of each bucket some full batches that its
-sampler draws, in turns over all rungs and rounds. Their mean time, times the batches of an epoch, makes the time of
-an epoch. The last column is what padding alone leads to expect, at the mean cost of a second and of a label. On a CPU
-the processor time of this process counts, so that neighbours disturb little. The last rung changes the precision of
-the one before. Each epoch's clips a second are given, and as a multiple of the first rung.
+Takes real training steps of an attention decoder on real clips, without reading the clips: some full batches of each
+bucket, in turns over all rungs and rounds. The time of an epoch is their mean time multiplied by its batches. On a CPU
+it is the processor time of this process, which depends little on other load. The last rung changes the precision of the
+one before. The clips per second of an epoch are printed, also as a multiple of the first rung's; the last column is the
+multiple to expect from padding alone, at the mean cost of a second and of a label.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from training.student import FRONT_END
 
 @dataclass
 class Rung:
-    """A way to train, and what was measured of it."""
+    """A way to train, and its measurements."""
 
     name: str
     precision: Precision
@@ -55,7 +55,7 @@ class Rung:
         self.sampler = BucketSampler(self.seconds, [1.0] * len(self.seconds), self.buckets, 0, self.labels)
 
     def clips_a_second(self) -> float:
-        """Return the clips of an epoch over its time."""
+        """Return the clips of an epoch divided by its time."""
         times = [
             clips / rows * statistics.fmean(self.times[bucket])
             for bucket, (_, clips, rows) in enumerate(self.sampler.buckets)
@@ -99,7 +99,7 @@ class Rung:
         return 1 - sum(self.seconds) / audio, 1 - sum(self.labels) / labels, len(self.seconds) / len(steps)
 
     def read(self, stride: int, count: int) -> None:
-        """Read some batches of each bucket, full ones where there are."""
+        """Read some batches of each bucket, full ones if there are any."""
         steps = self.sampler.epoch(0)
         for bucket, (_, clips, rows) in enumerate(self.sampler.buckets):
             if not clips:

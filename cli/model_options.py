@@ -82,7 +82,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--utterance-seconds",
         type=_utterance_seconds,
         metavar="N",
-        help="longest piece that the model is given; longer audio is cut where nobody speaks (default: files of "
+        help="longest piece that the model is given; longer audio is cut at pauses (default: files of "
         f"{DEFAULT_UTTERANCE_SECONDS:g} s whole, longer ones in the pieces that `steno info` names)",
     )
 

@@ -1,4 +1,4 @@
-"""`steno plot`: draw how training runs went."""
+"""`steno plot`: draw the progress of training runs."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from cli.model_options import Subparsers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Of the steps that are drawn as one point.
+# Most points of a line; steps are averaged for it.
 _POINTS = 200
 
 
@@ -29,7 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw."""
+    """Draw the plot."""
     logs = {str(folder): read_log(folder) for folder in args.runs}
     try:
         import matplotlib as mpl
@@ -104,7 +104,7 @@ def _draw(panels: "list[Axes]", name: str, lines: list[dict[str, Any]]) -> None:
 
 
 def _means(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Return means of neighbours, so that a long run is a line and not a band."""
+    """Return means of neighbouring points, so that a long run is a line and not a band."""
     size = max(1, -(-len(points) // _POINTS))
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [group[-1][0] for group in groups], [sum(value for _, value in group) / len(group) for group in groups]

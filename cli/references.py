@@ -10,7 +10,7 @@ from cli.errors import CommandError
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A recording and what is said in it.
+    """A recording and its transcript.
 
     Attributes:
         audio: the file.

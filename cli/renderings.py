@@ -105,7 +105,7 @@ def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, s
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Turn:
-    """A segment of what is said on a channel, with its times in seconds."""
+    """A segment of a channel, with its times in seconds."""
 
     channel: int
     start: float

@@ -72,8 +72,8 @@ class ConformerConfig:
         scale_input: whether frames are multiplied by the square root of ``width`` before the first layer.
         positions: whether attention knows the distances of frames, or frames hold their absolute positions.
         attention_context: frames on each side of a frame that it attends to, or None for the whole clip.
-        global_tokens: of local attention, how many frames at the start attend to all and are attended to by all: 0 or
-            1 (Beltagy et al., 2020, Longformer).
+        global_tokens: with local attention, number of frames at the start that attend to all and are attended to by
+            all: 0 or 1 (Beltagy et al., 2020, Longformer).
         convolution_norm: the norm after the convolution over time.
     """
 

@@ -79,8 +79,8 @@ def load_model(
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
         language_model: a file that `steno language-model` made with this model's vocabulary, for a beam search of the
             CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for all.
-        aligner: a checkpoint with a CTC decoder, named as ``path`` is, that finds when an attention decoder's words
-            were said; other models do not need it. None is the one that the checkpoint brings, if it does.
+        aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's
+            words; other models do not need it. None is the checkpoint's own, if it has one.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
@@ -316,15 +316,15 @@ class Model:
 
     @torch.no_grad()
     def align_batch(self, waveforms: Tensor, lengths: Tensor, words: Sequence[Sequence[str]]) -> list[list[Span]]:
-        """Find when known words were said, by the CTC decoder.
+        """Find the times of known words, by the CTC decoder.
 
         Args:
-            waveforms: as ``recognize_batch`` has them.
-            lengths: the same.
-            words: what is said in each row.
+            waveforms: see ``recognize_batch``.
+            lengths: see ``recognize_batch``.
+            words: words of each row, in order.
 
         Returns:
-            When each word begins and ends, in seconds; None for both if there is no time for all of them.
+            Start and end of each word in seconds; None for both if the row is too short for its words.
 
         Raises:
             ValueError: if the model has no CTC decoder.
@@ -517,13 +517,13 @@ class Model:
             raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
 
     def _asked_of_writer(self, prompt: Prompt) -> Prompt:
-        """Return a prompt without times if another model finds them."""
+        """Return the prompt, without times if the aligner finds them."""
         return prompt._replace(timestamps=False) if self._aligner else prompt
 
     def _aligned(
         self, written: Recognition, waveforms: Tensor, lengths: Tensor, prompts: Sequence[Prompt]
     ) -> Recognition:
-        """Return what was written with the times that are asked for; they need the text, so the host waits for it."""
+        """Return the transcripts with aligned times if asked for; the host waits, because aligning needs the texts."""
         assert self._aligner
         wanted = [index for index, prompt in enumerate(prompts) if prompt.timestamps and not self._translates(prompt)]
         if not wanted:
@@ -539,13 +539,13 @@ class Model:
         return written.with_transcripts(transcripts)
 
     def _translates(self, prompt: Prompt) -> bool:
-        """Return whether a text is none of the words that are heard, so that they cannot be found."""
+        """Return whether a text is a translation, whose words are not in the audio."""
         assert self._config.prompts
         return prompt.target_language not in (None, prompt.language or self._config.prompts.default_language)
 
     @cached_property
     def _finder(self) -> Aligner:
-        """What finds words in the scores of this model's CTC decoder."""
+        """The aligner that uses the scores of this model's CTC decoder."""
         assert self._network.ctc
         return Aligner(self._vocabulary, self._network.ctc.blank, self._config.seconds)
 

@@ -1,4 +1,4 @@
-"""What is asked of a model for one utterance. Nothing here needs torch."""
+"""The options of a model with prompts, for one utterance. Nothing here needs torch."""
 
 from typing import NamedTuple
 

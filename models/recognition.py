@@ -29,5 +29,5 @@ class Recognition:
         return self._spell(self._fetched.flat_rows())
 
     def with_transcripts(self, transcripts: list[Transcript]) -> "Recognition":
-        """Return the same with other transcripts, which are known."""
+        """Return a copy with other transcripts, which are known."""
         return Recognition(self._fetched, lambda _: transcripts)

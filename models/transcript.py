@@ -11,7 +11,7 @@ class Word(NamedTuple):
 
     Attributes:
         text: the word with its punctuation.
-        start: seconds from the start of the utterance or recording; None where the model does not tell.
+        start: seconds from the start of the utterance or recording; None if the model does not give times.
         end: seconds from the start of the utterance or recording; None with ``start``.
         confidence: the lowest confidence of its tokens; None for a word that has no tokens.
         token_span: the slice of the transcript's tokens that makes up the word.
@@ -25,7 +25,7 @@ class Word(NamedTuple):
 
 
 class Transcript(NamedTuple):
-    """What was said; the lists but ``words`` have one entry for each token.
+    """A transcript; all lists except ``words`` have one entry for each token.
 
     Attributes:
         text: the text.
@@ -33,7 +33,7 @@ class Transcript(NamedTuple):
         token_confidence: probability of each token among labels and blank where it begins; of the simple measures of
             Laptev and Ginsburg (2022, arXiv 2212.08703) the maximum probability.
         words: the words in order.
-        frames: the encoder frame at which each token begins; None for an attention decoder, which does not tell.
+        frames: the encoder frame at which each token begins; None for an attention decoder.
         durations: the frames by which each token of a TDT advanced; None for other decoders.
     """
 
@@ -45,5 +45,5 @@ class Transcript(NamedTuple):
     durations: list[int] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON has them; those of each word, too."""
+        """Return the fields for JSON, also those of each word."""
         return self._asdict() | {"words": [word._asdict() for word in self.words]}

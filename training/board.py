@@ -1,4 +1,4 @@
-"""The log of a run as TensorBoard shows it."""
+"""The log of a run for TensorBoard."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ from training.errors import TrainingError
 
 
 class Board:
-    """Writes what the log says into `DIR/tensorboard`."""
+    """Writes the values of the log into `DIR/tensorboard`."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        """Begin, or go on after a step: what was shown of later ones is hidden.
+        """Begin, or continue after a step: values of later steps are hidden.
 
         Raises:
             TrainingError: if TensorBoard is not installed.
@@ -25,7 +25,7 @@ class Board:
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def add(self, fields: Mapping[str, Any]) -> None:
-        """Show a line of the log."""
+        """Add a line of the log."""
         step = fields["step"]
         numbers = {key: value for key, value in fields.items() if isinstance(value, int | float) and key != "step"}
         numbers |= {f"wer/{source}": rate for source, rate in fields.get("wer", {}).items()}
@@ -33,5 +33,5 @@ class Board:
             self._writer.add_scalar(key, value, step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered values."""
         self._writer.close()

@@ -1,6 +1,6 @@
 """Folders of Hugging Face's `datasets`: files with their texts beside them (AudioFolder), or what save_to_disk wrote.
 
-Sound inside an Arrow file is not copied out of it: it is read where it lies.
+Audio inside an Arrow file is not copied out of it; it is read in place.
 """
 
 import csv
@@ -20,15 +20,15 @@ _METADATA = ("metadata.jsonl", "metadata.csv")
 
 
 def is_hugging_face(folder: Path) -> bool:
-    """Tell whether a folder is one of `datasets`."""
+    """Return whether a folder is one of `datasets`."""
     return any(next(folder.rglob(name), None) for name in (*_METADATA, "*.arrow", "*.parquet"))
 
 
 def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
     """Yield the rows of a folder, in order.
 
-    Each is where it stands, what it says in the words of our manifests (``audio`` is an absolute path), and, if its
-    sound lies in that file beside others', the place in it.
+    Each has its place, for messages; its fields, named as in our manifests (``audio`` is an absolute path); and the
+    part of the file that is its audio, if the file has several recordings.
 
     Raises:
         ManifestError: if it cannot be read; the message names file and line.
@@ -49,7 +49,7 @@ def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
 
 
 def _split(folder: Path, path: Path) -> str | None:
-    """Return the folder that a file lies in, below the one of all: the name of its split."""
+    """Return the name of a file's split: that of its folder in the dataset's folder."""
     inside = path.relative_to(folder).parts
     return inside[0] if len(inside) > 1 else None
 
@@ -108,7 +108,7 @@ def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, An
 
 
 def _ends(content: Any) -> list[int]:  # noqa: ANN401  # pyarrow has no types
-    """Return where each of the values of an array of bytes ends in its data, after where the first begins."""
+    """Return the offset of the first value in the data of a binary array, and of the end of each value."""
     kind = np.int64 if "large" in str(content.type) else np.int32
     ends: list[int] = np.frombuffer(content.buffers()[1], kind)[content.offset :][: len(content) + 1].tolist()
     return ends

@@ -70,7 +70,7 @@ class Journal:
 
 
 def word_error_rates_of(path: Path) -> list[float]:
-    """Return the word error rates that a log tells of, over all sources, in order; none if there is no log.
+    """Return the word error rates over all sources in a log, in order; none if there is no log.
 
     Raises:
         ResumeError: if it is damaged.

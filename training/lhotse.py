@@ -8,17 +8,17 @@ from typing import Any
 from training.clip import Part
 from training.tar_shards import members_of
 
-# Keys of a cut's custom fields that Canary's prompts are made of.
+# Keys of a cut's custom fields from which Canary's prompts are made.
 _CUSTOM = ("source_lang", "target_lang", "pnc", "language", "target_language", "punctuation", "split")
 
 
 def is_cut(fields: Mapping[str, Any]) -> bool:
-    """Tell whether a line of a manifest is a cut."""
+    """Return whether a line of a manifest is a cut."""
     return "supervisions" in fields or str(fields.get("type", "")).endswith("Cut")
 
 
 def fields_of_cut(cut: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a cut says, in the words of our manifests.
+    """Return the fields of a cut, named as in our manifests.
 
     Raises:
         ValueError: if it is not one recording, or several channels of one.
@@ -66,7 +66,7 @@ def shards_of(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=1024)
 def members_by_stem(tar: Path) -> dict[str, Part]:
-    """Return where the recordings of a shard lie, by the cuts that they are of.
+    """Return the places of a shard's recordings, by the ids of their cuts.
 
     Raises:
         ManifestError: if the tar cannot be read.
@@ -80,6 +80,6 @@ def _stem(name: str) -> str:
 
 
 def tar_of_shar(cuts: Path) -> Path:
-    """Return the recordings beside a file of cuts."""
+    """Return the tar of recordings beside a file of cuts."""
     number = cuts.name.removeprefix("cuts.").split(".jsonl")[0]
     return cuts.with_name(f"recording.{number}.tar")

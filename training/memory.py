@@ -1,4 +1,4 @@
-"""The memory that a run takes."""
+"""The peak memory of a run."""
 
 import resource
 import sys
@@ -10,13 +10,13 @@ _UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 def forget_peak(device: torch.device) -> None:
-    """Begin to look for another peak, on a GPU; the peak of a process on a CPU stays."""
+    """Reset the peak on a GPU; on a CPU the peak of a process cannot be reset."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Return the most memory taken: by tensors on a GPU since the last peak was forgotten, or by this process."""
+    """Return the peak memory: of tensors on a GPU since the last reset, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT

@@ -172,7 +172,7 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
 
 
 def _suited(found: Sequence[Found], optimizer: Optimizer) -> str:
-    """Say how learning rate and average follow the batch.
+    """Return a line with the learning rate and the average that suit the new batches.
 
     With k times the clips in a step, the rate of an adaptive optimizer grows by the root of k (Malladi et al., 2022,
     arXiv 2205.10287), and the average forgets k steps in one (Busbridge et al., 2023, arXiv 2307.13813).
@@ -195,14 +195,13 @@ def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
 
 
 class Measurements:
-    """Measurements of steps that are kept on the disk: a probe that was stopped, or is asked for again, resumes.
+    """Measurements of steps, kept on disk, so that a probe that was stopped or is repeated resumes.
 
-    A measurement is for the model, the objective, the precision and the device that it was made with, and for the
-    version of PyTorch.
+    A measurement holds for the model, objective, precision, device and version of PyTorch that it was made with.
     """
 
     def __init__(self, path: Path, run: Run, measure: Measure) -> None:
-        """Read those that are there.
+        """Read earlier measurements.
 
         Raises:
             ResumeError: if the file is damaged; the message names the line.
@@ -225,10 +224,10 @@ class Measurements:
                 raise ResumeError(f"{path}, line {number}: damaged; remove the file to measure again") from error
 
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
-        """Return what a step takes, from the disk if it is known.
+        """Return the cost of a step, from the disk if it is known.
 
         Raises:
-            TrainingError: if it cannot be kept.
+            TrainingError: if it cannot be written.
         """
         size = (bucket.seconds, bucket.labels, rows)
         if size not in self._known:
@@ -244,7 +243,7 @@ class Measurements:
 
 
 def _key(run: Run) -> str:
-    """Return what a measurement depends on, beside its bucket and its clips."""
+    """Return a key of everything that a measurement depends on besides its bucket and its clips."""
     recipe, device = run.recipe, run.device
     parts = (recipe.objective, recipe.optimizer, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.processor()} {os.cpu_count()}"

@@ -47,7 +47,7 @@ _CONVOLUTIONAL_WINDOW = 320
 _LENGTH_MARGIN = 50
 # Most labels in one frame, as in NVIDIA's released models.
 _MAX_SYMBOLS = 10
-# Weights that each label has for itself.
+# Weights of which each label has its own.
 _OF_LABELS = (
     "ctc.projection.",
     "predictor.embedding.",
@@ -250,13 +250,13 @@ def tunable_config(config: ModelConfig) -> ModelConfig:
 def relabelled(
     config: ModelConfig, labels: int, *, characters: bool = False, prompts: PromptConfig | None = None
 ) -> ModelConfig:
-    """Return a released model with other labels.
+    """Return the configuration of a released model with other labels.
 
     Args:
-        config: what it is.
-        labels: how many there are.
-        characters: whether they are characters, and not pieces.
-        prompts: what can be asked for with them; None if they are of no attention decoder.
+        config: its configuration.
+        labels: number of labels.
+        characters: whether labels are characters, and not pieces.
+        prompts: the prompts of an attention decoder, else None.
 
     Raises:
         RecipeError: if such a model cannot have them.
@@ -280,7 +280,7 @@ def start_from(
     From a head with other labels, only the weights that do not belong to one label are loaded.
 
     Returns:
-        Which modules kept their weights, and which are new.
+        A line that names the modules that kept their weights, and new ones.
 
     Raises:
         RecipeError: if the encoder is of another shape.
@@ -305,7 +305,7 @@ def start_from(
 
 
 def _taken(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
-    """Say which modules have all, some or none of their weights from a checkpoint."""
+    """Return a line that names the modules that have all, some or none of their weights from a checkpoint."""
     told: dict[str, list[str]] = {}
     for module in dict.fromkeys(name.split(".")[0] for name in own):
         weights = [name for name in own if name.startswith(f"{module}.")]

@@ -1,4 +1,4 @@
-"""Tar files of recordings, as NeMo and Lhotse write them: each member is read where it lies, in any order."""
+"""Tar files of recordings, as NeMo and Lhotse write them; members are read in place, in any order."""
 
 import tarfile
 from functools import lru_cache
@@ -10,7 +10,7 @@ from training.errors import ManifestError
 
 @lru_cache(maxsize=1024)
 def members_of(path: Path) -> dict[str, Part]:
-    """Return where the members of a tar lie, by their names.
+    """Return the places of a tar's members, by their names.
 
     Raises:
         ManifestError: if it is damaged, compressed or not there.

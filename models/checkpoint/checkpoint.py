@@ -18,7 +18,7 @@ class Checkpoint:
         state: the state dict of its network, complete and without other tensors.
         window: the analysis window that it was trained with, [window], or None to compute it.
         mel_bank: the mel bands that it was trained with, [mels, fft_size / 2 + 1], or None to compute them.
-        aligner: a second model that finds when the words of the first were said, with a CTC decoder; None if there is
+        aligner: a second model, with a CTC decoder, that finds the times of the first one's words; None if there is
             none.
     """
 

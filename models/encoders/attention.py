@@ -107,7 +107,7 @@ class SelfAttention(nn.Module):
                 bias = bias + self._penalties(padding, block, spare, query.dtype)
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
             if self.global_tokens:
-                # The first frame once more, wherever the band is.
+                # The global token's key is added to the keys of every band.
                 keys, values = torch.cat((key[:, :, :1], keys), dim=2), torch.cat((value[:, :, :1], values), dim=2)
                 bias = torch.cat((self._content_penalty(key[:, :, :1]).expand(*bias.shape[:3], 1), bias), dim=3)
             attended.append(attend(queries, keys, values, bias))
@@ -130,7 +130,7 @@ class SelfAttention(nn.Module):
         return query
 
     def _content_penalty(self, key: Tensor) -> Tensor:
-        """Return what takes out of the score of a global key what ``_with_content`` has added, [batch, heads, 1, 1]."""
+        """Return the negated contribution of ``_with_content`` to the score of a global key, [batch, heads, 1, 1]."""
         return key.new_zeros(*key.shape[:2], 1, 1)
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:  # noqa: ARG002  # no use
@@ -246,13 +246,13 @@ def _scaled_products(left: Tensor, right: Tensor, share: float) -> Tensor:
 
 
 def _attended_by_first(query: Tensor, key: Tensor, value: Tensor, padding: Padding) -> Tensor:
-    """Return what the first frame, a global token, attends to: the whole clip, by content alone.
+    """Attend from the first frame, a global token, to the whole clip, by content alone.
 
     Args:
         query: [batch, time, heads, width / heads].
         key: [batch, heads, time, width / heads]; ``value`` alike.
         value: see ``key``.
-        padding: nobody attends to it.
+        padding: the batch's padding; no frame attends to it.
 
     Returns:
         [batch, heads, 1, width / heads].

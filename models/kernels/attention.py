@@ -55,7 +55,7 @@ LAUNCH, LAUNCH_FROM_REGISTERS = Launch(64, 32), Launch(32, 32, rereads=True)
 
 @cache
 def usual_launch(device: torch.device) -> Launch:
-    """Return how the kernel is launched on a device."""
+    """Return the launch that suits a device."""
     takes_registers = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] not in (9, 10)
     return LAUNCH_FROM_REGISTERS if takes_registers else LAUNCH
 
@@ -82,7 +82,7 @@ def _by_distance(
     KEYS: tl.constexpr,
     ALL_KNOWN: tl.constexpr,
 ):
-    """Scores of a block of distances, rows ``first`` and on of the table, with each query's turned to its keys."""
+    """Return the scores of a block of distances, from row ``first`` of the table on, rotated to each query's keys."""
     row = first + tl.arange(0, KEYS)
     inside = _inside((row >= 0) & (row < 2 * reach - 1), known, ALL_KNOWN)
     distances = tl.load(table + row[:, None] * table_row + channel[None, :], mask=inside, other=0.0)
@@ -160,7 +160,7 @@ def _attend(
         keys = tl.load(place_of_key + width, mask=inside, other=0.0)
         values = tl.load(place_of_key + 2 * width, mask=inside, other=0.0)
         if REREADS:
-            # The mask is the one above, but not before the compiler's eyes: it would read once, and keep registers.
+            # The same mask as above, hidden from the compiler, which would otherwise load once and keep registers.
             again = _inside((query < length) & (begin_of_keys >= 0), known, CHANNELS == SHARE)
             asked = tl.load(place_of_query, mask=again, other=0.0)
             with_content, with_position = asked + of_content, asked + of_position
@@ -217,7 +217,7 @@ def relative_attention(
         lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
         time: most frames of a row, padding included.
         context: frames on each side that a frame sees; None for all.
-        launch: how the work is divided, which changes how fast it is; None for what suits the device.
+        launch: the division of the work, which changes the speed only; None chooses it for the device.
 
     Returns:
         [..., width]. Values in the padding mean nothing.

@@ -44,7 +44,7 @@ def _multiply(
     COLUMNS: tl.constexpr,
     SLICE: tl.constexpr,
 ):
-    """A tile of a product: of the rows' norms where NORMED, added to what was there before where ADDED."""
+    """Compute a tile of a product: of the rows' norms if NORMED, added to ``before`` if ADDED."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     real, known = row < rows, column < columns
@@ -107,9 +107,9 @@ def _attend_from_token(
     OWN: tl.constexpr,
     KEYS: tl.constexpr,
 ):
-    """A head of a row: its token attends to itself and those before it where OWN, else to the row's frames.
+    """Compute a head of a row: its token attends to itself and those before it if OWN, else to the row's frames.
 
-    Where OWN, keys and values of the token lie behind its query; they are written where the token stands.
+    If OWN, key and value of the token come after its query, and are written to the position of the token.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     width = HEADS * SHARE
@@ -168,7 +168,7 @@ def multiply(
         inputs: [rows, width], contiguous.
         weight: [columns, width], contiguous.
         bias: [columns].
-        norm: weight and bias [width] of a layer norm of ``inputs``, and what it adds to the variance.
+        norm: weight and bias [width] of a layer norm of ``inputs``, and its epsilon.
         activation: one of ``ACTIVATIONS``.
         before: what the product is added to, [rows, columns], contiguous.
 

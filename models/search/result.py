@@ -24,7 +24,7 @@ class UtteranceTokens:
     confidence: list[float]
 
     def transcript(self, text: str, words: list[Word]) -> Transcript:
-        """Return what they say, with the text and the words that they make."""
+        """Return the transcript of these tokens, with their text and words."""
         return Transcript(text, self.tokens, self.confidence, words, self.frames, self.durations)
 
 

@@ -156,7 +156,7 @@ class Dispatcher:
             lane: the decoder of a model that has been ready.
             prompt: its prompt.
             is_background: whether it is a job's; others go first.
-            recording_seconds: length of the recording that it is a part of; 0 if it is no part.
+            recording_seconds: length of the recording that it is a part of; 0 if it is a whole recording.
 
         Raises:
             DeadlineExceededError: if it was not answered by its deadline.

@@ -69,7 +69,7 @@ class Recordings:
             caller: who takes turns with others.
             lane: the model, and which of its decoders.
             prompt: what is asked for, in every part.
-            waited_seconds: how much of its time is over: what it waited for its model.
+            waited_seconds: seconds that it waited for its model, which count in its deadline.
             is_background: it is a job's: it goes after what somebody waits for, and has no deadline.
 
         Raises:

@@ -44,7 +44,7 @@ class Utterance:
         sent: monotonic time when its last batch was sent to an engine.
         prompt: its prompt.
         is_background: whether it is a job's; others go first.
-        recording_seconds: length of the recording that it is a part of; 0 if it is no part.
+        recording_seconds: length of the recording that it is a part of; 0 if it is a whole recording.
         trace: trace of its request, if it is traced.
     """
 

@@ -257,7 +257,7 @@ class Supervisor:
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
         self._was_ready = False
-        # Begun now: where the system has no room for another thread, batches still go out.
+        # Started now, so that batches can be sent later even if the system can start no thread.
         self._writing = ThreadPoolExecutor(1, "staging")
         self._writing.submit(int)
 
@@ -282,7 +282,7 @@ class Supervisor:
             await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
 
     async def _run_one(self) -> str | None:
-        """Run an engine until it is gone; return why it never had every model that it must have, None if it had."""
+        """Run an engine until it is gone; return why it never had all configured models ready, or None if it had."""
         try:
             self._engine = engine = await self._start()
         except OSError as error:  # no descriptor, no process, no memory

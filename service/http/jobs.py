@@ -293,7 +293,7 @@ async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -
 
 
 def _is_for_later(error: RequestError) -> bool:
-    """Whether a job waits. For a key's limit it does, even if that takes too long for a client."""
+    """Return whether a job waits: for a key's limit it does, even for longer than a client would."""
     return error.should_retry is not False or error.code is ErrorCode.RATE_LIMIT_EXCEEDED
 
 

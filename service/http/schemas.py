@@ -183,7 +183,7 @@ def form_schema() -> dict[str, Any]:
 
 
 def request_body(form: dict[str, Any]) -> dict[str, Any]:
-    """Return what OpenAPI says of a request that has a recording, in any of the three ways.
+    """Return the OpenAPI description of a request with a recording, in any of the three ways.
 
     Args:
         form: The JSON schema of the form; it has a field `file`.

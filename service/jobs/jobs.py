@@ -53,7 +53,7 @@ class LaterError(Exception):
 
     Attributes:
         seconds: seconds after which to try again, at least.
-        failure: result of the job if there never is room; None if waiting is no fault, for example of a key's limit.
+        failure: result of the job if there never is room; None if waiting is expected, as for a key's limit.
     """
 
     def __init__(self, seconds: float, failure: Result | None = None) -> None:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
-# Of a second model (CTC), which some Canary checkpoints have for finding times.
+# Names of a second model (CTC) for times, which some Canary checkpoints have.
 ALIGNER_CONFIG_FILE = "timestamps_asr_model_config.yaml"
 ALIGNER_WEIGHTS_FILE = "timestamps_asr_model_weights.ckpt"
 MAX_CONFIG_BYTES = 8 * 2**20
@@ -59,7 +59,7 @@ def read_nemo(path: Path) -> Checkpoint:
 
 
 def _read_aligner(archive: Archive) -> Checkpoint | None:
-    """Read the second model; without it the first still writes texts, so what cannot be read is left out."""
+    """Read the second model; None if it cannot be read, because the first writes texts without it."""
     try:
         aligner = _read_model(archive, ALIGNER_CONFIG_FILE, ALIGNER_WEIGHTS_FILE)
     except CheckpointError as error:
@@ -72,7 +72,7 @@ def _read_aligner(archive: Archive) -> Checkpoint | None:
 
 
 def _read_model(archive: Archive, config_file: str, weights_file: str, *, has_aligner: bool = False) -> Checkpoint:
-    """Read the model of which an archive has a configuration and weights under these names."""
+    """Read the model whose configuration and weights have these names in an archive."""
     path, content = archive.path, archive.read(config_file, MAX_CONFIG_BYTES)
     document = parse_document(content, f"{path}: {config_file}")
     model = parse_nemo_config(document, has_aligner=has_aligner)
