@@ -1,4 +1,4 @@
-"""What decoded audio is, from the decoder to the model."""
+"""The type of decoded audio, from the decoder to the model."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -161,7 +161,7 @@ def train(
 
 
 def _later(run: Run) -> str:
-    """Say when the next line comes."""
+    """Return a line that says how often the log has a line."""
     every = run.recipe.report_every
     return f"a line every {every} steps" if every > 1 else "a line every step"
 

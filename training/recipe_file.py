@@ -44,7 +44,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 class _WrongKeyError(ValueError):
-    """What is wrong with a key of a recipe."""
+    """A key of a recipe is wrong; the message says why."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)

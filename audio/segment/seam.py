@@ -1,4 +1,4 @@
-"""Where to join the transcripts of two segments that share some audio, so that no word is lost or doubled.
+"""Joining the transcripts of two segments that share some audio, so that no word is lost or doubled.
 
 The join is behind a word that both have at the same time: the one nearest to the middle of the shared audio, because
 transcripts are worst at the ends. Where they agree on no word, the join is at a time near the middle at which neither

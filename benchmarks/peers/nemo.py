@@ -83,7 +83,7 @@ def write_onnx(model: Any, folder: Path) -> None:  # noqa: ANN401
 
 
 def _is_of(ours: str, spelling: str) -> bool:
-    """Tell a CTC head's tensor from the predictor's: alone or beside a transducer, NeMo calls it differently."""
+    """Return whether NeMo's name is that of our tensor: a CTC head has another name beside a transducer."""
     return not ours.startswith("ctc.") or spelling.startswith("ctc_decoder.")
 
 

@@ -1,4 +1,4 @@
-"""What the device can do: the fastest products of the shape that an encoder has most of, and how many it needs."""
+"""The peak of a device: the speed of the products that an encoder has most of, and how many products it needs."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which files of a folder, or of a repository on the hub, are the checkpoint."""
+"""Choosing the files of a checkpoint from a folder, or from a repository on the hub."""
 
 import re
 from collections.abc import Iterable

@@ -29,7 +29,7 @@ _ATTEMPTS = 2
 
 
 class Sizes(Generic[Size]):
-    """What was prepared for each size, once, at its first batch.
+    """Things prepared for each size, once, at its first batch.
 
     Attributes:
         refused: sizes that could not be captured; the host launches their operations.

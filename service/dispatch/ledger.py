@@ -1,4 +1,4 @@
-"""Which engine holds which batch, so that the batches of a lost engine can be replayed."""
+"""Records which engine holds which batch, so that the batches of a lost engine can be replayed."""
 
 from collections.abc import Iterable
 

@@ -18,7 +18,7 @@ print(count.value if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(
 
 @dataclass(frozen=True, slots=True)
 class EngineDevice:
-    """Where one engine runs.
+    """The device of one engine.
 
     Attributes:
         name: its unique name in logs and metrics.

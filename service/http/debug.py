@@ -41,7 +41,7 @@ class Batches(BaseModel):
 
 
 class BatchPage(BaseModel):
-    """How many to list."""
+    """The number of batches to list."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """What is said of a code.
+    """The description of a code.
 
     Attributes:
         statuses: HTTP statuses that it comes with, the usual one first.

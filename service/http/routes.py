@@ -54,7 +54,7 @@ async def get_model(request: Request, name: str) -> ModelCard:
 
 @operations.get("/healthz")
 async def healthz() -> JSONResponse:
-    """Tell that the front process is alive, whatever the state of engines."""
+    """Answer that the front process is alive, whatever the state of engines."""
     return JSONResponse({"status": "ok"})
 
 

@@ -1,4 +1,4 @@
-"""Recordings are cut where nobody speaks."""
+"""Recordings are cut in pauses."""
 
 from itertools import pairwise
 
