@@ -1,4 +1,4 @@
-"""Run Python's full garbage collections when few requests are under way.
+"""Run Python's full garbage collections, and return free memory to the system, when few requests are under way.
 
 A full collection visits all objects and stops everything else: with a thousand requests under way it took a fifth of a
 second (docs/performance.md). Reference counting frees almost all objects without it.
@@ -7,6 +7,8 @@ second (docs/performance.md). Reference counting frees almost all objects withou
 import asyncio
 import gc
 from collections.abc import Callable
+
+from service.memory import return_free_memory
 
 _EVERY_SECONDS = 10.0
 _FEW_REQUESTS = 64
@@ -22,12 +24,17 @@ def take_over() -> None:
     gc.set_threshold(youngest, middle, _NEVER)
 
 
-async def collect(requests: Callable[[], int], collect_all: Callable[[], object] = gc.collect) -> None:
+async def collect(
+    requests: Callable[[], int],
+    collect_all: Callable[[], object] = gc.collect,
+    return_memory: Callable[[], None] = return_free_memory,
+) -> None:
     """Run a full collection now and then, until cancelled.
 
     Args:
         requests: returns the number of requests under way.
         collect_all: runs a full collection.
+        return_memory: called afterwards, in a thread.
     """
     put_off = 0
     while True:
@@ -36,3 +43,4 @@ async def collect(requests: Callable[[], int], collect_all: Callable[[], object]
         if requests() < _FEW_REQUESTS or put_off == _MOST_ROUNDS:
             put_off = 0
             collect_all()
+            await asyncio.to_thread(return_memory)

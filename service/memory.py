@@ -1,21 +1,25 @@
-"""Settings of glibc's malloc that return freed memory to the system."""
+"""Memory that glibc's malloc keeps, and that goes back to the system. Other C libraries are left alone.
+
+Under overload, queues hold recordings of half a megabyte each. In a heap, the last one that is freed keeps the memory of
+all, until the heap is trimmed. Blocks of their own (`M_MMAP_THRESHOLD`) would go back at once, but each request then
+takes a third more processor time, for the kernel to map and clear its pages (docs/performance.md).
+"""
 
 import ctypes
 
-# From malloc.h. A threshold that is set explicitly is also not raised by glibc when something large is freed.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-_LARGE_BYTES = 1 << 17
+_M_ARENA_MAX = -8  # from malloc.h
 _ARENAS = 2
 
 
-def keep_heap_small() -> None:
-    """Have glibc allocate large blocks by mmap, so that they are returned when freed, and use few heaps.
-
-    Under overload, queues hold recordings of half a megabyte each; in a heap, the last one that is freed would keep the
-    memory of all. Other C libraries are left alone.
-    """
+def use_few_heaps() -> None:
+    """Have threads share heaps, so that fewer are half empty."""
     libc = ctypes.CDLL(None)  # the C library of this process
     if hasattr(libc, "mallopt") and hasattr(libc, "gnu_get_libc_version"):
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
         libc.mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def return_free_memory() -> None:
+    """Return the free pages of all heaps to the system; other Python threads run meanwhile."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)

@@ -45,7 +45,7 @@ from service.http.key_file import KeyFile
 from service.jobs.jobs import JobLimits, Jobs, Transcribe
 from service.jobs.store import JobStore
 from service.logs import resolve_format
-from service.memory import keep_heap_small
+from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.priorities import give_way
@@ -329,7 +329,7 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
         OSError: if the address cannot be listened on.
     """
     _raise_file_limit()
-    keep_heap_small()
+    use_few_heaps()
 
     async def main() -> None:
         server = Server(settings, engine_module)

@@ -7,17 +7,18 @@ import pytest
 
 FILL = """
 import os, resource, sys
-from service.memory import keep_heap_small
+from service.memory import return_free_memory, use_few_heaps
 
 def megabytes():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() / 1e6
 
-keep_heap_small()
-bytearray(20_000_000)  # glibc would put all that is smaller into a heap, from when this is freed
+use_few_heaps()
+bytearray(20_000_000)  # glibc puts all that is smaller into a heap, from when this is freed
 before = megabytes()
 recordings = [bytearray(os.urandom(100) * 5_000) for _ in range(400)]
 full = megabytes() - before
 del recordings[:-1]  # one still waits for its answer
+return_free_memory()
 print(full, megabytes() - before)
 """
 
