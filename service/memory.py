@@ -1,8 +1,8 @@
 """Memory that glibc's malloc keeps, and that goes back to the system. Other C libraries are left alone.
 
-Under overload, queues hold recordings of half a megabyte each. In a heap, the last one that is freed keeps the memory of
-all, until the heap is trimmed. Blocks of their own (`M_MMAP_THRESHOLD`) would go back at once, but each request then
-takes a third more processor time, for the kernel to map and clear its pages (docs/performance.md).
+Under overload, queues hold recordings of half a megabyte each. In a heap, the last one that is freed keeps the memory
+of all, until the heap is trimmed. Blocks of their own (`M_MMAP_THRESHOLD`) would go back at once, but each request then
+takes more processor time, in which the kernel maps and clears pages (docs/performance.md).
 """
 
 import ctypes

@@ -80,7 +80,7 @@ def test_a_job_is_made_awaited_and_deleted(tmp_path):
 def test_every_example_is_run():
     programs = {path.name for path in EXAMPLES.glob("*.*") if path.suffix in (".sh", ".py", ".mjs")}
 
-    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py"}
+    assert programs == {parameter.values[0][1] for parameter in COMMANDS} | {"job.py", "call.py", "extensions.sh"}
 
 
 def test_the_example_of_a_call_names_the_speakers(service, tmp_path):
@@ -95,3 +95,19 @@ def test_the_example_of_a_call_names_the_speakers(service, tmp_path):
         f"   0.00 agent: {HEARD.text}",
         f"   0.00 channel 2: {transcript(other).text}",
     ]
+
+
+@pytest.mark.program("curl")
+def test_extensions_are_shown_to_who_has_no_client(service, tmp_path):
+    recording = tmp_path / "speech.wav"
+    recording.write_bytes(wav(SECOND))
+
+    done = run(["bash", "extensions.sh"], service, recording)
+
+    assert done.returncode == 0, done.stdout
+    sections = [section.partition("\n")[2] for section in done.stdout.split("# ")[1:]]
+    assert len(sections) == 5
+    assert '"abilities"' in sections[0]
+    assert '"language"' in sections[1]
+    assert sections[2] == f"Channel 1: {HEARD.text}\n"
+    assert sections[3].startswith('data: {"type":"transcript.text.delta","delta":"WEBVTT')

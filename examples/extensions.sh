@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# What Steno has beyond OpenAI's API, with curl: extensions.sh RECORDING
+#
+# OPENAI_BASE_URL says where Steno is; OPENAI_API_KEY is the key, where its operator has set any.
+set -euo pipefail
+recording=$1
+url=${OPENAI_BASE_URL:-http://localhost:8000/v1}
+
+# --fail-with-body ends with an error, and prints it, when the answer is one.
+ask() {
+  curl --silent --show-error --fail-with-body --header "Authorization: Bearer ${OPENAI_API_KEY:-none}" "$@"
+}
+transcribe() {
+  ask "$url/audio/transcriptions" --form file=@"$recording" "$@"
+}
+
+echo '# what the models can do'
+ask "$url/models"
+echo
+echo '# the language, and how it is known'
+transcribe --form language=auto
+echo
+echo '# each channel by itself'
+transcribe --form multichannel=true --form response_format=text
+echo '# small subtitles, cue by cue'
+transcribe --no-buffer --form stream=true --form response_format=vtt --form subtitle_characters=32 --form subtitle_lines=1
+echo '# numbers as people write them, if the grammars are installed'
+transcribe --form format=written --form response_format=text || echo
