@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
         info = load_model(args.model).info()
     except CheckpointError as error:
         raise CommandError(str(error)) from error
+    if budgets := _budgets(args.model):
+        info["batch_seconds"] = budgets
     if args.json:
         print(json.dumps(info, ensure_ascii=False))
         return 0
@@ -34,6 +36,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _budgets(model: str) -> dict[str, float]:
+    """Return the batch budgets that engines found for a checkpoint in audio-seconds, by what they were found on."""
+    from models import bundled, checkpoint_path
+    from service.engine.budgets import BudgetCache
+    from service.engine.identity import identity
+
+    known = model if model == bundled.NAME else identity(checkpoint_path(model))
+    return {
+        f"{setup.device}, {setup.dtype}" + (f", {setup.threads} threads" if setup.threads else ""): seconds
+        for setup, seconds in BudgetCache()
+        if setup.model == known
+    }
+
+
 def _rows(info: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the rows of the table, name and value. Unknown values are left out."""
     for key, value in info.items():
@@ -42,6 +58,8 @@ def _rows(info: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, s
             yield from _rows(value, prefix=f"{name}: ")
         elif isinstance(value, bool):
             yield name, "yes" if value else "no"
+        elif isinstance(value, float):
+            yield name, f"{value:.4g}"
         elif isinstance(value, int):
             yield name, f"{value:,}"
         elif isinstance(value, list):

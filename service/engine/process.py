@@ -1,10 +1,13 @@
 """The recognizer of the real engine process: a model on its device. Only this file of the service imports torch."""
 
 import gc
+import logging
 import math
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from models.download import OnDownload
 from models.prompt import Prompt
 from models.transcript import Transcript
 from service.engine import loop
+from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits
 from service.engine.identity import identity
 from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load
@@ -27,11 +31,16 @@ from service.engine.shapes import most_rows, padded_samples
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
+# What tells the knee of a CPU: the fastest of a few batches of one clip and of several. Where one takes longer than the
+# patience, the default stays.
+_KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
 _CPU_WARMUP_STEP = 3
 _MOST_INSANE_BATCHES = 3
+
+log = logging.getLogger("steno.engine")
 
 
 class SpeechRecognizer:
@@ -62,6 +71,8 @@ class SpeechRecognizer:
         }
         self.spellings: Sequence[bytes] = self._model.spellings
         self.sample_rate: int = self._model.sample_rate
+        self._load = load
+        self._setup = _setup(self._model, device, self.identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
@@ -78,6 +89,8 @@ class SpeechRecognizer:
         self._use_threads()
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
+        if self._load.batch_seconds is None:
+            yield from self._find_budget(noise)
         lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
@@ -88,6 +101,54 @@ class SpeechRecognizer:
                     began = time.monotonic()
                     self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder).wait()
                     yield rows * seconds, time.monotonic() - began
+
+    def _find_budget(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
+        """Find the batch budget that suits the device, unless it was found before; yields what is run for that."""
+        cache = BudgetCache()
+        if (found := cache.find(self._setup)) is not None:
+            self.batch_seconds = found
+            return
+        if self._device.type == "cuda":
+            self.batch_seconds, steps = self._largest_budget(noise)
+            yield from steps
+        else:
+            took: dict[int, float] = {}
+            for rows in (1, _KNEE_ROWS) * _KNEE_ROUNDS:
+                step = self._run(noise, rows, _KNEE_SECONDS, None)
+                yield step
+                if step[1] > _KNEE_PATIENCE:  # the fixed cost of a batch is small beside that of such a model
+                    return
+                took[rows] = min(step[1], took.get(rows, step[1]))
+            knee_seconds = knee(took[1], took[_KNEE_ROWS], _KNEE_ROWS, _KNEE_SECONDS)
+            # Requests wait while a batch runs, so a wrong knee, measured on a busy machine, must not cost much.
+            self.batch_seconds = min(max(knee_seconds, _LEAST_CPU_BATCH_SECONDS), 2 * self.batch_seconds)
+        cache.keep(self._setup, self.batch_seconds)
+        log.info("found a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
+
+    def _largest_budget(self, noise: np.random.Generator) -> tuple[float, list[tuple[float, float]]]:
+        """Return the largest budget whose batches fit the device, and what was run."""
+        steps: list[tuple[float, float]] = []
+
+        def fits(budget: float) -> bool:
+            try:
+                steps.extend(
+                    self._run(noise, most_rows(budget, seconds), seconds, decoder)
+                    for seconds in sorted(self.padded_seconds, reverse=True)
+                    for decoder in self._model.decoders
+                )
+            except Exception as error:
+                if self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
+                    return False
+                raise
+            return True
+
+        return largest_that_fits(self.batch_seconds, max(self.padded_seconds), fits), steps
+
+    def _run(self, noise: np.random.Generator, rows: int, seconds: float, decoder: str | None) -> tuple[float, float]:
+        samples = noise.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
+        began = time.monotonic()
+        self.recognize(self.lay_out(list(samples)), [NOTHING_ASKED] * rows, decoder).wait()
+        return rows * seconds, time.monotonic() - began
 
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs, by purpose and state."""
@@ -222,6 +283,18 @@ def _device(name: str) -> torch.device:
     if device.type not in _SLOTS:
         raise ValueError(f"device {name!r} is not supported; use auto, cpu, cuda or cuda:N")
     return device
+
+
+def _setup(model: Model, device: torch.device, identity: str | None, load: Load) -> Setup:
+    is_gpu = device.type == "cuda"
+    return Setup(
+        model=identity or load.checkpoint,
+        device=_device_name(device) if is_gpu else platform.processor() or platform.machine(),
+        dtype=str(model.dtype).removeprefix("torch."),
+        threads=0 if is_gpu else torch.get_num_threads(),
+        longest=max(load.bucket_seconds),
+        versions=f"{version('steno')} {torch.__version__}",
+    )
 
 
 def _default_batch_seconds(device: torch.device) -> float:

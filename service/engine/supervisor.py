@@ -411,10 +411,12 @@ class Supervisor:
                     self._listener.engine_answered(engine, message)
 
     def _pin(self, ready: Ready) -> None:
-        """Make later engines load the same files: for a name on the hub, without asking the hub again."""
+        """Make later engines load the same files, without asking the hub again, and have the same batch budget."""
         load = self._loads.get(ready.model)
         if load is not None and ready.checkpoint is not None:
-            pinned = msgspec.structs.replace(load, checkpoint=ready.checkpoint, identity=ready.identity)
+            pinned = msgspec.structs.replace(
+                load, checkpoint=ready.checkpoint, identity=ready.identity, batch_seconds=ready.batch_seconds
+            )
             self._loads[ready.model] = pinned
 
     def _load_failed(self, engine: Engine, model: str, reason: str) -> None:

@@ -2,8 +2,17 @@
 
 import json
 
+import pytest
+
 import cli
 import models
+from service.engine.budgets import BudgetCache, Setup
+from service.engine.identity import identity
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
 def test_json_is_the_models_info(golden, capsys):
@@ -27,3 +36,16 @@ def test_the_table_has_a_line_for_each_fact_that_is_known(golden, capsys):
     assert facts["vocabulary: size"] == "128"
     assert facts["capabilities: translation"] == "no"
     assert "languages" not in facts
+
+
+def test_budgets_that_engines_found_for_the_checkpoint_are_told(golden, capsys):
+    path = golden / "hybrid-tdt-ctc-bpe" / "model.nemo"
+    BudgetCache().keep(Setup(identity(path), "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 93.75)
+    BudgetCache().keep(Setup("another", "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 1.0)
+
+    assert cli.main(["info", str(path)]) == 0
+    assert "batch seconds: AMD EPYC, bfloat16, 2 threads" in (told := capsys.readouterr().out)
+    assert "93.75" in told
+
+    assert cli.main(["info", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["batch_seconds"] == {"AMD EPYC, bfloat16, 2 threads": 93.75}

@@ -34,6 +34,7 @@ class ShapeModel:
     decoders: tuple[str, ...] = ("rnnt",)
     searches: set[tuple[int, int]] = field(default_factory=set)
     graphs: set[tuple[int, int]] = field(default_factory=set)
+    room: float = float("inf")
 
     def info(self):
         return {}
@@ -46,6 +47,9 @@ class ShapeModel:
         return (len(utterances), width), [len(samples) for samples in utterances]
 
     def recognize_batch(self, waveforms, lengths, *, decoder, prompts):
+        rows, width = waveforms
+        if rows * width > self.room * RATE:
+            raise torch.OutOfMemoryError
         self.searches.add(self.search_size(*waveforms))
         return Recognized()
 
@@ -72,6 +76,29 @@ def gpu():
 def recognizer(edges, budget):
     load = Load("m", "", "cuda", "bfloat16", edges, budget, None)
     return process.SpeechRecognizer(load, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("room", "least", "most"),
+    [(10_000.0, 1920.0, 1920.0), (1000.0, 900.0, 1000.0), (50.0, 32.0, 50.0), (1.0, 32.0, 32.0)],
+)
+def test_a_gpu_gets_the_largest_budget_that_fits_and_keeps_it(gpu, tmp_path, monkeypatch, room, least, most):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    engine = recognizer([2.0, 8.0, 32.0], None)
+    engine._model.room = room
+
+    steps = engine.warm_up()
+    if room < 32.0:
+        with pytest.raises(torch.OutOfMemoryError):  # not even one utterance fits
+            list(steps)
+        return
+    list(steps)
+    assert least <= engine.batch_seconds <= most
+
+    again = recognizer([2.0, 8.0, 32.0], None)
+    list(again.warm_up())
+    assert again.batch_seconds == engine.batch_seconds
+    assert recognizer([2.0, 8.0, 32.0], 100.0).batch_seconds == 100.0  # what the operator says, holds
 
 
 def batches(engine, edges, lengths):

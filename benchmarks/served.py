@@ -1,0 +1,183 @@
+"""Throughput of the service next to `steno transcribe`, on the same files and cores, with many clients.
+
+    python -m benchmarks served samples/river.flac --threads 2
+
+Both have their model loaded, and take turns: in a round, one process transcribes all files as `steno transcribe` does,
+and then clients upload each of them once to the service. *Wall* is the quotient of the times: how much of the offline
+throughput the service has. Its clients run on the same cores, so it is less than with clients elsewhere. *Processor* is
+the quotient of the processor time, without the clients': what the service would have on cores of its own. It also
+tells more on a busy machine. Threads that wait spin, so with more than one the processor time is not exact.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import torch
+
+from benchmarks.beside import uploads
+from benchmarks.environment import describe
+from benchmarks.front import used
+from bulk.file_transcripts import Options, Transcribed, transcribe_files
+from cli.load import Load, Upload, connect
+from models import default_dtype, load_model
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+_READY_SECONDS = 120.0
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("audio", type=Path, help="recording of speech, of which clips of 1 to 15 s are cut")
+    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=4, help="how often each of 64 clips is transcribed in a round")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--batch-seconds", type=float, default=60.0, help="of both")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--intake", type=int, help="uploads that are received and not decoded; default: as the service")
+    args = parser.parse_args()
+
+    clips, _ = uploads(args.audio, 1.0, 0)
+    files = list(clips) * args.repeats
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder, _serving(args) as (service, url):
+        paths = _written(files, Path(folder))
+        with _offline(args, paths) as offline:
+            for number in range(args.rounds + 1):
+                offline.send(None)
+                alone, alone_processor = offline.recv()
+                before = used(service)
+                wall = asyncio.run(_served(url, files, args.clients))
+                since = used(service)
+                processor = sum(
+                    getattr(since, part) - getattr(before, part) for part in ("front", "engine", "decoders")
+                )
+                row = {
+                    "alone": alone,
+                    "served": wall,
+                    "alone_processor": alone_processor,
+                    "served_processor": processor,
+                }
+                print("  ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
+                if number:  # the first one warms up
+                    rounds.append(row)
+    audio = sum(clip.seconds for clip in files)
+    walls = [row["alone"] / row["served"] for row in rounds]
+    processors = [row["alone_processor"] / (row["front_processor"] + row["engine_processor"]) for row in rounds]
+    for name, ratios in (("wall", walls), ("processor", processors)):
+        print(f"{name:>9} {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    about = describe(torch.device("cpu")) | {
+        key: getattr(args, key) for key in ("model", "clients", "threads", "intake")
+    }
+    print(json.dumps({"benchmark": "served", **about, "audio_seconds": audio, "rounds": rounds}))
+
+
+def _written(files: Sequence[Upload], folder: Path) -> list[str]:
+    """Write the recordings of uploads to files; one that is there several times, once."""
+    paths = {}
+    for upload in files:
+        if upload.name not in paths:
+            path = folder / upload.name
+            # The form's only part is the recording: between the first empty line and the last boundary.
+            path.write_bytes(upload.content.partition(b"\r\n\r\n")[2].rpartition(b"\r\n--")[0])
+            paths[upload.name] = str(path)
+    return [paths[upload.name] for upload in files]
+
+
+@contextmanager
+def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connection"]:
+    """Start a process that transcribes all files whenever it is told to, and sends its wall and processor time."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(
+        target=_transcribe, args=(theirs, args.model, paths, args.threads, args.batch_seconds), daemon=True
+    )
+    process.start()
+    try:
+        yield ours
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _transcribe(told: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float) -> None:
+    torch.set_num_threads(threads)
+    device = torch.device("cpu")
+    model = load_model(name, device, default_dtype(device))
+    while True:
+        told.recv()
+        began, processor = time.monotonic(), time.process_time()
+        outcomes = list(transcribe_files(model, paths, Options(batch_seconds=batch_seconds)))
+        took = time.monotonic() - began, time.process_time() - processor
+        assert all(isinstance(one, Transcribed) for one in outcomes)
+        told.send(took)
+
+
+@contextmanager
+def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    serve = (
+        "from service import server; from service.settings import Settings; from service.http.intake import Intake; "
+        f"server.Intake = lambda most: Intake({args.intake or 'most'}); "
+        f"server.run(Settings(model={args.model!r}, port={port}, threads={args.threads}, "
+        f"batch_seconds={args.batch_seconds}, log_level='error', max_wait_seconds=3600))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own
+    try:
+        _await_ready(url := f"http://127.0.0.1:{port}")
+        yield process.pid, url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _await_ready(url: str) -> None:
+    ends = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < ends:
+        try:
+            if httpx.get(f"{url}/readyz", trust_env=False).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise SystemExit("the service did not start")
+
+
+async def _served(url: str, files: Sequence[Upload], clients: int) -> float:
+    """Upload each file once; return what that took."""
+    left = iter(files)
+    async with connect(url) as client:
+        load = Load(client, 1.0, {})
+
+        async def ask() -> None:
+            for upload in left:
+                await load.ask(upload)
+
+        began = time.monotonic()
+        await asyncio.gather(*(ask() for _ in range(clients)))
+        took = time.monotonic() - began
+    if len(load.answers.latencies) != len(files):
+        raise SystemExit(f"not all were answered: {dict(load.answers.errors)}")
+    return took
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Batch budgets that were found for a model on a device, and how: by a knee on a CPU, by bisection on a GPU.
+
+A budget is measured once: the engine keeps it in a file, by all that it depends on.
+"""
+
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+log = logging.getLogger("steno.engine")
+
+# From this share of the highest throughput on, larger batches only let others wait.
+_KNEE_SHARE = 0.95
+_BISECTIONS = 3
+_MOST_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a budget depends on.
+
+    Attributes:
+        model: identity of the checkpoint.
+        device: name of the processor or the GPU.
+        dtype: dtype of the weights.
+        threads: threads of a batch on a CPU; 0 on a GPU.
+        longest: the longest utterance in seconds.
+        versions: versions of Steno and PyTorch.
+    """
+
+    model: str
+    device: str
+    dtype: str
+    threads: int
+    longest: float
+    versions: str
+
+
+class BudgetCache:
+    """Found budgets in a JSON file. A file that cannot be read or written counts as empty.
+
+    Args:
+        path: the file; None is `steno/budgets.json` in the user's cache folder.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path or _default_path()
+
+    def find(self, setup: Setup) -> float | None:
+        """Return the budget that was found for a setup, in seconds."""
+        return next((seconds for one, seconds in self if one == setup), None)
+
+    def __iter__(self) -> Iterator[tuple[Setup, float]]:
+        """Yield all setups with their budgets."""
+        try:
+            entries = json.loads(self._path.read_text(encoding="utf-8"))
+            yield from [(Setup(**entry["setup"]), float(entry["seconds"])) for entry in entries]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.warning("found budgets cannot be read", extra={"path": str(self._path), "why": str(error)})
+
+    def keep(self, setup: Setup, seconds: float) -> None:
+        """Write a budget; the file changes as a whole, but of two engines that write at the same time, one wins."""
+        entries = [{"setup": asdict(one), "seconds": found} for one, found in self if one != setup]
+        entries.append({"setup": asdict(setup), "seconds": seconds})
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            entries = entries[-_MOST_KEPT:]
+            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="utf-8") as file:
+                json.dump(entries, file)
+            Path(file.name).replace(self._path)
+        except OSError as error:
+            log.warning("a found budget cannot be kept", extra={"path": str(self._path), "why": str(error)})
+
+
+def _default_path() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
+    return Path(home) / "steno" / "budgets.json"
+
+
+def knee(one: float, many: float, rows: int, seconds: float) -> float:
+    """Return the audio-seconds from which on a batch has 95 % of the highest throughput.
+
+    A batch takes a fixed time, and more for each utterance. Two measured times give both.
+
+    Args:
+        one: seconds that a batch of one utterance takes.
+        many: seconds that a batch of several takes.
+        rows: number of these.
+        seconds: length of each utterance.
+    """
+    each = (many - one) / (rows - 1)
+    fixed = one - each
+    if each <= 0:
+        return float("inf")
+    return max(0.0, fixed) * _KNEE_SHARE / ((1 - _KNEE_SHARE) * each) * seconds
+
+
+def largest_that_fits(most: float, least: float, fits: Callable[[float], bool]) -> float:
+    """Return the largest budget that fits a device, or ``least`` if none does: halved until one fits, then bisected.
+
+    Args:
+        most: the largest budget to try, in seconds.
+        least: the smallest one.
+        fits: runs the largest batches of a budget.
+    """
+    low, high = most, most
+    while not fits(low):
+        if low <= least:
+            return least
+        low, high = max(least, low / 2), low
+    if low == high:
+        return low
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
