@@ -1,5 +1,6 @@
 """The two networks that a transducer adds to an encoder: the predictor and the joint (Graves, 2012)."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
@@ -37,9 +38,12 @@ class Predictor(nn.Module):
         self.gates: nn.ModuleList | None = None
 
     def initial_state(self, batch: int) -> PredictorState:
-        """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width]."""
-        zeros = self.embedding.weight.new_zeros(self.layers, batch, self.width)
-        return zeros, zeros.clone()
+        """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width].
+
+        The cell is float32 at least: it is a sum over all labels, which rounding would keep from growing.
+        """
+        hidden = self.embedding.weight.new_zeros(self.layers, batch, self.width)
+        return hidden, torch.zeros_like(hidden, dtype=torch.promote_types(hidden.dtype, torch.float32))
 
     def read(self, labels: Tensor) -> Tensor:
         """Return the output at the start and after each label, [batch, labels + 1, width], for training.
@@ -81,6 +85,14 @@ class Predictor(nn.Module):
         from_input, _, bias, other_bias = (weight.float() for weight in self.lstm.all_weights[0])
         self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Predictor":  # torch's
+        """Convert and move as torch does, but keep the labels' gates in float32: a step only adds them."""
+        exact = self.label_gates
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if exact is not None and self.label_gates is not None:
+            self.label_gates = exact.to(self.label_gates.device)
+        return self
+
     @torch.no_grad()
     def pack(self) -> None:
         """Prepare inference on a CPU, after ``fold``: pack the weights of a step, one product for each layer."""
@@ -101,13 +113,14 @@ class Predictor(nn.Module):
         elif self.gates is not None and self.label_gates is not None:
             gates = self.gates[0](hidden) + self.label_gates.index_select(0, inputs)
         elif self.label_gates is not None and layer == 0:
-            gates = torch.addmm(self.label_gates[inputs], hidden, self.lstm.all_weights[0][1].T)
+            gates = self.label_gates[inputs] + hidden @ self.lstm.all_weights[0][1].T
         else:
             inputs = self.embedding(inputs) if layer == 0 else inputs
-            return torch.lstm_cell(inputs, (hidden, cell), *self.lstm.all_weights[layer])
-        write, keep, content, show = gates.chunk(4, dim=1)
+            from_input, from_hidden, bias, other_bias = self.lstm.all_weights[layer]
+            gates = linear(inputs, from_input, bias) + linear(hidden, from_hidden, other_bias)
+        write, keep, content, show = gates.to(cell.dtype).chunk(4, dim=1)
         cell = keep.sigmoid() * cell + write.sigmoid() * content.tanh()
-        return show.sigmoid() * cell.tanh(), cell
+        return (show.sigmoid() * cell.tanh()).to(hidden.dtype), cell
 
 
 def _without_missing_lstm(device: torch.device) -> AbstractContextManager[object]:

@@ -58,6 +58,25 @@ def test_in_training_it_reads_all_labels_at_once_as_it_reads_them_one_by_one(lay
     torch.testing.assert_close(predictor.read(labels), torch.stack(outputs, dim=1))
 
 
+@torch.no_grad()
+def test_in_bfloat16_the_cell_still_grows_by_less_than_it_would_be_rounded_by():
+    predictor = Predictor(vocabulary_size=2, width=1, layers=1)
+    predictor.lstm.weight_hh_l0.zero_()
+    write, keep, content, show = 0.0, 30.0, 0.004, 0.0
+    predictor.lstm.bias_ih_l0.copy_(torch.tensor([write, keep, content, show]))
+    predictor.lstm.weight_ih_l0.zero_()
+    predictor.lstm.bias_hh_l0.zero_()
+    predictor.fold()
+    predictor.to(torch.bfloat16)
+
+    state, label = predictor.initial_state(batch=1), torch.tensor([1])
+    for _ in range(1000):
+        output, state = predictor(label, state)
+
+    assert output.dtype == torch.bfloat16
+    assert state[1].item() == pytest.approx(2.0, rel=0.01)  # rounded, it stays below 1
+
+
 def test_the_start_symbol_is_a_zero_input():
     predictor = Predictor(vocabulary_size=6, width=4, layers=1)
 

@@ -45,6 +45,7 @@ COUNTERS = ("starts", "lengths", "symbols", "last_frame", "counts", "tokens", "t
 SCORES = {"best": "*fp32", "choice": "*i32", "mass": "*fp32", "confidence": "*fp32", "time": "*i64"}
 TYPES = INTEGERS | dict.fromkeys(COUNTERS, "*i64") | SCORES
 OF_SEARCH = {"COUNT": 1025, "OUTPUTS": 1030, "JOINT": 640, "ACTIVATION": 0, "WIDTH": 64}
+OF_GATES = dict.fromkeys(("bias", "cell", "label_gates"), "*fp32")
 OF_PREDICTOR = {"SLICE": 64, "WIDTH": 640}
 ATTENTION = LAUNCH if CAPABILITY // 10 in (9, 10) else LAUNCH_FROM_REGISTERS
 OF_ATTENTION = {"num_stages": ATTENTION.stages, "num_warps": ATTENTION.warps}
@@ -86,8 +87,8 @@ for window, tile in ((8, SCORES_OF_FEW), (4, SCORES_OF_MANY)):
     OF_TILES[_score_tile.__name__, tile.rows] = tile
 for tile in (UNITS_OF_FEW, UNITS_OF_MANY):
     constants = OF_PREDICTOR | {"ROWS": tile.rows, "UNITS": tile.columns}
-    KERNELS.append((_lstm_layer, {"bias": "*fp32"}, {"FIRST": True} | constants))
-    KERNELS.append((_lstm_layer, {"bias": "*fp32"}, {"FIRST": False} | constants))
+    KERNELS.append((_lstm_layer, OF_GATES, {"FIRST": True} | constants))
+    KERNELS.append((_lstm_layer, OF_GATES, {"FIRST": False} | constants))
     KERNELS.append((_project, {}, {"JOINT": 640} | constants))
     OF_TILES |= dict.fromkeys(((_lstm_layer.__name__, tile.rows), (_project.__name__, tile.rows)), tile)
 # Of a decoder of width 1024, a product of each kind.

@@ -149,7 +149,8 @@ def test_a_layer_of_a_step_is_eight_launches(device, monkeypatch):
     def count(layers):
         launched.clear()
         model = decoder(device, layers)
-        memory, cache = model.memory(torch.randn(2, 5, 16, device=device), torch.tensor([5, 4])), model.cache(2, 8)
+        lengths = torch.tensor([5, 4], device=device)
+        memory, cache = model.memory(torch.randn(2, 5, 16, device=device), lengths), model.cache(2, 8)
         token, position = torch.zeros(2, 1, dtype=torch.int64, device=device), torch.zeros(1, dtype=torch.int64)
         launched.clear()
         with Counting():

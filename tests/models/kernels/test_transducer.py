@@ -112,7 +112,7 @@ def test_labels_are_read_as_the_predictor_reads_them(
     joint = Joint(6, width, joint_width, 5).requires_grad_(requires_grad=False).to(device, dtype)
     predictor.fold()
     predictor.to(device, dtype)
-    hidden, cell = (torch.randn(layers, rows, width).to(device, dtype) for _ in range(2))
+    hidden, cell = torch.randn(layers, rows, width).to(device, dtype), torch.randn(layers, rows, width, device=device)
     predicted = torch.randn(rows, joint_width).to(device, dtype)
     labels, found = torch.randint(0, 6, (rows,), device=device), torch.randint(0, 2, (rows,), device=device) * any_found
     output, (wanted_hidden, wanted_cell) = predictor.float()(labels, (hidden.float(), cell.float()))
