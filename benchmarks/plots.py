@@ -3,7 +3,7 @@
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
 as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
 the transducers' search is, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: of a
-million hours, by machine. `queueing`: latency by load, a line for each policy. `dashboard`: its panels, where Grafana
+million hours, by machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`: latency by load, a line for each policy. `dashboard`: its panels, where Grafana
 puts them. Needs matplotlib (the `plots` extra).
 """
 
@@ -198,6 +198,31 @@ def _cost(documents: list[Document]) -> Figure:
     return figure
 
 
+def _roofline(documents: list[Document]) -> Figure:
+    (document,) = documents
+    rows = document["rows"]
+    decoders = list(dict.fromkeys(row["decoder"] for row in rows))
+    stages = list(dict.fromkeys(row["name"] for row in rows))
+    colours = mpl.colormaps["tab20"].colors + mpl.colormaps["tab20b"].colors
+    figure, axes = plt.subplots(figsize=(9, 0.7 * len(decoders) + 2.2), layout="constrained")
+    ends = dict.fromkeys(decoders, 0.0)
+    for stage, colour in zip(stages, colours, strict=False):
+        taken = {row["decoder"]: 1000 * row["likely"] for row in rows if row["name"] == stage}
+        axes.barh(
+            list(taken), list(taken.values()), left=[ends[decoder] for decoder in taken], color=colour, label=stage
+        )
+        for decoder, milliseconds in taken.items():
+            ends[decoder] += milliseconds
+    axes.axvline(1000 * document["batch"] * document["seconds"] / document["goal"], color="black", linestyle=":")
+    axes.set_xlabel(
+        f"milliseconds, calculated: shape {document['shape']}, {document['batch']} clips of {document['seconds']:g} s "
+        f"on {document['device']}; dotted: {document['goal']:,} RTFx"
+    )
+    axes.invert_yaxis()
+    axes.legend(fontsize="x-small", ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return figure
+
+
 def _queueing(documents: list[Document]) -> Figure:
     rows = documents[0]["rows"]
     patterns = list(dict.fromkeys(row["arrivals"] for row in rows))
@@ -297,6 +322,7 @@ _PICTURES = {
     "losses": _losses,
     "peers": _peers,
     "queueing": _queueing,
+    "roofline": _roofline,
     "search": _search,
 }
 

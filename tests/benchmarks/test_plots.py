@@ -28,6 +28,7 @@ def texts(picture):
         ("latency-cpu", "latency-110m-cpu"),
         ("search-cpu", "search-cpu"),
         ("queueing", "queueing"),
+        ("roofline", "roofline-0.6b-h200"),
         ("dashboard", "dashboard"),
     ],
 )
@@ -99,4 +100,5 @@ def test_a_benchmark_without_a_picture_is_an_error(tmp_path, benchmark):
     done = draw(tmp_path / "out.svg", PEERS, measured)
 
     assert done.returncode == 2
-    assert "there are pictures of cost or dashboard or latency or peers or queueing or search" in done.stderr
+    assert "there are pictures of cost or dashboard or " in done.stderr
+    assert f"and not of {' with '.join(sorted({benchmark, 'peers'}))}" in done.stderr
