@@ -1,10 +1,11 @@
 """Plots of results: `python -m benchmarks plots OUT.svg FILE...`; the files have JSON lines of one benchmark.
 
 `latency`: percentiles and RTFx by batch, a line for each model, precision and length. `peers`: how many times as fast
-as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form of
-the transducers' search is, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: of a
-million hours, by machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`: latency by load, a line for each policy. `dashboard`: its panels, where Grafana
-puts them. Needs matplotlib (the `plots` extra).
+as NeMo each engine is, a panel for each batch. `search`: how many times as fast as published label looping each form
+of the transducers' search is, by batch. `losses`: seconds and memory of a transducer's loss, by clips. `cost`: of a
+million hours, by machine. `roofline`: stages of a batch on a GPU, calculated, a bar for each decoder. `queueing`:
+latency by load, a line for each policy. `dashboard`: its panels, where Grafana puts them. Needs matplotlib (the
+`plots` extra).
 """
 
 import argparse
@@ -203,7 +204,7 @@ def _roofline(documents: list[Document]) -> Figure:
     rows = document["rows"]
     decoders = list(dict.fromkeys(row["decoder"] for row in rows))
     stages = list(dict.fromkeys(row["name"] for row in rows))
-    colours = mpl.colormaps["tab20"].colors + mpl.colormaps["tab20b"].colors
+    colours = [mpl.colormaps[name](place) for name in ("tab20", "tab20b") for place in range(20)]
     figure, axes = plt.subplots(figsize=(9, 0.7 * len(decoders) + 2.2), layout="constrained")
     ends = dict.fromkeys(decoders, 0.0)
     for stage, colour in zip(stages, colours, strict=False):
