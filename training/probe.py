@@ -260,7 +260,9 @@ class Steps:
         self._run = run
         self._clock = clock
         if run.device.type == "cuda":
-            torch.cuda.set_per_process_memory_fraction(memory_share, run.device)
+            # torch 2.11 wants the device's number.
+            index = torch.cuda.current_device() if run.device.index is None else run.device.index
+            torch.cuda.set_per_process_memory_fraction(memory_share, index)
 
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
         """Take two steps of ``rows`` clips, and measure the second; None if they do not fit."""
