@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--clips", type=int, help="of the manifest, at regular distances")
     parser.add_argument("--batches", type=int, default=2, help="of each bucket")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", type=int, nargs="+", help="rungs, from 0, instead of all")
     parser.add_argument("--half", choices=("bfloat16", "float16"), default="bfloat16", help="of the last rung")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rows", type=Path, help="where to keep the JSON line as well")
@@ -139,6 +140,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Run(read_recipe(_recipe(args, Path(folder))), Path(folder), device)
         rungs = _rungs(run, args)
+        rungs = [rungs[number] for number in args.only or range(len(rungs))]
         for rung in rungs:
             rung.read(run.config.encoder.subsampling_factor, args.batches)
         for number in range(args.rounds + 1):  # the first is a warm-up
@@ -208,7 +210,7 @@ def _step(run: Run, batch: Batch, precision: Precision) -> float:
 
 def _print(rungs: list[Rung], device: torch.device, path: Path | None) -> None:
     # What audio and labels cost, from all batches in float32: what is left is what each step costs by itself.
-    measured = np.array([size for rung in rungs[:-1] for size in rung.sizes()])
+    measured = np.array([size for rung in rungs if rung.precision == "float32" for size in rung.sizes()])
     audio_cost, label_cost = np.linalg.lstsq(measured[:, :2], measured[:, 2], rcond=None)[0].tolist()
     print(f"a second of audio takes {1000 * audio_cost:.2f} ms, a label {1000 * label_cost:.2f} ms, padding included")
     print(f"{'each row adds':36} clips in a batch  padding: audio  labels  clips a second  times the first  by padding")

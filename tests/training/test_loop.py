@@ -145,7 +145,7 @@ def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
 
 AT_A_SYSTEM_CALL = """
 import random
-left = random.Random({seed}).randrange(400)
+left = random.Random({seed}).randrange(80)
 def count(event, _):
     global left
     if running and event in ("open", "os.rename", "os.remove", "os.truncate"):
