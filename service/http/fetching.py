@@ -59,7 +59,7 @@ def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError:
-        raise _unreachable("It is redirected to what is no URL.") from None
+        raise _unreachable("It redirects to something that is not a URL.") from None
 
 
 async def _fetch_once(outbound: Outbound, url: str, file: UploadFile, upload: Upload) -> str | None:
