@@ -124,6 +124,7 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
     environment = {
         "STENO_DTYPE": "float32",
         "STENO_REQUEST_TIMEOUT_SECONDS": str(_REQUEST_SECONDS),
+        "STENO_MAX_WAIT_SECONDS": str(_REQUEST_SECONDS),  # a slow machine must not refuse what it can answer
         "STENO_API_KEYS": entries,
         "STENO_ADMIN_KEYS": f"admin:{_digest(admin)}",
     }
