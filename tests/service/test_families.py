@@ -80,6 +80,15 @@ def events(answer) -> list[str]:
     return [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
 
 
+def test_an_answer_has_nothing_of_the_recording_before_it(post):
+    silence = wav(np.zeros(16_000, np.float32))
+
+    before, speech, after = (post(file=file).json() for file in (silence, CLIP, silence))
+
+    assert before == after
+    assert speech["text"] != after["text"]
+
+
 @pytest.mark.parametrize("file", [CLIP, TWO_SIDES], ids=["mixed", "channels"])
 def test_answers_fit_in_every_format(post, file):
     options = {"multichannel": "true"} if file is TWO_SIDES else {}

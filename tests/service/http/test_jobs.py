@@ -12,6 +12,7 @@ import pytest
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.jobs import webhook as webhooks
+from service.jobs.store import JobStore
 from tests.service.serving import ThreadedServer, form, serving, tone, wait_for, wav
 
 SECOND = tone(SAMPLE_RATE)
@@ -231,6 +232,23 @@ def test_interactive_requests_pass_jobs(service):
     client.join()
     assert answers[0].status_code == 200
     assert finished(service, job)["status"] == "completed"
+
+
+def test_jobs_are_done_though_looking_for_them_fails(tmp_path, monkeypatch):
+    errors = [OSError("no file can be opened"), ValueError("a bug")]
+    due = JobStore.due_deliveries
+
+    def fail_twice(store, *arguments):
+        if errors:
+            raise errors.pop()
+        return due(store, *arguments)
+
+    monkeypatch.setattr(JobStore, "due_deliveries", fail_twice)
+    monkeypatch.setattr("service.jobs.jobs._FULL_SECONDS", 0.01)
+    with jobs(tmp_path) as service:
+        assert finished(service, created(service))["status"] == "completed"
+        wait_for(lambda: not errors)
+        assert finished(service, created(service))["status"] == "completed"
 
 
 def test_without_a_folder_jobs_are_refused_with_the_reason():
