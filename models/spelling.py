@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _SPACE = " "
+_word = tuple.__new__  # of Word; its own constructor is written in Python, and takes three times as long
 _WHITESPACE = re.compile(r"\s")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 # Whether a tokenizer drops spaces at the beginning of a text. Other kinds are always detokenized one by one.
@@ -61,34 +63,35 @@ class Speller:
         whole = "".join(map(self._pieces.texts.__getitem__, ids))
         begins = np.concatenate(([0], np.cumsum(self._pieces.characters[tokens])))  # each token's offset
         columns, words_of = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
+        spans = columns[-1]
         frames = None if rows.frames is None else rows.frames.tolist()
         durations = None if rows.durations is None else rows.durations.tolist()
         tokens_of, text_of = bounds.tolist(), begins[bounds].tolist()
         is_unspaced = self._pieces.begins_word_anywhere[tokens] | self._pieces.ends_word[tokens]
         unspaced = set(row[is_unspaced].tolist())
         drops_spaces = _DROPS_FIRST_SPACES.get(self._vocabulary.kind)
-        spelled = []
+        texts_of, said = [], []
         for index in range(len(rows.counts)):
+            text = whole[text_of[index] : text_of[index + 1]]
+            texts_of.append(text.lstrip(_SPACE) if drops_spaces else text)
+            its_words = slice(words_of[index], words_of[index + 1])
+            if index in unusual:  # its words are found otherwise
+                said += [""] * (its_words.stop - its_words.start)
+            elif index in unspaced:
+                places = begins[bounds[index] + np.array(spans[its_words])] - text_of[index]
+                said += [text[begin:end].strip() for begin, end in places.tolist()]
+            else:
+                said += text.split()
+        found = list(map(_word, repeat(Word), zip(said, *columns, strict=True)))
+        spelled = []
+        for index, text in enumerate(texts_of):
             if index in unusual:
                 spelled.append(self._alone(rows, index, lengths[index]))
                 continue
-            text = whole[text_of[index] : text_of[index + 1]]
             its = slice(tokens_of[index], tokens_of[index + 1])
-            its_words = slice(words_of[index], words_of[index + 1])
-            texts = text.split()
-            if index in unspaced:
-                places = begins[bounds[index] + np.array(columns[-1][its_words])] - text_of[index]
-                texts = [text[begin:end].strip() for begin, end in places.tolist()]
-            spelled.append(
-                Transcript(
-                    text.lstrip(_SPACE) if drops_spaces else text,
-                    ids[its],
-                    confidence[its],
-                    list(map(Word._make, zip(texts, *(column[its_words] for column in columns), strict=True))),
-                    frames and frames[its],
-                    durations and durations[its],
-                )
-            )
+            words_of_it = found[words_of[index] : words_of[index + 1]]
+            its_frames, its_durations = frames and frames[its], durations and durations[its]
+            spelled.append(Transcript(text, ids[its], confidence[its], words_of_it, its_frames, its_durations))
         return spelled
 
     def one_by_one(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[Transcript]:

@@ -245,7 +245,7 @@ class SpeechRecognized:
         transcripts = self._recognition.transcripts()
         self._sanity.check(transcripts)
         # The front has no use for the frames of tokens.
-        return [transcript._replace(frames=None, durations=None) for transcript in transcripts]
+        return [Transcript(*transcript[:4]) for transcript in transcripts]
 
 
 def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:

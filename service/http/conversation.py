@@ -4,11 +4,10 @@ import asyncio
 import functools
 import itertools
 import operator
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from starlette.responses import PlainTextResponse, Response
@@ -33,6 +32,7 @@ from service.http.formats import (
 )
 from service.http.hearing import Asked, count, count_coverage
 from service.http.logprobs import token_logprobs
+from service.http.parts import Parts
 from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
@@ -116,52 +116,15 @@ class Conversation:
 
     Attributes:
         origin: the file that the recording was decoded from.
-        began: monotonic time at which the dispatcher got it.
-        turns: the segments after the first, in the order of time.
+        turns: the segments of all channels, in the order of time.
     """
 
     metrics: Metrics
     record: Record
     asked: Asked
     origin: Origin
-    began: float
     channels: Sequence[Channel]
-    turns: AsyncGenerator[Turn, None]
-    _first: "asyncio.Task[Turn | None]"
-
-    @classmethod
-    async def begin(
-        cls,
-        metrics: Metrics,
-        record: Record,
-        asked: Asked,
-        origin: Origin,
-        channels: Sequence[Channel],
-        patience: float | None = None,
-    ) -> Self:
-        """Wait for the first segment, or for `patience` seconds; see `Hearing.begin`.
-
-        Raises:
-            DispatchError: if a channel gets no transcript.
-        """
-        began = time.monotonic()
-        turns = in_order([channel.turns() for channel in channels])
-        first = asyncio.ensure_future(_first(turns, record))
-        conversation = cls(metrics, record, asked, origin, began, channels, turns, first)
-        try:
-            done, _ = await asyncio.wait({first}, timeout=patience)
-            if done:
-                first.result()
-        except BaseException:
-            await conversation.aclose()
-            raise
-        return conversation
-
-    async def aclose(self) -> None:
-        """Drop the parts that are under way."""
-        self._first.cancel()
-        await asyncio.gather(self._first, return_exceptions=True)
-        await self.turns.aclose()
+    turns: Parts[Turn]
 
     async def response(self) -> Response:
         """Return the answer when all parts are transcribed.
@@ -169,7 +132,7 @@ class Conversation:
         Raises:
             DispatchError: if a part gets no transcript.
         """
-        turns = [turn async for turn in self._turns()]
+        turns = [turn async for turn in self.turns]
         response_format = self.asked.fields.response_format
         speech = {channel.number: await self._speech(channel) for channel in self.channels}
         coverage = await self._finish()
@@ -192,19 +155,13 @@ class Conversation:
         """Return an answer that streams segments, and a comment after each `heartbeat_seconds` without any."""
         return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
 
-    async def _turns(self) -> AsyncIterator[Turn]:
-        if (first := await self._first) is not None:
-            yield first
-        async for turn in self.turns:
-            yield turn
-
     async def _frames(self) -> AsyncGenerator[bytes, None]:
         said: list[Turn] = []
         fields = self.asked.fields
         is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
         subtitles = SubtitleStream.of(fields.response_format, self.asked.cue_size)
         try:
-            async for turn in self._turns():
+            async for turn in self.turns:
                 if subtitles is not None:
                     for shown in subtitles.frames(self._timed_words(turn), turn.channel.name):
                         yield shown
@@ -288,7 +245,7 @@ class Conversation:
         return sorted(shown, key=lambda cue: cue.start)
 
     async def _finish(self) -> Coverage:
-        self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
+        self.turns.note_end()
         words = sum(len(part.words) for channel in self.channels for part in channel.heard)
         count(self.metrics, self.asked, self.origin, words)
         coverages = [await channel.cut_recording.coverage() for channel in self.channels]
@@ -311,12 +268,6 @@ def _lines(turns: Sequence[Turn]) -> Iterator[str]:
     for _, stretch in itertools.groupby(turns, key=lambda turn: turn.channel.number):
         said = list(stretch)
         yield f"{said[0].channel.name}: {run_together([turn.text for turn in said])}"
-
-
-async def _first(turns: AsyncIterator[Turn], record: Record) -> Turn | None:
-    first = await anext(turns, None)
-    record.stages["queue"] = first.queue_seconds if first else 0.0
-    return first
 
 
 async def in_order(channels: Sequence[AsyncGenerator[Turn, None]]) -> AsyncGenerator[Turn, None]:

@@ -1,11 +1,8 @@
 """A recording that is being transcribed, and its answer: all at once, or streamed part by part."""
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 from starlette.responses import Response
@@ -21,6 +18,7 @@ from service.dispatch.utterance import Lane
 from service.http.errors import error_response
 from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
 from service.http.formats import Task, Written, has_segments, render, segment_texts
+from service.http.parts import Parts
 from service.http.prompts import assumed_language, takes_prompts
 from service.http.schemas import LanguageSource, TranscriptionForm
 from service.http.served import Served
@@ -117,8 +115,7 @@ class Hearing:
 
     Attributes:
         origin: the file that the recording was decoded from.
-        began: monotonic time at which the dispatcher got it.
-        parts: transcripts of its parts, in order.
+        parts: its parts, in order.
         cut_recording: the recording.
     """
 
@@ -126,46 +123,8 @@ class Hearing:
     record: Record
     asked: Asked
     origin: Origin
-    began: float
-    parts: AsyncIterator[Transcript]
+    parts: Parts[Answer]
     cut_recording: CutRecording
-    _first: "asyncio.Task[Answer | None]"
-
-    @classmethod
-    async def begin(
-        cls,
-        metrics: Metrics,
-        record: Record,
-        asked: Asked,
-        origin: Origin,
-        answers: AsyncIterator[Answer],
-        cut_recording: CutRecording,
-        patience: float | None = None,
-    ) -> Self:
-        """Wait for the first part, so that a failure up to then has the status of an error.
-
-        A stream begins without it after `patience` seconds, so that no proxy takes the connection for dead; later
-        failures are events of the stream.
-
-        Raises:
-            DispatchError: if the part gets no transcript.
-        """
-        began = time.monotonic()
-        first = asyncio.ensure_future(_first(answers, record))
-        hearing = cls(metrics, record, asked, origin, began, _transcripts(first, answers), cut_recording, first)
-        try:
-            done, _ = await asyncio.wait({first}, timeout=patience)
-            if done:
-                first.result()
-        except BaseException:
-            await hearing.aclose()
-            raise
-        return hearing
-
-    async def aclose(self) -> None:
-        """Stop waiting for the first part, for a stream that nobody reads."""
-        self._first.cancel()
-        await asyncio.gather(self._first, return_exceptions=True)
 
     async def response(self) -> Response:
         """Return the answer when all parts are transcribed.
@@ -173,7 +132,7 @@ class Hearing:
         Raises:
             DispatchError: if a part gets no transcript.
         """
-        transcript = joined([part async for part in self.parts])
+        transcript = joined([part.transcript async for part in self.parts])
         fields = self.asked.fields
         speech = np.empty(0, np.float32)
         if self.asked.has_segments and transcript.words:
@@ -203,7 +162,8 @@ class Hearing:
         is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
         subtitles = SubtitleStream.of(fields.response_format, self.asked.cue_size)
         try:
-            async for part in self.parts:
+            async for answer in self.parts:
+                part = answer.transcript
                 if subtitles is not None:
                     for event in subtitles.frames(timed_words(part, self.origin.seconds)):
                         yield event
@@ -237,7 +197,7 @@ class Hearing:
         yield done_frame(transcript, self.origin.seconds, self.asked.spellings, language)
 
     async def _finish(self, transcript: Transcript) -> Coverage:
-        self.record.stages["infer"] = time.monotonic() - self.began - self.record.stages["queue"]
+        self.parts.note_end()
         count(self.metrics, self.asked, self.origin, len(transcript.words))
         self.record.coverage = coverage = await self.cut_recording.coverage()
         count_coverage(self.metrics, self.asked, coverage)
@@ -258,18 +218,3 @@ def count_coverage(metrics: Metrics, asked: Asked, coverage: Coverage) -> None:
     """Count the audio of a recording that was skipped, and speech without text."""
     metrics.audio_skipped_seconds.labels(asked.served.id).inc(coverage.skipped)
     metrics.speech_without_text_seconds.labels(asked.served.id).inc(coverage.speech_without_text)
-
-
-async def _first(answers: AsyncIterator[Answer], record: Record) -> Answer | None:
-    first = await anext(answers, None)
-    record.stages["queue"] = first.queue_seconds if first else 0.0
-    return first
-
-
-async def _transcripts(
-    first: "asyncio.Task[Answer | None]", answers: AsyncIterator[Answer]
-) -> AsyncGenerator[Transcript, None]:
-    if (heard := await first) is not None:
-        yield heard.transcript
-    async for answer in answers:
-        yield answer.transcript

@@ -26,12 +26,13 @@ from service.dispatch.errors import NoDecodeProcessError, OverloadedError
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http import schemas
 from service.http.bodies import receive
-from service.http.conversation import Channel, Conversation
+from service.http.conversation import Channel, Conversation, in_order
 from service.http.disconnect import unless_client_leaves
 from service.http.events import EventStream
 from service.http.fetching import fetch
 from service.http.front import Front
 from service.http.hearing import Asked, Hearing
+from service.http.parts import Parts
 from service.http.prompts import into_english, prompt_of
 from service.http.served import Served
 from service.http.subtitles import CueSize
@@ -270,15 +271,15 @@ async def answer(
         ]
         record.audio_seconds = sum(channel.seconds for channel in channels)
         with allowance.audio(record.audio_seconds):
-            conversation = await Conversation.begin(front.metrics, record, asked, origin, channels, patience)
-            resources.push_async_callback(conversation.aclose)
+            turns = await Parts.begin(in_order([channel.turns() for channel in channels]), record, patience)
+            resources.push_async_callback(turns.aclose)
+            conversation = Conversation(front.metrics, record, asked, origin, channels, turns)
             return conversation.stream(heartbeat) if fields.stream else await conversation.response()
     cut_recording = cut_recording_of(recording)
-    answers = answers_of(cut_recording)
-    resources.push_async_callback(answers.aclose)
     with allowance.audio(origin.seconds):
-        hearing = await Hearing.begin(front.metrics, record, asked, origin, answers, cut_recording, patience)
-        resources.push_async_callback(hearing.aclose)
+        parts = await Parts.begin(answers_of(cut_recording), record, patience)
+        resources.push_async_callback(parts.aclose)
+        hearing = Hearing(front.metrics, record, asked, origin, parts, cut_recording)
         return hearing.stream(heartbeat) if fields.stream else await hearing.response()
 
 

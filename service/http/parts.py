@@ -1,0 +1,75 @@
+"""The transcribed parts of a request, the first of which is awaited before the answer begins."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from service.http.telemetry import Record
+
+
+class Part(Protocol):
+    """What is heard in a part of a recording."""
+
+    @property
+    def queue_seconds(self) -> float:
+        """How long the part waited for a batch."""
+
+
+P = TypeVar("P", bound=Part)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Generic[P]):
+    """The parts of a request in order, to be gone through once."""
+
+    _record: Record
+    _began: float  # monotonic
+    _first: "asyncio.Task[P | None]"
+    _rest: AsyncGenerator[P, None]
+
+    @classmethod
+    async def begin(cls, parts: AsyncGenerator[P, None], record: Record, patience: float | None = None) -> "Parts[P]":
+        """Wait for the first part, so that a failure up to then has the status of an error.
+
+        A stream begins without it after `patience` seconds, so that no proxy takes the connection for dead; later
+        failures are events of the stream.
+
+        Raises:
+            DispatchError: if the part gets no transcript.
+        """
+        began = time.monotonic()
+        first = asyncio.ensure_future(_first(parts, record))
+        begun = cls(record, began, first, parts)
+        try:
+            done, _ = await asyncio.wait({first}, timeout=patience)
+            if done:
+                first.result()
+        except BaseException:
+            await begun.aclose()
+            raise
+        return begun
+
+    async def __aiter__(self) -> AsyncIterator[P]:
+        """Yield the parts."""
+        if (first := await self._first) is not None:
+            yield first
+        async for part in self._rest:
+            yield part
+
+    async def aclose(self) -> None:
+        """Drop the parts that are under way."""
+        self._first.cancel()
+        await asyncio.gather(self._first, return_exceptions=True)
+        await self._rest.aclose()
+
+    def note_end(self) -> None:
+        """Record how long it took since the first part had its batch."""
+        self._record.stages["infer"] = time.monotonic() - self._began - self._record.stages["queue"]
+
+
+async def _first(parts: AsyncGenerator[P, None], record: Record) -> P | None:
+    first = await anext(parts, None)
+    record.stages["queue"] = first.queue_seconds if first else 0.0
+    return first
