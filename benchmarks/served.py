@@ -1,12 +1,12 @@
-"""Throughput of the service next to `steno transcribe`, on the same files and cores, with many clients.
+"""Throughput of the service compared with `steno transcribe`, on the same files and cores, with many clients.
 
     python -m benchmarks served samples/river.flac --threads 2
 
-Both have their model loaded, and take turns: in a round, one process transcribes all files as `steno transcribe` does,
-and then clients upload each of them once to the service. *Wall* is the quotient of the times: how much of the offline
-throughput the service has. Its clients run on the same cores, so it is less than with clients elsewhere. *Processor* is
-the quotient of the processor time, without the clients': what the service would have on cores of its own. It also
-tells more on a busy machine. Threads that wait spin, so with more than one the processor time is not exact.
+Both have their model loaded and take turns: in a round, one process transcribes all files as `steno transcribe` does,
+and then clients upload each file once to the service. *Wall* is the service's throughput divided by that offline. The
+clients run on the same cores, so it is lower than with clients elsewhere. *Processor* is the same by processor time,
+without that of the clients: the ratio on cores of its own, which other load of the machine disturbs less. Waiting
+threads spin, so with more than one thread the processor time is not exact.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def _written(files: Sequence[Upload], folder: Path) -> list[str]:
-    """Write the recordings of uploads to files; one that is there several times, once."""
+    """Write the recordings of uploads to files, each recording once."""
     paths = {}
     for upload in files:
         if upload.name not in paths:
@@ -103,7 +103,7 @@ def _written(files: Sequence[Upload], folder: Path) -> list[str]:
 
 @contextmanager
 def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connection"]:
-    """Start a process that transcribes all files whenever it is told to, and sends its wall and processor time."""
+    """Start a process that transcribes all files on each request, and sends its wall and processor time."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(
@@ -162,7 +162,7 @@ def _await_ready(url: str) -> None:
 
 
 async def _served(url: str, files: Sequence[Upload], clients: int) -> float:
-    """Upload each file once; return what that took."""
+    """Upload each file once; return the seconds."""
     left = iter(files)
     async with connect(url) as client:
         load = Load(client, 1.0, {})

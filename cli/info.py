@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _budgets(model: str) -> dict[str, float]:
-    """Return the batch budgets that engines found for a checkpoint in audio-seconds, by what they were found on."""
+    """Return the batch budgets that engines measured for a checkpoint, in audio-seconds, by device and dtype."""
     from models import bundled, checkpoint_path
     from service.engine.budgets import BudgetCache
     from service.engine.identity import identity

@@ -1,6 +1,6 @@
-"""Batch budgets that were found for a model on a device, and how: by a knee on a CPU, by bisection on a GPU.
+"""Measured batch budgets: a CPU's is the knee of its throughput, a GPU's is found by bisection of what fits.
 
-A budget is measured once: the engine keeps it in a file, by all that it depends on.
+A budget is measured once for each setup; the engine keeps it in a file.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 log = logging.getLogger("steno.engine")
 
-# From this share of the highest throughput on, larger batches only let others wait.
+# Batches that reach this share of the highest throughput are large enough: larger ones make requests wait longer.
 _KNEE_SHARE = 0.95
 _BISECTIONS = 3
 _MOST_KEPT = 64
@@ -21,7 +21,7 @@ _MOST_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a budget depends on.
+    """Everything that a budget depends on.
 
     Attributes:
         model: identity of the checkpoint.
@@ -41,7 +41,7 @@ class Setup:
 
 
 class BudgetCache:
-    """Found budgets in a JSON file. A file that cannot be read or written counts as empty.
+    """Measured budgets in a JSON file. A file that cannot be read or written counts as empty.
 
     Args:
         path: the file; None is `steno/budgets.json` in the user's cache folder.
@@ -51,7 +51,7 @@ class BudgetCache:
         self._path = path or _default_path()
 
     def find(self, setup: Setup) -> float | None:
-        """Return the budget that was found for a setup, in seconds."""
+        """Return the measured budget of a setup in seconds; None if there is none."""
         return next((seconds for one, seconds in self if one == setup), None)
 
     def __iter__(self) -> Iterator[tuple[Setup, float]]:
@@ -65,7 +65,7 @@ class BudgetCache:
             log.warning("found budgets cannot be read", extra={"path": str(self._path), "why": str(error)})
 
     def keep(self, setup: Setup, seconds: float) -> None:
-        """Write a budget; the file changes as a whole, but of two engines that write at the same time, one wins."""
+        """Write a budget, and replace the file atomically; of two engines writing at once, one wins."""
         entries = [{"setup": asdict(one), "seconds": found} for one, found in self if one != setup]
         entries.append({"setup": asdict(setup), "seconds": seconds})
         try:
@@ -89,9 +89,9 @@ def knee(one: float, many: float, rows: int, seconds: float) -> float:
     A batch takes a fixed time, and more for each utterance. Two measured times give both.
 
     Args:
-        one: seconds that a batch of one utterance takes.
-        many: seconds that a batch of several takes.
-        rows: number of these.
+        one: time of a batch of one utterance, in seconds.
+        many: time of a batch of ``rows`` utterances, in seconds.
+        rows: utterances of the larger batch.
         seconds: length of each utterance.
     """
     each = (many - one) / (rows - 1)
@@ -107,7 +107,7 @@ def largest_that_fits(most: float, least: float, fits: Callable[[float], bool]) 
     Args:
         most: the largest budget to try, in seconds.
         least: the smallest one.
-        fits: runs the largest batches of a budget.
+        fits: runs the largest batches of a budget, and returns whether they fit.
     """
     low, high = most, most
     while not fits(low):

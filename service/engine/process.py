@@ -31,8 +31,8 @@ from service.engine.shapes import most_rows, padded_samples
 _CPU_BATCH_SECONDS_PER_CORE = 30.0
 _LEAST_CPU_BATCH_SECONDS = 60.0
 _GPU_BATCH_SECONDS = 1920.0
-# What tells the knee of a CPU: the fastest of a few batches of one clip and of several. Where one takes longer than the
-# patience, the default stays.
+# The knee of a CPU is computed from the fastest of a few batches of one clip and of several. If one batch takes longer
+# than the patience, the default budget stays.
 _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 # A GPU gets its next batch while it computes; on a CPU nothing overlaps, and a batch formed later is fuller.
 _SLOTS = {"cpu": 1, "cuda": 2}
@@ -103,7 +103,7 @@ class SpeechRecognizer:
                     yield rows * seconds, time.monotonic() - began
 
     def _find_budget(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
-        """Find the batch budget that suits the device, unless it was found before; yields what is run for that."""
+        """Measure the batch budget, unless it is known; yield audio-seconds and seconds of each batch run for it."""
         cache = BudgetCache()
         if (found := cache.find(self._setup)) is not None:
             self.batch_seconds = found
@@ -116,17 +116,17 @@ class SpeechRecognizer:
             for rows in (1, _KNEE_ROWS) * _KNEE_ROUNDS:
                 step = self._run(noise, rows, _KNEE_SECONDS, None)
                 yield step
-                if step[1] > _KNEE_PATIENCE:  # the fixed cost of a batch is small beside that of such a model
+                if step[1] > _KNEE_PATIENCE:  # the fixed cost of a batch is small for such a model
                     return
                 took[rows] = min(step[1], took.get(rows, step[1]))
             knee_seconds = knee(took[1], took[_KNEE_ROWS], _KNEE_ROWS, _KNEE_SECONDS)
-            # Requests wait while a batch runs, so a wrong knee, measured on a busy machine, must not cost much.
+            # Bounded, because a knee measured on a busy machine may be wrong, and requests wait while a batch runs.
             self.batch_seconds = min(max(knee_seconds, _LEAST_CPU_BATCH_SECONDS), 2 * self.batch_seconds)
         cache.keep(self._setup, self.batch_seconds)
         log.info("found a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
 
     def _largest_budget(self, noise: np.random.Generator) -> tuple[float, list[tuple[float, float]]]:
-        """Return the largest budget whose batches fit the device, and what was run."""
+        """Return the largest budget whose batches fit the device, and the batches that were run."""
         steps: list[tuple[float, float]] = []
 
         def fits(budget: float) -> bool:
