@@ -470,9 +470,6 @@ _DEFAULT_ENVIRONMENT = {
     # OpenMP's threads spin at barriers for milliseconds before they sleep. The front and its decoding threads share the
     # cores, and a spinning thread may keep the one that it waits for from running (docs/performance.md).
     "GOMP_SPINCOUNT": "10000",
-    # oneDNN keeps what it prepared for the shapes of products, by default for the last 1,024. Batches hardly ever
-    # have the same shape twice, and 32 take less memory at the same speed (docs/performance.md).
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32",
 }
 
 

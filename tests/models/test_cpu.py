@@ -1,6 +1,9 @@
 """What this CPU can compute is detected, and there is another way where it cannot."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -89,3 +92,34 @@ def test_a_predictor_is_trained_where_there_is_no_lstm_of_the_dtype(exists, monk
 
     torch.testing.assert_close(said.float(), predictor.read(labels), rtol=2e-2, atol=2e-2)
     assert predictor.lstm.weight_hh_l0.grad.isfinite().all()
+
+
+SHAPES = """
+import ctypes
+import torch
+from models.cpu import can_pack, pack, packed_product
+
+class Heap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena free fast mapped bytes most small used unused top".split()]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Heap
+weight, before = pack(torch.randn(256, 256)), 0
+for rows in range(1, 301):
+    packed_product(torch.randn(rows, 256), weight, None)
+    if rows == 100:
+        before = libc.mallinfo2().used
+print(libc.mallinfo2().used - before)
+"""
+
+
+@pytest.mark.skipif(not can_pack(torch.float32), reason="this build packs nothing")
+@pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
+def test_what_was_prepared_for_old_shapes_is_forgotten():
+    def grown(**environment: str) -> int:
+        command = [sys.executable, "-c", SHAPES]
+        return int(subprocess.run(command, capture_output=True, check=True, env=os.environ | environment).stdout)
+
+    kept = grown(LRU_CACHE_CAPACITY="1024", ONEDNN_PRIMITIVE_CACHE_CAPACITY="1024")
+
+    assert grown() < 0.2 * kept
