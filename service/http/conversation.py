@@ -195,6 +195,8 @@ class Conversation:
         return timed_words(heard, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
     async def _told(self) -> "_Told":
+        if not self.asked.fields.tells_language:
+            return _Told(self.asked.written, [self.asked.written] * len(self.channels))
         texts = [segment_texts(joined(channel.heard), self.origin.seconds) for channel in self.channels]
         whole = await self.asked.told([text for of_channel in texts for text in of_channel])
         return _Told(whole, [await self.asked.told(of_channel) for of_channel in texts])

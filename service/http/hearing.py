@@ -137,7 +137,7 @@ class Hearing:
         speech = np.empty(0, np.float32)
         if self.asked.has_segments and transcript.words:
             speech = await self.cut_recording.speech()
-        written = await self.asked.told(segment_texts(transcript, self.origin.seconds))
+        written = await self._told(transcript)
         coverage = await self._finish(transcript)
         return render(
             transcript,
@@ -173,7 +173,7 @@ class Hearing:
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
-                        written = await self.asked.told(segment_texts(part, self.origin.seconds))
+                        written = await self._told(part)
                         for event in segment_frames(
                             part, self.origin.seconds, segments, written.languages, with_words=with_words
                         ):
@@ -186,7 +186,7 @@ class Hearing:
             yield frame(bytes(response.body))
             return
         transcript = joined(heard)
-        written = await self.asked.told(segment_texts(transcript, self.origin.seconds))
+        written = await self._told(transcript)
         await self._finish(transcript)
         if subtitles is not None:
             for event in subtitles.last_frames():
@@ -195,6 +195,11 @@ class Hearing:
             return
         language = written.language_fields if fields.tells_language else {}
         yield done_frame(transcript, self.origin.seconds, self.asked.spellings, language)
+
+    async def _told(self, transcript: Transcript) -> Written:
+        if not self.asked.fields.tells_language:
+            return self.asked.written  # without dividing an hour of words into segments
+        return await self.asked.told(segment_texts(transcript, self.origin.seconds))
 
     async def _finish(self, transcript: Transcript) -> Coverage:
         self.parts.note_end()
