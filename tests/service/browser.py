@@ -17,7 +17,7 @@ from tests.service.serving import PATIENCE, wait_for
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 TAB, ENTER, LEFT, RIGHT = "\ue004", "\ue007", "\ue012", "\ue014"
 
-# It may run as root, in a network that leads nowhere; its microphone is a beep that nobody must allow.
+# It may run as root, without a network; its microphone is a beep that needs no permission.
 _FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -16,10 +16,10 @@ MOST_SECONDS = 7
 
 pytestmark = [pytest.mark.program("ffmpeg"), pytest.mark.teacher, pytest.mark.speech]
 
-# Also has a picture, which nobody listens to.
+# Also has a picture.
 _PICTURE = "with a picture"
 
-# What ffmpeg is told, by name. The container follows from the name's suffix unless `-f` says otherwise.
+# Options of ffmpeg, by name. The container follows from the name's suffix unless `-f` gives it.
 LOSSLESS = {
     "s16.wav": "-c:a pcm_s16le",
     "s24.wav": "-c:a pcm_s24le",
@@ -38,7 +38,7 @@ LOSSLESS = {
     "flac.mkv": "-c:a flac",
     "pcm.mov": f"-c:a pcm_s16le {_PICTURE}",
 }
-# Where no header tells how much silence an MP3 begins and ends with, 44.1 kHz keep it short.
+# If no header has the length of the silence at both ends of an MP3, 44.1 kHz keep it short.
 LOSSY = {
     "u8.wav": "-c:a pcm_u8",
     "ms-adpcm.wav": "-c:a adpcm_ms -block_size 256",  # of which the last is filled up

@@ -28,7 +28,7 @@ CLIP = wav(tone(SAMPLE_RATE))
 def test_an_upload_for_which_the_disk_has_no_room_is_refused_for_now(monkeypatch):
     with serving() as service:
         with monkeypatch.context() as patched:
-            patched.setattr(tempfile, "tempdir", "/proc")  # where nobody can write
+            patched.setattr(tempfile, "tempdir", "/proc")  # which cannot be written to
             answer = service.post(**form(bytes(3_000_000)))
 
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "overloaded")
@@ -48,7 +48,7 @@ def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (used, usual[1]))
         answer = service.client.post("/v1/audio/transcriptions", **form(CLIP))  # over the connection that it has
         with contextlib.ExitStack() as stack:
-            for _ in range(20):  # nobody knows what becomes of those
+            for _ in range(20):  # these may be answered or not
                 with contextlib.suppress(OSError):
                     stack.enter_context(socket.create_connection((url.host, url.port), 5))
             still = service.client.get("/healthz")

@@ -8,7 +8,7 @@ import yaml
 from tests.conftest import GOLDEN
 
 CHECKPOINT = GOLDEN / "fastconformer-ctc-bpe" / "model.nemo"
-# Only clips with something to hear, and what is said to be heard in them.
+# Clips with speech, and their transcripts.
 TEXTS = {
     "espeak-2s": "the water was",
     "slt-1s": "and then",

@@ -97,7 +97,7 @@ def test_pieces_without_words_are_joined():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(2, 14), min_size=2, max_size=6), st.data())
 def test_words_without_times_are_joined_by_the_words_that_both_have(lengths, data):
-    # Each number is said once, at four words a second; where a piece begins and ends a fragment is heard.
+    # Each number is said once, at four words a second; a piece begins and ends with a fragment of a word.
     words, pieces, begin = [f"w{number}" for number in range(200)], [], 0
     for length in lengths:
         shared = data.draw(st.integers(3, 8))

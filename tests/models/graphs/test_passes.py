@@ -42,7 +42,7 @@ def assert_same(model, graphed, inputs):
     found, *found_counts = graphed(model._encoded, *inputs)
     assert torch.allclose(found, frames, atol=TOLERANCE, rtol=TOLERANCE)
     assert [count.tolist() for count in found_counts] == [count.tolist() for count in counts]
-    # Not the last quarter, which is how sure they are: its bits say little of how close two are.
+    # Without the last quarter, the confidence, because its bits do not show how close two values are.
     (found,) = graphed(model._ctc_tokens, *inputs)
     assert found.shape == tokens.shape
     assert found[:, : 3 * tokens.size(1) // 4].tolist() == tokens[:, : 3 * tokens.size(1) // 4].tolist()
@@ -91,7 +91,7 @@ def test_a_batch_runs_in_the_smallest_graph_that_is_enough(model):
     for rows in range(1, 15):
         graphed(model._encoded, *batch(rows))
 
-    assert ran == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 13]  # of 14 there is none
+    assert ran == [1, 2, 3, 4, 6, 6, 8, 8, 12, 12, 12, 12, 13]  # there is no graph for 14
 
 
 def test_where_nothing_can_be_captured_the_host_launches(monkeypatch, caplog):

@@ -65,7 +65,7 @@ def test_scores_are_those_of_the_joint(
 
     ahead = time[:, None] + torch.arange(window, device=device)
     wanted_frames = ahead < lengths[:, None]
-    assert (scores.best[~wanted_frames] == 7.0).all()  # what nobody reads is not written
+    assert (scores.best[~wanted_frames] == 7.0).all()  # scores that are not read are not written
     frame = ahead.clamp(max=frames - 1)
     heard = projected[torch.arange(rows, device=device)[:, None], frame].float()
     logits = joint.float()(heard, predicted[:, None].float())

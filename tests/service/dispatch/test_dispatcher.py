@@ -202,7 +202,7 @@ def test_a_caller_who_leaves_frees_its_place_in_the_queue():
         running.cancel()
         await settle()
 
-        engine.answer(front)  # nobody waits for it
+        engine.answer(front)  # no caller waits for it
         await settle()
         assert not engine.batches
 

@@ -105,7 +105,7 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
                 assert first.result().transcript.text == "1.0"
 
         assert dispatching.window._held == 20 * RATE
-        await dispatching.window.enter(5 * RATE)  # nobody stands before it
+        await dispatching.window.enter(5 * RATE)  # the queue is empty
 
     asyncio.run(scenario())
 

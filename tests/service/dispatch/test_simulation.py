@@ -215,7 +215,7 @@ async def simulate(seed: int) -> None:
         for number in range(count):
             clients.create_task(world.client(number))
     assert world.answered == Counter(range(count)), "somebody was answered twice, or never"
-    await asyncio.sleep(1000.0)  # what was computed for nobody is done
+    await asyncio.sleep(1000.0)  # abandoned batches are done
     world.check()
     assert len(world.front._batcher) == 0
     assert not any(world.front._ledger._held.values())

@@ -213,7 +213,7 @@ def test_a_name_that_turns_out_to_be_private_is_refused_where_it_is_connected_to
 
     async def connect(self, host, port, *rest):
         connected.append(host)
-        return await connect_tcp(self, "127.0.0.1", 9, *rest)  # nobody answers there
+        return await connect_tcp(self, "127.0.0.1", 9, *rest)  # no server is there
 
     monkeypatch.setattr(service.outbound.httpcore.AnyIOBackend, "connect_tcp", connect)
     asked = len(store.asked)

@@ -155,7 +155,7 @@ def test_errors_have_their_types(client, arguments, kind, code, param):
     assert refusal.value.request_id
 
 
-@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # the client's own, of the endpoint
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # the client warns of the endpoint
 def test_a_model_that_does_not_translate_is_not_found(client):
     with pytest.raises(openai.NotFoundError) as refusal:
         client.audio.translations.create(model="whisper-1", file=recording())

@@ -89,7 +89,7 @@ def test_a_stream_has_the_language_in_its_segments_and_at_its_end(service):
 
 @pytest.mark.parametrize("stream", ["true", "false"])
 def test_each_channel_of_a_call_has_its_language(service, stream):
-    # The channels of a file are of equal length, so both are heard alike; one is told from the other by silence.
+    # The channels of a file have equal lengths, so the stub gives both the same text; one of them is silent.
     both = np.stack([GERMAN, np.zeros_like(GERMAN)], axis=1)
 
     answer = post(service, both, multichannel="true", language="auto", stream=stream)

@@ -5,7 +5,7 @@ import sys
 from tests.conftest import GOLDEN
 from training.synthesis.program import Program
 
-# Its voices, and what their commands do beyond what they are told.
+# Its voices, and further effects of their commands.
 ALICE, BOB, MUTE, STUCK = "alice", "bob", "mute", "stuck"
 SENTENCE = "she wore the heavy coat"
 
