@@ -19,6 +19,7 @@ from training.batch import Batch
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
 from training.loop import take_step
+from training.memory import forget_peak, peak_bytes
 from training.recipe import Optimizer
 from training.run import Run
 from training.sampler import Position
@@ -269,17 +270,19 @@ class Steps:
         device = self._run.device
         batch = noise(self._run, bucket, rows)
         try:
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(device)
+            forget_peak(device)
             take_step(self._run, batch)
             began = self._clock()
             take_step(self._run, batch)
             seconds = self._clock() - began
         except torch.OutOfMemoryError:
+            seconds = None
+        if seconds is None:
+            # Only here, where the error and what its frames held is gone, are the tensors of the step free.
             self._run.optimizer.zero_grad()
             torch.cuda.empty_cache()
             return None
-        return Measured(seconds, torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None)
+        return Measured(seconds, peak_bytes(device) if device.type == "cuda" else None)
 
 
 def noise(run: Run, bucket: Bucket, rows: int) -> Batch:
