@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 # A recording under which two engines died is given up, and a file under which two decoders did.
 _BLAMED_AFTER = 2
 _AFTERMATH_SECONDS = 2.0
+_RESTART_SECONDS = 120.0  # after a fault there may be no engine for so long on a busy machine
 BROKEN = "connection"
 
 
@@ -61,7 +62,10 @@ class Account:
             case "decoding_unavailable" | "overloaded":
                 return during["descriptors"] > 0
             case "model_load_failed" | "model_not_found" | "model_loading":
-                return client == "second model" and (during["engine"] > 0 or during["descriptors"] > 0)
+                return client == "second model" and any(
+                    fault.kind.startswith(("engine", "descriptors")) and fault.ended + _RESTART_SECONDS >= began
+                    for fault in self.faults
+                )
             case code if code == BROKEN:
                 return during["descriptors"] > 0
         return False
