@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
-from bulk.joining import Heard, joined
+from bulk.joining import Heard, joined_parts
 from bulk.storage import fetched
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _outcomes(
                 continue
             heard.append(Heard(next(transcripts), part.start, part.stop, part.shared))
             if part.file_seconds is not None:
-                channels.append(Transcribed(part.file_seconds, joined(heard, model.seconds_per_frame)))
+                channels.append(Transcribed(part.file_seconds, joined_parts(heard, model.seconds_per_frame)))
                 heard = []
             if part.ends_file:
                 yield channels

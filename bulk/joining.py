@@ -32,7 +32,7 @@ class Heard:
     shared: float = 0.0
 
 
-def joined(parts: Sequence[Heard], seconds_per_frame: float) -> Transcript:
+def joined_parts(parts: Sequence[Heard], seconds_per_frame: float) -> Transcript:
     """Return the transcript of a recording; words of shared audio are taken from one of the two parts.
 
     Args:

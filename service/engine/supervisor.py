@@ -113,11 +113,6 @@ class Engine:
         """Batches it would take now."""
         return min((ready.slots for ready in self.models.values()), default=0) - len(self._outstanding)
 
-    @property
-    def is_loading(self) -> bool:
-        """Whether a model that it should load is not ready yet."""
-        return bool(self._loading)
-
     def load(self, load: Load) -> None:
         """Ask the engine to load a model; the answer comes as a message."""
         self._loading.add(load.model)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bulk.joining import Heard, joined
+from bulk.joining import Heard, joined_parts
 from models import Transcript
 from models.transcript import Word
 
@@ -21,7 +21,7 @@ def heard(*texts: str) -> Transcript:
 def test_everything_is_there_once_and_each_word_has_its_own_tokens_and_times(texts):
     parts = [Heard(heard(*words), 10.0 * number + 1, 10.0 * number + 11) for number, words in enumerate(texts)]
 
-    whole = joined(parts, FRAME)
+    whole = joined_parts(parts, FRAME)
 
     assert whole.text.split() == [word for words in texts for word in words]
     assert [word.text for word in whole.words] == whole.text.split()
@@ -36,13 +36,13 @@ def test_everything_is_there_once_and_each_word_has_its_own_tokens_and_times(tex
 def test_a_recording_of_one_part_is_unchanged():
     whole = heard("a", "b")
 
-    assert joined([Heard(whole, 0.0, 5.0)], FRAME) is whole
+    assert joined_parts([Heard(whole, 0.0, 5.0)], FRAME) is whole
 
 
 def test_times_and_frames_that_are_not_known_stay_unknown():
     part = Transcript("a", [97], [0.5], [Word("a", None, None, 0.5, (0, 1))])
 
-    whole = joined([Heard(part, 0.0, 5.0), Heard(part, 5.0, 10.0)], FRAME)
+    whole = joined_parts([Heard(part, 0.0, 5.0), Heard(part, 5.0, 10.0)], FRAME)
 
     assert (whole.text, whole.tokens, whole.frames) == ("a a", [97, 97], None)
     assert [(word.start, word.end, word.token_span) for word in whole.words] == [
@@ -58,7 +58,7 @@ def test_words_in_shared_audio_are_there_once(before, shared, after):
     first, second = heard(*texts[: before + shared]), heard(*texts[before:])
     begin, middle = 2 * before * FRAME, 2 * (before + shared) * FRAME
 
-    whole = joined([Heard(first, 0.0, middle, middle - begin), Heard(second, begin, 100.0)], FRAME)
+    whole = joined_parts([Heard(first, 0.0, middle, middle - begin), Heard(second, begin, 100.0)], FRAME)
 
     assert whole.text.split() == texts
     assert whole.frames == list(range(2 * len(texts)))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from benchmarks.backlog import STEPS, Step, run_steps
+from benchmarks.gpu_backlog import STEPS, Step, run_steps
 from tests.conftest import ROOT
 
 # Rows that need more than the repository, or that nothing has to be run for.
@@ -82,14 +82,14 @@ def test_the_document_has_the_rows_and_the_minutes_of_the_steps():
 
 
 def test_the_steps_are_listed_with_what_is_left(tmp_path):
-    command = [sys.executable, "-m", "benchmarks", "backlog", "--list", "--folder", str(tmp_path), "2b"]
+    command = [sys.executable, "-m", "benchmarks", "gpu_backlog", "--list", "--folder", str(tmp_path), "2b"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert re.search(r"2b search +3\.0 min.* benchmarks search --shape 0.6b .*\n3 minutes are left", done.stdout)
 
 
 @pytest.mark.long
 def test_all_of_it_runs_at_toy_size(tmp_path):
-    command = [sys.executable, "-m", "benchmarks", "backlog", "--toy", "--device", "cpu", "--folder", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks", "gpu_backlog", "--toy", "--device", "cpu", "--folder", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout

@@ -349,7 +349,7 @@ def main() -> None:
     )
     failed = [name for name, how in ended.items() if how != "done"]
     left = [step.name for step in steps if step.name not in ended]
-    print(json.dumps({"benchmark": "backlog", "ended": ended, "left": left, "torch": torch.__version__}))
+    print(json.dumps({"benchmark": "gpu_backlog", "ended": ended, "left": left, "torch": torch.__version__}))
     sys.exit(1 if failed else 0)
 
 
