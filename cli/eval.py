@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredClip:
+class ScoredReference:
     """A clip, its transcript and its score."""
 
     clip: Reference
@@ -60,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
     elapsed = time.perf_counter() - started
 
     scored = [
-        ScoredClip(clip, outcome.transcript.text, scorer.score(clip.text, outcome.transcript.text, outcome.seconds))
+        ScoredReference(
+            clip, outcome.transcript.text, scorer.score(clip.text, outcome.transcript.text, outcome.seconds)
+        )
         for clip, outcome in zip(clips, outcomes, strict=True)
         if isinstance(outcome, Transcribed)
     ]
@@ -110,7 +112,7 @@ def _outcomes(model: "Model", clips: Sequence[Reference], args: argparse.Namespa
     return outcomes
 
 
-def _by_source(scored: Iterable[ScoredClip]) -> dict[str, Score]:
+def _by_source(scored: Iterable[ScoredReference]) -> dict[str, Score]:
     scores: dict[str, Score] = {}
     for item in scored:
         scores[item.clip.source] = scores.get(item.clip.source, Score()) + item.score
@@ -125,7 +127,7 @@ def _print_table(scores: Mapping[str, Score]) -> None:
         print(f"{source:{width}}  {score.clips:6}  {score.seconds / 60:8.1f}  {score.words:7}  {wer:>6}")
 
 
-def _write(path: Path, scored: Iterable[ScoredClip]) -> None:
+def _write(path: Path, scored: Iterable[ScoredReference]) -> None:
     try:
         with path.open("w", encoding="utf-8") as file:
             for item in scored:
@@ -134,7 +136,7 @@ def _write(path: Path, scored: Iterable[ScoredClip]) -> None:
         raise CommandError(f"{path}: {error.strerror or error}") from error
 
 
-def _record(item: ScoredClip) -> dict[str, object]:
+def _record(item: ScoredReference) -> dict[str, object]:
     return {
         "audio": str(item.clip.audio),
         "source": item.clip.source,

@@ -4,7 +4,7 @@ from enum import Enum, unique
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class Meaning(NamedTuple):
     """The description of a code.
 
     Attributes:
@@ -22,58 +22,58 @@ class Row(NamedTuple):
 class ErrorCode(Enum):
     """A stable name of a fault; clients get it in lower case."""
 
-    MALFORMED_REQUEST = Row((400,), "not HTTP/1.1")
-    MALFORMED_BODY = Row(
+    MALFORMED_REQUEST = Meaning((400,), "not HTTP/1.1")
+    MALFORMED_BODY = Meaning(
         (400,), "the body is not a complete multipart form, not JSON, or of another media type than those accepted"
     )
-    URL_NOT_ALLOWED = Row(
+    URL_NOT_ALLOWED = Meaning(
         (400,), "the URL, or one that it redirects to, is not on an allowed host, not https, or not at a public address"
     )
-    URL_UNREACHABLE = Row((400,), "the URL does not answer, not in time, or with another status than 200")
-    MISSING_REQUIRED_PARAMETER = Row(
+    URL_UNREACHABLE = Meaning((400,), "the URL does not answer, not in time, or with another status than 200")
+    MISSING_REQUIRED_PARAMETER = Meaning(
         (400,), "`file` or `url` is missing, `language` for a translation, or `model` if no model is the default"
     )
-    INVALID_VALUE = Row((400,), "the value of the field in `param` is wrong")
-    UNSUPPORTED_VALUE = Row((400,), "the value of the field in `param` is right, but not for this model or service")
-    UNSUPPORTED_FORMAT = Row((400,), "not audio, or not a supported kind; channels or rate out of range")
-    INVALID_AUDIO = Row((400,), "nothing can be decoded, or samples are not numbers")
-    AUDIO_TOO_SHORT = Row((400,), "the audio is under 0.1 s")
-    AUDIO_TOO_LONG = Row((400,), "the audio is over the limit")
-    INVALID_REQUEST = Row((400,), "any other error of HTTP, with its status")
-    INVALID_API_KEY = Row((401,), "the service has keys, and the request has none or a wrong one")
-    JOBS_DISABLED = Row((403,), "the service has no folder for jobs")
-    ADMIN_DISABLED = Row((403,), "the service has no admin key")
-    MODEL_NOT_FOUND = Row((404,), "no such model")
-    NOT_FOUND = Row((404,), "no such path")
-    JOB_NOT_FOUND = Row((404,), "no such job of this key")
-    METHOD_NOT_ALLOWED = Row((405,), "the path has no such method")
-    REQUEST_TIMEOUT = Row((408,), "the headers took over 10 s, or the body stopped arriving")
-    MODEL_EXISTS = Row((409,), "a model of this id is loaded already")
-    MODEL_BUSY = Row((409,), "the model is being loaded or unloaded")
-    JOB_NOT_FINISHED = Row((409,), "there is no result yet", is_temporary=True)
-    JOB_CANCELLED = Row((409,), "there will be no result")
-    FILE_TOO_LARGE = Row((413,), "the body is over the limit")
-    FIELDS_TOO_LARGE = Row((413,), "the form without its file is over 256 KiB")
-    URI_TOO_LONG = Row((414,), "the address is over 32 KiB")
-    RATE_LIMIT_EXCEEDED = Row(
+    INVALID_VALUE = Meaning((400,), "the value of the field in `param` is wrong")
+    UNSUPPORTED_VALUE = Meaning((400,), "the value of the field in `param` is right, but not for this model or service")
+    UNSUPPORTED_FORMAT = Meaning((400,), "not audio, or not a supported kind; channels or rate out of range")
+    INVALID_AUDIO = Meaning((400,), "nothing can be decoded, or samples are not numbers")
+    AUDIO_TOO_SHORT = Meaning((400,), "the audio is under 0.1 s")
+    AUDIO_TOO_LONG = Meaning((400,), "the audio is over the limit")
+    INVALID_REQUEST = Meaning((400,), "any other error of HTTP, with its status")
+    INVALID_API_KEY = Meaning((401,), "the service has keys, and the request has none or a wrong one")
+    JOBS_DISABLED = Meaning((403,), "the service has no folder for jobs")
+    ADMIN_DISABLED = Meaning((403,), "the service has no admin key")
+    MODEL_NOT_FOUND = Meaning((404,), "no such model")
+    NOT_FOUND = Meaning((404,), "no such path")
+    JOB_NOT_FOUND = Meaning((404,), "no such job of this key")
+    METHOD_NOT_ALLOWED = Meaning((405,), "the path has no such method")
+    REQUEST_TIMEOUT = Meaning((408,), "the headers took over 10 s, or the body stopped arriving")
+    MODEL_EXISTS = Meaning((409,), "a model of this id is loaded already")
+    MODEL_BUSY = Meaning((409,), "the model is being loaded or unloaded")
+    JOB_NOT_FINISHED = Meaning((409,), "there is no result yet", is_temporary=True)
+    JOB_CANCELLED = Meaning((409,), "there will be no result")
+    FILE_TOO_LARGE = Meaning((413,), "the body is over the limit")
+    FIELDS_TOO_LARGE = Meaning((413,), "the form without its file is over 256 KiB")
+    URI_TOO_LONG = Meaning((414,), "the address is over 32 KiB")
+    RATE_LIMIT_EXCEEDED = Meaning(
         (429,),
         "the key has reached its limit of requests under way, or of requests or audio in a minute",
         is_temporary=True,
     )
-    HEAD_TOO_LARGE = Row((431,), "the address and the headers are over 64 KiB, or there are over 256 headers")
-    INTERNAL_ERROR = Row((500,), "the server failed on this request")
-    AUDIO_TOO_LONG_FOR_DEVICE = Row((500,), "the utterance does not fit the device's memory, even alone")
-    MODEL_LOAD_FAILED = Row(
+    HEAD_TOO_LARGE = Meaning((431,), "the address and the headers are over 64 KiB, or there are over 256 headers")
+    INTERNAL_ERROR = Meaning((500,), "the server failed on this request")
+    AUDIO_TOO_LONG_FOR_DEVICE = Meaning((500,), "the utterance does not fit the device's memory, even alone")
+    MODEL_LOAD_FAILED = Meaning(
         (503, 400),
         "a model cannot be loaded, on demand (503) or by an admin (400, not temporary); the message says why",
         is_temporary=True,
     )
-    OVERLOADED = Row((503,), "too much is under way, or too many connections are open", is_temporary=True)
-    DRAINING = Row((503,), "the service is shutting down", is_temporary=True)
-    MODEL_LOADING = Row((503,), "the model is not ready yet", is_temporary=True)
-    DECODING_UNAVAILABLE = Row((503,), "no process to decode the file can be started", is_temporary=True)
-    DEADLINE_EXCEEDED = Row((503,), "no transcript in time", is_temporary=True)
-    ENGINE_LOST = Row((503,), "two engines died while they held this request")
+    OVERLOADED = Meaning((503,), "too much is under way, or too many connections are open", is_temporary=True)
+    DRAINING = Meaning((503,), "the service is shutting down", is_temporary=True)
+    MODEL_LOADING = Meaning((503,), "the model is not ready yet", is_temporary=True)
+    DECODING_UNAVAILABLE = Meaning((503,), "no process to decode the file can be started", is_temporary=True)
+    DEADLINE_EXCEEDED = Meaning((503,), "no transcript in time", is_temporary=True)
+    ENGINE_LOST = Meaning((503,), "two engines died while they held this request")
 
     def __str__(self) -> str:
         """Return the code as clients get it."""
