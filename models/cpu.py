@@ -21,9 +21,9 @@ _TYPICAL_ROWS = 125
 # Errors where an operation does not exist in this build, or not for this processor.
 _REFUSALS = (AttributeError, NotImplementedError, RuntimeError)
 
-# PyTorch and oneDNN each keep what they prepared for the shapes of products: for the last 1,024, unless the environment
-# says otherwise when the first product is computed. Batches hardly ever have the same shape twice, and with 32 a
-# process takes hundreds of megabytes less at the same speed (docs/performance.md).
+# PyTorch and oneDNN each cache what they prepare for a shape of products, by default for the last 1,024 shapes; the
+# environment is read at the first product. Batches hardly ever have the same shape twice, and with 32 a process takes
+# hundreds of megabytes less at the same speed (docs/performance.md).
 for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "32")
 

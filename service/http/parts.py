@@ -10,11 +10,11 @@ from service.http.telemetry import Record
 
 
 class Part(Protocol):
-    """What is heard in a part of a recording."""
+    """A transcribed part of a recording."""
 
     @property
     def queue_seconds(self) -> float:
-        """How long the part waited for a batch."""
+        """Seconds that the part waited for a batch."""
 
 
 P = TypeVar("P", bound=Part)
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class Parts(Generic[P]):
-    """The parts of a request in order, to be gone through once."""
+    """The parts of a request in order; iterate once."""
 
     _record: Record
     _began: float  # monotonic
@@ -31,10 +31,10 @@ class Parts(Generic[P]):
 
     @classmethod
     async def begin(cls, parts: AsyncGenerator[P, None], record: Record, patience: float | None = None) -> "Parts[P]":
-        """Wait for the first part, so that a failure up to then has the status of an error.
+        """Wait for the first part, so that a failure until then is answered with an error's status.
 
-        A stream begins without it after `patience` seconds, so that no proxy takes the connection for dead; later
-        failures are events of the stream.
+        After `patience` seconds a stream begins without it, so that no proxy closes the connection; later failures are
+        events of the stream.
 
         Raises:
             DispatchError: if the part gets no transcript.
@@ -65,7 +65,7 @@ class Parts(Generic[P]):
         await self._rest.aclose()
 
     def note_end(self) -> None:
-        """Record how long it took since the first part had its batch."""
+        """Record the seconds since the first part got its batch."""
         self._record.stages["infer"] = time.monotonic() - self._began - self._record.stages["queue"]
 
 
