@@ -1,29 +1,21 @@
 """The machine and the versions that a figure was measured with."""
 
-import platform
 import subprocess
 from pathlib import Path
 
 import torch
 
+from service.engine.budgets import processor
+
 
 def describe(device: torch.device) -> dict[str, str | int]:
     """Return the device, its threads, and the versions of torch and of this repository."""
     return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "commit": _commit(),
     }
-
-
-def _processor() -> str:
-    names = Path("/proc/cpuinfo")
-    if names.exists():
-        for line in names.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _commit() -> str:

@@ -44,7 +44,7 @@ def _budgets(model: str) -> dict[str, float]:
 
     known = model if model == bundled.NAME else identity(checkpoint_path(model))
     return {
-        f"{setup.device}, {setup.dtype}" + (f", {setup.threads} threads" if setup.threads else ""): seconds
+        f"{setup.device}, {setup.dtype}" + (f", threads {setup.threads}" if setup.threads else ""): seconds
         for setup, seconds in BudgetCache()
         if setup.model == known
     }

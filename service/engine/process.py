@@ -3,7 +3,6 @@
 import gc
 import logging
 import math
-import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from models.download import OnDownload
 from models.prompt import Prompt
 from models.transcript import Transcript
 from service.engine import loop
-from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits
+from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
 from service.engine.loop import LaidOut
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load
@@ -289,7 +288,7 @@ def _setup(model: Model, device: torch.device, identity: str | None, load: Load)
     is_gpu = device.type == "cuda"
     return Setup(
         model=identity or load.checkpoint,
-        device=_device_name(device) if is_gpu else platform.processor() or platform.machine(),
+        device=_device_name(device) if is_gpu else processor(),
         dtype=str(model.dtype).removeprefix("torch."),
         threads=0 if is_gpu else torch.get_num_threads(),
         longest=max(load.bucket_seconds),

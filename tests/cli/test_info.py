@@ -44,8 +44,8 @@ def test_budgets_that_engines_found_for_the_checkpoint_are_told(golden, capsys):
     BudgetCache().keep(Setup("another", "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 1.0)
 
     assert cli.main(["info", str(path)]) == 0
-    assert "batch seconds: AMD EPYC, bfloat16, 2 threads" in (told := capsys.readouterr().out)
+    assert "batch seconds: AMD EPYC, bfloat16, threads 2" in (told := capsys.readouterr().out)
     assert "93.75" in told
 
     assert cli.main(["info", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["batch_seconds"] == {"AMD EPYC, bfloat16, 2 threads": 93.75}
+    assert json.loads(capsys.readouterr().out)["batch_seconds"] == {"AMD EPYC, bfloat16, threads 2": 93.75}
