@@ -40,10 +40,12 @@ class Predictor(nn.Module):
     def initial_state(self, batch: int) -> PredictorState:
         """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width].
 
-        The cell is float32 at least: it is a sum over all labels, which rounding would keep from growing.
+        The cell is float32 at least, because it is a sum over all labels, which rounding would keep from growing. A CPU
+        keeps it in the dtype of the weights: there float32 would make a step in bfloat16 a tenth longer.
         """
         hidden = self.embedding.weight.new_zeros(self.layers, batch, self.width)
-        return hidden, torch.zeros_like(hidden, dtype=torch.promote_types(hidden.dtype, torch.float32))
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        return hidden, torch.zeros_like(hidden, dtype=exact if self.gates is None else hidden.dtype)
 
     def read(self, labels: Tensor) -> Tensor:
         """Return the output at the start and after each label, [batch, labels + 1, width], for training.
@@ -104,6 +106,8 @@ class Predictor(nn.Module):
             for from_input, from_hidden, bias, other_bias in others
         )
         self.gates = nn.ModuleList([PackedLinear(first, None), *merged])
+        if self.label_gates is not None:
+            self.label_gates = self.label_gates.to(first.dtype)
         del self.lstm
 
     def _layer(self, layer: int, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ class TransducerState:
         lengths: encoder frames of each row, int64 [batch].
         time: the frame that each row scores next, int64 [batch]; a row is done when it reaches its length.
         hidden: hidden state of the predictor, [layers, batch, width].
-        cell: cell state of the predictor, float32 at least, [layers, batch, width].
+        cell: cell state of the predictor, [layers, batch, width].
         predicted: output of the predictor after the row's last label, projected for the joint, [batch, joint width].
         capacity: the most labels that a row can emit.
         max_symbols: most labels in one frame.
