@@ -15,6 +15,8 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What answers are compared with was recorded in float32, whatever this processor is fastest in.
 os.environ.setdefault("STENO_DTYPE", "float32")
+# A measured batch budget would make batches depend on how busy the machine is, and each start slower.
+os.environ.setdefault("STENO_BATCH_SECONDS", "120")
 # Without a GPU, kernels run in Triton's interpreter, which has to know before Triton is imported. Sandboxes show a GPU
 # in one of these places and not in the others.
 if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia"))):
