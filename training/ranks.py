@@ -4,10 +4,13 @@ All processes have the same weights, and each has its own parts of each step, wh
 the step, without communication. PyTorch's DistributedDataParallel averages gradients.
 """
 
+import inspect
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,6 +21,12 @@ from training.errors import RecipeError, TrainingError
 
 # Others wait while the first rank evaluates, which may take hours. A rank that died is noticed at once.
 _PATIENCE = timedelta(hours=12)
+# The option's name from torch 2.13 on, and before.
+_BUFFERS_OPTION = (
+    "forward_sync_buffers"
+    if "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+    else "broadcast_buffers"
+)
 
 
 class Ranks:
@@ -81,7 +90,10 @@ class Ranks:
         """
         if self.count == 1:
             return module
-        return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=some_unused)
+        # Gradients of depthwise convolutions are copied once; their strides differ only in a dimension of size one.
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
+        buffers: dict[str, Any] = {_BUFFERS_OPTION: False}
+        return DistributedDataParallel(module, **buffers, find_unused_parameters=some_unused)
 
     def syncing(self, module: nn.Module, *, last: bool) -> AbstractContextManager[None]:
         """Return a context for a backward pass; only the last one of a step averages gradients."""
