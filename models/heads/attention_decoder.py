@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear, relu, scaled_dot_product_attention
 
 from models.config import AttentionDecoderConfig, DecoderActivation
+from models.heads.scores import product_of_scores
 from models.kernels import DecoderStep, decoder_step_on
 from models.masking import valid_positions
 
@@ -152,7 +153,7 @@ class AttentionDecoder(nn.Module):
         kernels = self._kernels(hidden)
         if kernels is not None:
             hidden = self._after_layers(hidden[:, 0], positions, memory, cache, kernels)[:, None]
-            return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
+            return product_of_scores(self.norm(hidden), self.embedding.weight, self.output_bias)
         later = torch.arange(cache.keys.size(3), device=tokens.device) > positions[:, None]
         # Numbers, because attention would convert a bool mask again in each layer.
         before = torch.zeros_like(later, dtype=hidden.dtype).masked_fill_(later, torch.finfo(hidden.dtype).min)
@@ -160,7 +161,7 @@ class AttentionDecoder(nn.Module):
             past = cache.keys[index], cache.values[index]
             frames = memory.keys[index], memory.values[index]
             hidden = layer(hidden, positions, past, before, frames, memory.bias)
-        return linear(self.norm(hidden), self.embedding.weight, self.output_bias)
+        return product_of_scores(self.norm(hidden), self.embedding.weight, self.output_bias)
 
     def _kernels(self, hidden: Tensor) -> DecoderStep | None:
         """Return the kernels of a step, if this is one for inference on a GPU that has them."""

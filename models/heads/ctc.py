@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from models.heads.scores import scores_of
+
 
 class CTCHead(nn.Module):
     """Scores every label and the blank at every frame (Graves et al., 2006)."""
@@ -13,5 +15,4 @@ class CTCHead(nn.Module):
 
     def forward(self, encoded: Tensor) -> Tensor:
         """Return logits [batch, frames, labels + 1], the blank last, for ``encoded`` [batch, frames, width]."""
-        logits: Tensor = self.projection(encoded)
-        return logits
+        return scores_of(self.projection, encoded)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from models.cpu import has_lstm
+from models.heads.scores import scores_of
 from models.packed_linear import PackedLinear, is_worth_packing
 
 Activation = Literal["relu", "tanh", "sigmoid"]
@@ -171,8 +172,7 @@ class Joint(nn.Module):
         Both inputs [..., width] are already projected, because search projects the encoder's frames once and the
         predictor's output once for each label. Their shapes broadcast.
         """
-        logits: Tensor = self.output(self.activation(encoder_projected + predictor_projected))
-        return logits
+        return scores_of(self.output, self.activation(encoder_projected + predictor_projected))
 
     def split(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits of labels and blank [..., labels + 1] and those of durations [..., durations]."""

@@ -22,7 +22,8 @@ def test_what_fits_stays_within_the_memory_and_a_twentieth_more_does_not(tmp_pat
     found = probe(run.sampler.buckets, steps.measure, by_memory=True)
 
     for one in found:
-        # The bound is on what the allocator holds, which is more than tensors take: blocks between them stay free.
-        assert 0.7 * room < one.step.bytes <= room
+        # A batch at most 8 % larger did not fit: some block found no place. The largest, the first output of the
+        # subsampling, takes 0.23 of the memory here, so tensors take about 0.77 of it, less those 8 %.
+        assert 0.69 * room < one.step.bytes <= room
         assert one.rows == one.clips or steps.measure(one.bucket, round(1.08 * one.rows) + 1) is None
         assert steps.measure(one.bucket, one.rows) is not None  # after one that did not fit, too
