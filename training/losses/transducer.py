@@ -29,7 +29,7 @@ class Room:
     """Limits on memory.
 
     Attributes:
-        scores: most scores of a part.
+        scores: most scores of a part, and most elements of its hidden layer.
         nodes: most nodes of packed clips. If they are more than a part, they are scored twice, but aligned at once.
     """
 
@@ -198,7 +198,7 @@ class _Batch:
         self._tokens = pad(transcripts.tokens, (0, 1))  # a label after the last, also for empty transcripts
         self._arcs = arcs_of(scorer.outputs.durations)
         self._wide = torch.promote_types(self._heard.dtype, torch.float32)  # dtype of sums
-        self._most_nodes = max(1, scorer.room.scores // weight.size(0))
+        self._most_nodes = max(1, scorer.room.scores // max(weight.shape))
         self.gradients = _Gradients.of(inputs, self._wide) if learns else None
 
     def loss(self) -> Tensor:

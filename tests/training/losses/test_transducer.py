@@ -96,6 +96,18 @@ def test_its_gradients_are_those_of_its_value(durations, activation):
     assert gradcheck(loss, (heard, said, joint.output.weight, joint.output.bias))
 
 
+@pytest.mark.parametrize("durations", [(), (0, 1, 2)])
+def test_a_joint_that_is_wider_than_its_outputs_has_its_width_in_the_limit(durations):
+    joint, *inputs = batch([(9, 4), (7, 5), (8, 3)], durations, vocabulary=1)
+    sizes = []
+    joint.activation.register_forward_hook(lambda _module, _inputs, hidden: sizes.append(hidden.numel()))
+
+    transducer_loss(joint, *inputs, room=Room(60, 20)).backward()
+
+    assert sizes
+    assert max(sizes) <= 60
+
+
 def test_a_second_derivative_is_refused():
     joint, heard, said, *rest = batch([(3, 2)])
     (first,) = torch.autograd.grad(transducer_loss(joint, heard, said, *rest).square(), heard, create_graph=True)
