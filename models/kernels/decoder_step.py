@@ -18,8 +18,8 @@ from models.kernels.transducer import Tile, chosen_tile
 # ruff: noqa: ANN001, ANN202, N803
 
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2}
-# A program reads all weights of its columns: see models/kernels/transducer.py. With four warps the
-# large tile spills on sm_100.
+# A program reads all weights of its columns: see models/kernels/transducer.py. With four warps the large tile
+# spills on sm_100.
 FEW, MANY = Tile(16, 16), Tile(64, 64, warps=8, stages=2)
 SLICE = 128  # values of a row that are multiplied at once
 KEYS = 64  # keys that a program of attention reads at once
