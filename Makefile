@@ -194,6 +194,7 @@ plots: setup
 	$(BIN)/python -m benchmarks plots docs/img/roofline.svg docs/measured/roofline-0.6b-h200.json
 	$(BIN)/python -m benchmarks plots docs/img/queueing.svg docs/measured/queueing.json
 	$(BIN)/python -m benchmarks plots docs/img/dashboard.svg docs/measured/dashboard.json
+	$(BIN)/python -m benchmarks plots docs/img/losses-cpu.svg docs/measured/losses-cpu-*.json
 
 # The picture of the page in the README, with Chromium.
 picture: setup

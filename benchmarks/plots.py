@@ -148,7 +148,7 @@ def _losses(documents: list[Document]) -> Figure:
             scores = [row["all_scores_mb"] for row in rows]
             memory.plot(clips, scores, color=line.get_color(), linestyle=":", linewidth=1)
     time.set_ylabel("seconds, forwards and backwards")
-    memory.set_ylabel("peak of memory, MB (dotted: all scores at once)")
+    memory.set_ylabel("peak, MB (dotted: all scores)")
     for axes in (time, memory):
         axes.set_xlabel("clips")
         axes.set_xscale("log", base=2)
