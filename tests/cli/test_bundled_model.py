@@ -43,7 +43,8 @@ def test_transcribe_gives_the_words_of_the_sample(capsys):
     assert capsys.readouterr().out == sentences() + "\n"
 
 
-def test_info_describes_it(capsys):
+def test_info_describes_it(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no batch budgets were found
     assert cli.main(["info", "--json"]) == 0
 
     assert json.loads(capsys.readouterr().out) == load_model("bundled").info()

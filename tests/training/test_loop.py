@@ -456,7 +456,7 @@ def test_weights_of_another_shape_or_none_are_no_start(tmp_path, student, messag
 def test_progress_is_not_measured_on_clips_without_transcripts(tmp_path):
     (tmp_path / "dev.jsonl").write_text('{"audio": "mute.wav", "duration": 1}')
 
-    with pytest.raises(ManifestError, match=r"mute\.wav has no transcript"):
+    with pytest.raises(ManifestError, match=r"mute\.wav \(.*, line 1\) has no transcript"):
         new_run(tmp_path, dev={"manifest": "dev.jsonl", "every": 2})
 
 
