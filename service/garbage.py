@@ -7,6 +7,7 @@ second (docs/performance.md). Reference counting frees almost all objects withou
 import asyncio
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 
 from service.memory import return_free_memory
 
@@ -43,4 +44,5 @@ async def collect(
         if requests() < _FEW_REQUESTS or put_off == _MOST_ROUNDS:
             put_off = 0
             collect_all()
-            await asyncio.to_thread(return_memory)
+            with suppress(RuntimeError):  # no thread can be started now
+                await asyncio.to_thread(return_memory)

@@ -16,15 +16,6 @@ class Window:
         self._held = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    async def enter(self, samples: int) -> None:
-        """Wait for room; `leave` gives it back."""
-        place = self.ask(samples)
-        try:
-            await place
-        except asyncio.CancelledError:
-            self.withdraw(place, samples)
-            raise
-
     def ask(self, samples: int) -> asyncio.Future[None]:
         """Ask for room; the future is done when there is room, perhaps at once."""
         let_in = asyncio.get_running_loop().create_future()

@@ -73,9 +73,10 @@ class BudgetCache:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             entries = entries[-_MOST_KEPT:]
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, delete=False, encoding="utf-8") as file:
-                json.dump(entries, file)
-            Path(file.name).replace(self._path)
+            with tempfile.TemporaryDirectory(dir=self._path.parent) as folder:  # removed also if the disk is full
+                file = Path(folder) / self._path.name
+                file.write_text(json.dumps(entries), encoding="utf-8")
+                file.replace(self._path)
         except OSError as error:
             log.warning("a found budget cannot be kept", extra={"path": str(self._path), "why": str(error)})
 

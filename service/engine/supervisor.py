@@ -268,13 +268,14 @@ class Supervisor:
             EngineStartError: if the first start fails, or too many in a row do.
         """
         failed_starts = 0
-        while not self._stopping.is_set():
-            failure = await self._run_one()
-            failed_starts = failed_starts + 1 if failure else 0
-            was_ready, self._was_ready = self._was_ready, self._was_ready or failure is None
-            if failure and not self._stopping.is_set() and (not was_ready or failed_starts == _FAILED_STARTS):
-                raise EngineStartError(failure, is_first=not was_ready)
-            await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
+        with self._writing:
+            while not self._stopping.is_set():
+                failure = await self._run_one()
+                failed_starts = failed_starts + 1 if failure else 0
+                was_ready, self._was_ready = self._was_ready, self._was_ready or failure is None
+                if failure and not self._stopping.is_set() and (not was_ready or failed_starts == _FAILED_STARTS):
+                    raise EngineStartError(failure, is_first=not was_ready)
+                await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
 
     async def _run_one(self) -> str | None:
         """Run an engine until it is gone; return why it never had all configured models ready, or None if it had."""

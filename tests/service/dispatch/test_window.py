@@ -7,12 +7,22 @@ from service.dispatch.window import Window
 from tests.service.dispatch.fake_engine import run, settle
 
 
+async def enter(window: Window, samples: int) -> None:
+    """Wait for room, as a recording does for each part."""
+    place = window.ask(samples)
+    try:
+        await place
+    except asyncio.CancelledError:
+        window.withdraw(place, samples)
+        raise
+
+
 def test_audio_enters_in_order_as_other_audio_leaves():
     async def scenario() -> None:
         window = Window()
         window.samples = 10
-        await window.enter(6)
-        large, small = (asyncio.create_task(window.enter(samples)) for samples in (5, 1))
+        await enter(window, 6)
+        large, small = (asyncio.create_task(enter(window, samples)) for samples in (5, 1))
         await settle()
         assert not large.done()
         assert not small.done()  # it would fit, but stands behind
@@ -31,8 +41,8 @@ def test_audio_larger_than_the_window_enters_alone():
         window = Window()
         window.samples = 10
 
-        await window.enter(50)
-        waiting = asyncio.create_task(window.enter(1))
+        await enter(window, 50)
+        waiting = asyncio.create_task(enter(window, 1))
         await settle()
         assert not waiting.done()
         window.leave(50)
@@ -50,7 +60,7 @@ def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
         guests: list[tuple[int, asyncio.Task]] = []
         for event, number in events:
             if event == "enter":
-                guests.append((number, asyncio.create_task(window.enter(number))))
+                guests.append((number, asyncio.create_task(enter(window, number))))
             elif guests:
                 samples, guest = guests.pop(number % len(guests))
                 if event == "leave" and guest.done():
