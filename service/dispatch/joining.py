@@ -74,8 +74,6 @@ def _not_before(part: Transcript, time: float | None) -> Transcript:
 
 def shifted(transcript: Transcript, seconds: float) -> Transcript:
     """Add ``seconds`` to the times of a part, which turns them into times of the recording."""
-    if not seconds:
-        return transcript
     # Rounded to the millisecond, the unit of subtitles, because sums of binary fractions are long in JSON.
     words = [
         Word(text, _later(start, seconds), _later(end, seconds), confidence, span)

@@ -36,6 +36,10 @@ def test_times_become_those_of_the_recording_to_the_millisecond():
     assert moved.text == "a b"
 
 
+def test_times_are_rounded_in_the_first_part_too():
+    assert shifted(Transcript("a", [1], [0.5], [Word("a", 0.08, 0.1 + 0.2, 0.5, (0, 1))]), 0.0).words[0].end == 0.3
+
+
 def test_a_time_that_is_not_known_stays_unknown():
     part = Transcript("a", [97], [0.5], [Word("a", None, None, 0.5, (0, 1))])
 
