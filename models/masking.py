@@ -9,6 +9,14 @@ def valid_positions(lengths: Tensor, size: int) -> Tensor:
     return torch.arange(size, device=lengths.device) < lengths[:, None]
 
 
+def additive_mask(masked: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask to add to attention scores: 0, but the lowest number of ``dtype`` where ``masked`` is true.
+
+    It is finite, so that a softmax over masked positions alone gives numbers. Beside others their weight is 0.
+    """
+    return torch.zeros_like(masked, dtype=dtype).masked_fill_(masked, torch.finfo(dtype).min)
+
+
 def unpadded(batch: Tensor, lengths: Tensor) -> list[Tensor]:
     """Return views of the rows of ``batch`` [batch, ..., size] without their padding; for a CPU, where this is free."""
     return [row[..., :length] for row, length in zip(batch, lengths.tolist(), strict=True)]

@@ -11,6 +11,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from models.config import ConformerConfig
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
+from models.masking import additive_mask
 
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20
@@ -98,6 +99,7 @@ class SelfAttention(nn.Module):
         position_scores = self._position_scores(query, positions)
         in_products = normed.device.type == "cpu" and not _in_training_on_cpu()
         attend = _attended_in_products if in_products else scaled_dot_product_attention
+        of_global = self._content_penalty(key[:, :, :1]) if self.global_tokens else None
         attended = []
         for block in _blocks(query.size(1), query.size(0) * self.heads, query.device, self.context):
             first, last, low, high = block
@@ -106,10 +108,10 @@ class SelfAttention(nn.Module):
             if spare or self.context is not None or not padding.is_none:
                 bias = bias + self._penalties(padding, block, spare, query.dtype)
             queries, keys, values = with_content[:, :, first:last], key[:, :, low:high], value[:, :, low:high]
-            if self.global_tokens:
+            if of_global is not None:
                 # The global token's key is added to the keys of every band.
                 keys, values = torch.cat((key[:, :, :1], keys), dim=2), torch.cat((value[:, :, :1], values), dim=2)
-                bias = torch.cat((self._content_penalty(key[:, :, :1]).expand(*bias.shape[:3], 1), bias), dim=3)
+                bias = torch.cat((of_global.expand(*bias.shape[:3], 1), bias), dim=3)
             attended.append(attend(queries, keys, values, bias))
         if self.global_tokens:
             attended[0] = torch.cat((_attended_by_first(query, key, value, padding), attended[0][:, :, 1:]), dim=2)
@@ -149,7 +151,7 @@ class SelfAttention(nn.Module):
 
         def compute() -> Tensor:
             visible = pad(self._visible(padding.valid, block), (0, spare))
-            return visible.new_zeros(visible.shape, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
+            return additive_mask(~visible, dtype)
 
         # With local attention they are not kept, because they are large and each block has its own.
         return padding.once((block, spare, dtype), compute) if self.context is None else compute()
@@ -257,10 +259,8 @@ def _attended_by_first(query: Tensor, key: Tensor, value: Tensor, padding: Paddi
     Returns:
         [batch, heads, 1, width / heads].
     """
-    visible = padding.valid[:, None, None]
-    penalties = visible.new_zeros(visible.shape, dtype=query.dtype)
-    penalties.masked_fill_(~visible, torch.finfo(query.dtype).min)
-    return scaled_dot_product_attention(query[:, :1].transpose(1, 2), key, value, penalties)
+    mask = additive_mask(~padding.valid[:, None, None], query.dtype)
+    return scaled_dot_product_attention(query[:, :1].transpose(1, 2), key, value, mask)
 
 
 def _in_training_on_cpu() -> bool:

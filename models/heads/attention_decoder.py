@@ -17,7 +17,7 @@ from torch.nn.functional import gelu, linear, relu, scaled_dot_product_attention
 from models.config import AttentionDecoderConfig, DecoderActivation
 from models.heads.scores import product_of_scores
 from models.kernels import DecoderStep, decoder_step_on
-from models.masking import valid_positions
+from models.masking import additive_mask, valid_positions
 
 _ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
 _LONGEST_WAVELENGTH = 10_000.0
@@ -111,7 +111,7 @@ class AttentionDecoder(nn.Module):
         attentions = [layer.cross_attention for layer in self.layers if isinstance(layer, DecoderLayer)]
         pairs = [attention.keys_and_values(frames) for attention in attentions]
         padding = ~valid_positions(lengths, frames.size(1))[:, None, None]
-        bias = torch.zeros_like(padding, dtype=frames.dtype).masked_fill(padding, torch.finfo(frames.dtype).min)
+        bias = additive_mask(padding, frames.dtype)
         return Memory(tuple(keys for keys, _ in pairs), tuple(values for _, values in pairs), bias, lengths.clone())
 
     def cache(self, batch: int, capacity: int) -> Cache:
@@ -156,7 +156,7 @@ class AttentionDecoder(nn.Module):
             return product_of_scores(self.norm(hidden), self.embedding.weight, self.output_bias)
         later = torch.arange(cache.keys.size(3), device=tokens.device) > positions[:, None]
         # Numbers, because attention would convert a bool mask again in each layer.
-        before = torch.zeros_like(later, dtype=hidden.dtype).masked_fill_(later, torch.finfo(hidden.dtype).min)
+        before = additive_mask(later, hidden.dtype)
         for index, layer in enumerate(self.layers):
             past = cache.keys[index], cache.values[index]
             frames = memory.keys[index], memory.values[index]
@@ -248,10 +248,7 @@ class DecoderLayer(nn.Module):
         normed = self.self_attention.norm(hidden)
         own = self.self_attention.keys_and_values(normed)
         hidden = hidden + dropout(self.self_attention(normed, *own, None))
-        # In the dtype of the products, which autocast may have changed. Finite, so that rows without frames give
-        # numbers.
-        lowest = torch.finfo(frames[0].dtype).min
-        bias = torch.zeros_like(padding, dtype=frames[0].dtype).masked_fill(padding, lowest)
+        bias = additive_mask(padding, frames[0].dtype)  # the dtype of the products, which autocast may have changed
         hidden = hidden + dropout(self.cross_attention(self.cross_attention.norm(hidden), *frames, bias))
         fed: Tensor = hidden + dropout(self.feed_forward(hidden))
         return fed
