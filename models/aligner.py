@@ -88,12 +88,15 @@ class Aligner:
         first = 0
         for word in pieces:
             # Punctuation marks are not spoken, and a label for the space between words belongs to no word.
-            spoken = [first + place for place, token in enumerate(word) if self._is_spoken(token)]
+            spoken = [place for place, token in enumerate(word, first) if self._is_spoken(token)]
+            start, end = None, None
+            if spoken:
+                start, last = self._seconds(row.frames[spoken[0]]), spoken[-1]
+                letters = len(self._vocabulary.texts[word[last - first]].strip())
+                end = max(self._seconds(row.frames[last]) + lasts(letters), self._seconds(row.ends[last]))
+            starts.append(start)
+            ends.append(end)
             first += len(word)
-            starts.append(self._seconds(row.frames[spoken[0]]) if spoken else None)
-            letters = len(self._vocabulary.texts[word[spoken[-1] - first]].strip()) if spoken else 0
-            heard = self._seconds(row.frames[spoken[-1]]) + lasts(letters) if spoken else 0.0
-            ends.append(max(heard, self._seconds(row.ends[spoken[-1]])) if spoken else None)
         return _without_gaps(starts, ends, said.seconds)
 
     def _is_spoken(self, token: int) -> bool:

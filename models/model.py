@@ -530,9 +530,8 @@ class Model:
             return written
         transcripts = written.transcripts()
         words = [[word.text for word in transcripts[index].words] for index in wanted]
-        for index, spans in zip(
-            wanted, self._aligner.align_batch(waveforms[wanted], lengths[wanted], words), strict=True
-        ):
+        found = self._aligner.align_batch(waveforms[wanted], lengths[wanted], words)
+        for index, spans in zip(wanted, found, strict=True):
             timed = zip(transcripts[index].words, spans, strict=True)
             words_with_times = [word._replace(start=start, end=end) for word, (start, end) in timed]
             transcripts[index] = transcripts[index]._replace(words=words_with_times)
