@@ -33,7 +33,7 @@ from models.tokenizers import (
     WordPieceTokenizer,
 )
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("steno.models")
 
 CONFIG_FILE = "model_config.yaml"
 WEIGHTS_FILE = "model_weights.ckpt"
@@ -63,10 +63,10 @@ def _read_aligner(archive: Archive) -> Checkpoint | None:
     try:
         aligner = _read_model(archive, ALIGNER_CONFIG_FILE, ALIGNER_WEIGHTS_FILE)
     except CheckpointError as error:
-        log.warning("Words will have no times: the checkpoint's aligner cannot be used. %s", error)
+        log.warning("words will have no times: the checkpoint's aligner cannot be used: %s", error)
         return None
     if not aligner.config.ctc:
-        log.warning("Words will have no times: the checkpoint's aligner, %s, has no CTC decoder.", aligner.config.name)
+        log.warning("words will have no times: the checkpoint's aligner, %s, has no CTC decoder", aligner.config.name)
         return None
     return aligner
 
