@@ -49,10 +49,10 @@ def main() -> None:
     one_by_one = SpeechRecognized(Recognition(fetched, speller.one_by_one), Sanity())
 
     def spell() -> None:
-        encoder.encode(batch.transcripts())
+        encoder.encode(batch.answers())
 
     taken = seconds_of(spell, args.rounds)
-    taken_one_by_one = seconds_of(lambda: encoder.encode(one_by_one.transcripts()), args.rounds)
+    taken_one_by_one = seconds_of(lambda: encoder.encode(one_by_one.answers()), args.rounds)
     rates: dict[str, list[float]] = {name: [] for name in ("alone", *map("{:g}".format, args.intervals))}
     for _ in range(args.rounds):
         rates["alone"].append(launches_a_second())

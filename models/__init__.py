@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from models.checkpoint import CheckpointError
     from models.checkpoint.location import checkpoint_path, model_id
+    from models.language_identifier import LanguageIdentifier, load_identifier
     from models.model import Model, load_model
     from models.precision import default_dtype
     from models.prompt import Prompt, PromptError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "CheckpointError": "models.checkpoint",
+    "LanguageIdentifier": "models.language_identifier",
     "Model": "models.model",
     "Prompt": "models.prompt",
     "PromptError": "models.prompt",
@@ -26,12 +28,14 @@ _MODULES = {
     "Word": "models.transcript",
     "checkpoint_path": "models.checkpoint.location",
     "default_dtype": "models.precision",
+    "load_identifier": "models.language_identifier",
     "load_model": "models.model",
     "model_id": "models.checkpoint.location",
 }
 
 __all__ = [
     "CheckpointError",
+    "LanguageIdentifier",
     "Model",
     "Prompt",
     "PromptError",
@@ -40,6 +44,7 @@ __all__ = [
     "Word",
     "checkpoint_path",
     "default_dtype",
+    "load_identifier",
     "load_model",
     "model_id",
 ]

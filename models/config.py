@@ -17,6 +17,7 @@ Residual = Literal["add", "max"]
 ConvolutionActivation = Literal["relu", "hardtanh", "selu", "swish"]
 DecoderActivation = Literal["relu", "gelu"]
 PromptFormat = Literal["canary", "canary2"]
+Pooling = Literal["statistics", "mean", "attention"]
 
 # Longest parts for models whose checkpoints do not say how long their training clips were: as in NVIDIA's recipes.
 _PIECE, _ATTENTION_PIECE = 16.0, 30.0
@@ -289,3 +290,27 @@ class ModelConfig:
     def seconds(self, frames: int) -> float:
         """Return the second at which a frame begins, rounded as in NeMo: by the hop, then by the subsampling."""
         return frames * self.features.window_stride * self.encoder.subsampling_factor
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifierConfig:
+    """A model that identifies the spoken language.
+
+    Attributes:
+        name: the publisher's class of the model, ``EncDecSpeakerLabelModel``.
+        features: the front end.
+        encoder: the encoder.
+        labels: what it tells apart, in the order of its outputs.
+        pooling: how the frames of a clip become one vector: their mean and deviation, their mean alone, or mean and
+            deviation weighted by attention.
+        attention_width: inner width of the attention; 0 if there is none.
+        embedding_widths: widths of the layers between the pooling and the last one.
+    """
+
+    name: str
+    features: FeatureConfig
+    encoder: JasperConfig
+    labels: tuple[str, ...]
+    pooling: Pooling
+    attention_width: int
+    embedding_widths: tuple[int, ...]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from models.config import ModelConfig
+from models.config import IdentifierConfig, ModelConfig
 from models.tokenizers import Tokenizer
 
 
@@ -34,3 +34,20 @@ class Checkpoint:
         state = dict(self.state)
         self.state.clear()
         return state
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifierCheckpoint:
+    """A published language identifier with our names of tensors, on the CPU, in the dtype of the file.
+
+    Attributes:
+        config: its configuration.
+        state: the state dict of its network, complete and without other tensors.
+        window: the analysis window that it was trained with, [window], or None to compute it.
+        mel_bank: the mel bands that it was trained with, [mels, fft_size / 2 + 1], or None to compute them.
+    """
+
+    config: IdentifierConfig
+    state: dict[str, Tensor]
+    window: Tensor | None
+    mel_bank: Tensor | None

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from models.host_copy import HostCopy
 from models.transcript import Transcript, Word
 
 _WHOLE_NUMBERS = ("tokens", "frames", "ends", "durations")
@@ -145,14 +146,7 @@ class FetchedResult:
             fields: see ``SearchResult.fields``.
         """
         self._fields = fields
-        self._copied: torch.cuda.Event | None = None
-        self._packed = packed
-        if packed.is_cuda:
-            self._packed = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
-            self._packed.copy_(packed, non_blocking=True)
-            # A blocking event: a thread that waits for it sleeps.
-            self._copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-            self._copied.record(torch.cuda.current_stream(packed.device))
+        self._packed = HostCopy(packed)
 
     def wait(self) -> None:
         """Wait for the copy.
@@ -160,14 +154,12 @@ class FetchedResult:
         Raises:
             RuntimeError: if the device failed.
         """
-        if self._copied is not None:
-            self._copied.synchronize()
+        self._packed.wait()
 
     def flat_rows(self) -> FlatRows:
         """Wait, and return the utterances one after the other."""
-        self.wait()
         kinds = len(self._fields) + 1
-        packed = self._packed.numpy()
+        packed = self._packed.tensor().numpy()
         counts = packed[:, 0].astype(np.int64)
         columns = packed[:, 1:].reshape(len(packed), kinds, (packed.shape[1] - 1) // kinds)
         is_token = np.arange(columns.shape[2]) < counts[:, None]

@@ -5,10 +5,11 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from audio.samples import Samples
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from models.transcript import Transcript
 from service.dispatch.admission import Admission, AdmissionLimits
 from service.dispatch.batch_log import BatchLog
@@ -73,6 +74,17 @@ class Answer:
     transcript: Transcript
     queue_seconds: float
     start: float = 0.0
+
+
+class _Asked(NamedTuple):
+    """The arguments of ``Dispatcher.transcribe``, except the samples."""
+
+    caller: Hashable
+    deadline: float | None
+    lane: Lane
+    prompt: Prompt
+    is_background: bool
+    recording_seconds: float
 
 
 class Dispatcher:
@@ -164,8 +176,35 @@ class Dispatcher:
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
         """
+        asked = _Asked(caller, deadline, lane, prompt, is_background, recording_seconds)
+        transcript, queue_seconds = await self._ask(samples, asked)
+        assert isinstance(transcript, Transcript)
+        return Answer(transcript, queue_seconds)
+
+    async def identify(
+        self,
+        samples: Samples,
+        caller: Hashable,
+        deadline: float | None,
+        lane: Lane,
+        *,
+        is_background: bool = False,
+        recording_seconds: float = 0.0,
+    ) -> Probabilities:
+        """Queue an utterance for a language identifier, and wait for the probability of each language.
+
+        See ``transcribe``, also for errors.
+        """
+        asked = _Asked(caller, deadline, lane, NOTHING_ASKED, is_background, recording_seconds)
+        probabilities, _ = await self._ask(samples, asked)
+        assert isinstance(probabilities, dict)
+        return probabilities
+
+    async def _ask(self, samples: Samples, asked: "_Asked") -> tuple[Transcript | Probabilities, float]:
+        """Return the engine's answer for an utterance, and how long it waited for a batch."""
         if self._abandoned:
             raise EngineLostError(self._abandoned)
+        lane = asked.lane
         if lane.model not in self.catalog:
             raise EngineLostError(f"The model {lane.model!r} was lost.")
         model = self.catalog[lane.model].ready
@@ -174,19 +213,18 @@ class Dispatcher:
         seconds = len(samples) / model.sample_rate
         self._accepted += 1
         now = self._clock()
-        answer: asyncio.Future[Transcript] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Transcript | Probabilities] = asyncio.get_running_loop().create_future()
         utterance = Utterance(
-            *(self._accepted, samples, seconds, now, answer, caller, lane),
-            prompt=prompt,
-            is_background=is_background,
-            recording_seconds=recording_seconds,
+            *(self._accepted, samples, seconds, now, answer, asked.caller, lane),
+            prompt=asked.prompt,
+            is_background=asked.is_background,
+            recording_seconds=asked.recording_seconds,
         )
         try:
             self._batcher.add(utterance)
             self._feed_engines()
-            async with asyncio.timeout_at(deadline):
-                transcript = await answer
-            return Answer(transcript, utterance.sent - now)
+            async with asyncio.timeout_at(asked.deadline):
+                return await answer, utterance.sent - now
         except TimeoutError:
             self.metrics.queue_dropped.labels("expired").inc()
             raise DeadlineExceededError("No transcript in time.", retry_after=60) from None
@@ -268,9 +306,9 @@ class Dispatcher:
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
             return  # the engine was lost before, and its batches were replayed
-        if isinstance(answer, Result) and len(answer.transcripts) != len(utterances):
-            log.error("%d transcripts of %d utterances", len(answer.transcripts), len(utterances))
-            answer = Failure(answer.number, FailureKind.BATCH, "not a transcript for each utterance")
+        if isinstance(answer, Result) and len(answer.answers) != len(utterances):
+            log.error("%d answers for %d utterances", len(answer.answers), len(utterances))
+            answer = Failure(answer.number, FailureKind.BATCH, "not an answer for each utterance")
         if isinstance(answer, Result):
             self._complete(engine, utterances, answer)
         else:
@@ -343,9 +381,9 @@ class Dispatcher:
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
 
     def _complete(self, engine: EngineLink, utterances: list[Utterance], result: Result) -> None:
-        for utterance, transcript in zip(utterances, result.transcripts, strict=True):
+        for utterance, answer in zip(utterances, result.answers, strict=True):
             if not utterance.answer.done():
-                utterance.answer.set_result(transcript)
+                utterance.answer.set_result(answer)
         audio = sum(utterance.seconds for utterance in utterances)
         model = utterances[0].lane.model
         speeds = self._engines.get(engine, {})

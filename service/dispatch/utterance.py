@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from audio.samples import Samples
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from models.transcript import Transcript
 from service.engine.protocol import NOTHING_ASKED
 from service.tracing import Trace, current
@@ -26,14 +27,14 @@ class Lane(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Utterance:
-    """Decoded audio that waits for its transcript.
+    """Decoded audio that waits for its transcript, or for the probabilities of its languages.
 
     Attributes:
         number: ascends in the order of acceptance.
         samples: mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
         seconds: length.
         arrived: monotonic time of acceptance.
-        answer: resolved exactly once, with a transcript or an error; cancelled when its caller leaves.
+        answer: resolved exactly once, with an engine's answer or an error; cancelled when its caller leaves.
         lane: its model and decoder.
         caller: who takes turns with others: the name of an API key, or the upload itself.
         turn: the turn in which it may run; -1 before the batcher has it.
@@ -52,7 +53,7 @@ class Utterance:
     samples: Samples
     seconds: float
     arrived: float
-    answer: asyncio.Future[Transcript] = field(repr=False)
+    answer: asyncio.Future[Transcript | Probabilities] = field(repr=False)
     caller: Hashable
     lane: Lane
     turn: int = -1

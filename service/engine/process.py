@@ -1,26 +1,39 @@
-"""The recognizer of the real engine process: a model on its device. Only this file of the service imports torch."""
+"""The recognizers of the real engine process: models on its device. Only this file of the service imports torch."""
 
 import gc
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
 from audio.samples import Samples
-from models import Model, Recognition, bundled, checkpoint_path, default_dtype, load_model
+from models import (
+    LanguageIdentifier,
+    Model,
+    Recognition,
+    bundled,
+    checkpoint_path,
+    default_dtype,
+    load_identifier,
+    load_model,
+)
 from models.download import OnDownload
+from models.language_identifier import Identification
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from models.transcript import Transcript
 from service.engine import loop
 from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
-from service.engine.loop import LaidOut
+from service.engine.loop import LaidOut, Recognized
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load
 from service.engine.shapes import most_rows, padded_samples
 
@@ -42,42 +55,47 @@ _MOST_INSANE_BATCHES = 3
 log = logging.getLogger("steno.engine")
 
 
-class SpeechRecognizer:
-    """A model, its shapes, and the health of its outputs."""
+class DeviceRecognizer(ABC):
+    """A model on its device, its shapes, and the health of its outputs.
 
-    def __init__(self, load: Load, on_download: OnDownload) -> None:
-        device = _device(load.device)
+    Args:
+        load: the message that asked for it.
+        model: the model.
+        checkpoint: the path that it was loaded from.
+        identity: identity of the files there; None where they cannot change.
+    """
+
+    def __init__(self, load: Load, model: Model | LanguageIdentifier, checkpoint: str, identity: str | None) -> None:
+        self._model = model
+        self._load = load
+        self._device = device = model.device
         self._threads = load.threads
-        self._use_threads()
         self._sanity = Sanity()
-        self.checkpoint, self.identity = _found(load, on_download)
-        self._model: Model = load_model(
-            self.checkpoint,
-            device,
-            _dtype(load.dtype, device),
-            load.attention_context,
-            load.beam,
-            on_download,
-            load.language_model,
-            load.aligner,
-        )
-        self._device = device
+        self.checkpoint, self.identity = checkpoint, identity
         self._bucket_seconds = load.bucket_seconds
-        self.info: dict[str, Any] = self._model.info() | {
+        self.info: dict[str, Any] = model.info() | {
             "model": load.model,
             "device": _device_name(device),
-            "dtype": str(self._model.dtype).removeprefix("torch."),
+            "dtype": str(model.dtype).removeprefix("torch."),
         }
-        self.spellings: Sequence[bytes] = self._model.spellings
-        self.sample_rate: int = self._model.sample_rate
-        self._load = load
-        self._setup = _setup(self._model, device, self.identity, load)
+        self.spellings: Sequence[bytes] = ()
+        self.sample_rate: int = model.sample_rate
+        self._setup = _setup(model, device, identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
         self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
         self.slots = _SLOTS[device.type]
-        self.weight_bytes: int = self._model.weight_bytes
+        self.weight_bytes: int = model.weight_bytes
+
+    @abstractmethod
+    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
+        """Launch a batch on the device."""
+
+    @property
+    @abstractmethod
+    def _decoders(self) -> Sequence[str | None]:
+        """Its decoders, the default first."""
 
     def warm_up(self) -> Iterator[tuple[float, float]]:
         """Warm up bucket by bucket, the largest first so that the allocator's pool is sized once.
@@ -95,7 +113,7 @@ class SpeechRecognizer:
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
             samples = noise.standard_normal((most, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
             sizes = self._model.prepare(*samples.shape)
-            for decoder in self._model.decoders if on_gpu else self._model.decoders[:1]:
+            for decoder in self._decoders if on_gpu else self._decoders[:1]:
                 for rows in sizes:
                     began = time.monotonic()
                     self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder).wait()
@@ -133,7 +151,7 @@ class SpeechRecognizer:
                 steps.extend(
                     self._run(noise, most_rows(budget, seconds), seconds, decoder)
                     for seconds in sorted(self.padded_seconds, reverse=True)
-                    for decoder in self._model.decoders
+                    for decoder in self._decoders
                 )
             except Exception as error:
                 if self.kind_of(error) is FailureKind.OUT_OF_MEMORY:
@@ -158,12 +176,6 @@ class SpeechRecognizer:
         longest = max(len(samples) for samples in utterances)
         width = next((samples for samples in self._padded_samples if samples >= longest), longest)
         return LaidOut(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
-
-    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
-        """Launch a batch on the device."""
-        waveforms, lengths = laid_out.batch
-        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
-        return SpeechRecognized(recognition, self._sanity)
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Classify an error by trying the device: a broken CUDA context fails each later call."""
@@ -190,9 +202,74 @@ class SpeechRecognizer:
             torch.cuda.empty_cache()
 
     def _use_threads(self) -> None:
-        """Set the number of CPU threads for a batch; torch has a setting for each thread."""
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
+        _use_threads(self._threads)
+
+
+class SpeechRecognizer(DeviceRecognizer):
+    """A model that transcribes."""
+
+    def __init__(self, load: Load, on_download: OnDownload) -> None:
+        device = _device(load.device)
+        _use_threads(load.threads)
+        checkpoint, identity = _found(load, on_download)
+        model = load_model(
+            checkpoint,
+            device,
+            _dtype(load.dtype, device),
+            load.attention_context,
+            load.beam,
+            on_download,
+            load.language_model,
+            load.aligner,
+        )
+        self._model: Model
+        super().__init__(load, model, checkpoint, identity)
+        self.spellings = model.spellings
+
+    @property
+    def _decoders(self) -> Sequence[str | None]:
+        return self._model.decoders
+
+    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
+        """Launch a batch on the device."""
+        waveforms, lengths = laid_out.batch
+        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
+        return SpeechRecognized(recognition, self._sanity)
+
+
+class LanguageRecognizer(DeviceRecognizer):
+    """A language identifier; it has no decoders and takes no prompts."""
+
+    def __init__(self, load: Load, on_download: OnDownload) -> None:
+        device = _device(load.device)
+        _use_threads(load.threads)
+        checkpoint, identity = _found(load, on_download)
+        dtype = _dtype(load.dtype, device)
+        dtype = default_dtype(device) if dtype is torch.int8 else dtype  # which its convolutions cannot have
+        try:
+            model = load_identifier(checkpoint, device, dtype, on_download)
+        except ValueError as error:
+            raise ValueError(f"the language identifier {load.checkpoint} cannot be loaded: {error}") from error
+        self._model: LanguageIdentifier
+        super().__init__(load, model, checkpoint, identity)
+
+    @property
+    def _decoders(self) -> Sequence[str | None]:
+        return (None,)
+
+    def recognize(
+        self,
+        laid_out: LaidOut,
+        prompts: Sequence[Prompt],  # noqa: ARG002
+        decoder: str | None,  # noqa: ARG002
+    ) -> "LanguageRecognized":
+        """Launch a batch on the device."""
+        return LanguageRecognized(self._model.launch(*laid_out.batch), self._sanity)
+
+
+def recognizer(load: Load, on_download: OnDownload) -> DeviceRecognizer:
+    """Load what the message asks for."""
+    return (LanguageRecognizer if load.identifies else SpeechRecognizer)(load, on_download)
 
 
 class NotFiniteError(ArithmeticError):
@@ -210,14 +287,13 @@ class Sanity:
         """Whether the device or the weights on it must be broken."""
         return self._insane >= _MOST_INSANE_BATCHES
 
-    def check(self, transcripts: Sequence[Transcript]) -> None:
+    def check(self, outputs: Iterable[float]) -> None:
         """Check a batch.
 
         Raises:
-            NotFiniteError: if a confidence in it is not a number.
+            NotFiniteError: if a confidence or probability in it is not a number.
         """
-        # A sum is finite only if all its terms are.
-        if all(math.isfinite(sum(transcript.token_confidence)) for transcript in transcripts):
+        if math.isfinite(sum(outputs)):  # only if all are
             self._insane = 0
             return
         self._insane += 1
@@ -235,16 +311,44 @@ class SpeechRecognized:
         """Wait until the device is done with the batch."""
         self._recognition.wait()
 
-    def transcripts(self) -> list[Transcript]:
+    def answers(self) -> list[Transcript]:
         """Detokenize the batch.
 
         Raises:
             NotFiniteError: if its outputs are not numbers.
         """
         transcripts = self._recognition.transcripts()
-        self._sanity.check(transcripts)
+        self._sanity.check(chain.from_iterable(transcript.token_confidence for transcript in transcripts))
         # The front has no use for the frames of tokens.
         return [Transcript(*transcript[:4]) for transcript in transcripts]
+
+
+class LanguageRecognized:
+    """A batch whose languages are being identified on the device."""
+
+    def __init__(self, identification: Identification, sanity: Sanity) -> None:
+        self._identification = identification
+        self._sanity = sanity
+
+    def wait(self) -> None:
+        """Wait until the device is done with the batch."""
+        self._identification.wait()
+
+    def answers(self) -> list[Probabilities]:
+        """Return the probability of each language in each utterance.
+
+        Raises:
+            NotFiniteError: if they are not numbers.
+        """
+        probabilities = self._identification.probabilities()
+        self._sanity.check(chain.from_iterable(row.values() for row in probabilities))
+        return probabilities
+
+
+def _use_threads(threads: int | None) -> None:
+    """Set the number of CPU threads for a batch; torch has a setting for each thread."""
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
@@ -284,7 +388,7 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _setup(model: Model, device: torch.device, identity: str | None, load: Load) -> Setup:
+def _setup(model: Model | LanguageIdentifier, device: torch.device, identity: str | None, load: Load) -> Setup:
     is_gpu = device.type == "cuda"
     return Setup(
         model=identity or load.checkpoint,
@@ -313,4 +417,4 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 if __name__ == "__main__":
-    loop.main(SpeechRecognizer)
+    loop.main(recognizer)

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from models.transcript import Transcript
 
 
@@ -37,6 +38,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         aligner: checkpoint with a CTC decoder that finds the times of an attention decoder's words; None is the
             checkpoint's own, if it has one.
         identity: the identity that the checkpoint must have, from an earlier engine's `Ready`; None: any.
+        identifies: whether it is a language identifier, and not a model that transcribes.
     """
 
     model: str
@@ -51,6 +53,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     language_model: str | None = None
     aligner: str | None = None
     identity: str | None = None
+    identifies: bool = False
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
@@ -120,10 +123,10 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):
-    """The transcripts of a batch, in the order of its items."""
+    """The answers of a batch, in the order of its items: transcripts, or probabilities of languages."""
 
     number: int
-    transcripts: list[Transcript]
+    answers: list[Transcript | Probabilities]
     infer_seconds: float
     padded_seconds: float  # count x padded length
 

@@ -10,7 +10,8 @@ are bytes. Some numbers of samples have special effects:
 So do names of checkpoints, in any folder: "unreadable" cannot be loaded, "fatal" ends the process, "endless" loads for
 ever, "remote" is downloaded first, and a name that ends in ".stub" is a file that must exist. A name with "ctc" in it
 has two decoders, and transcripts say which one was used. One with "polyglot" in it speaks German, English and French:
-the number of samples selects the phrase.
+the number of samples selects the phrase. So does one with "prompted" in it, but it writes the phrase of the language
+that its prompt names, English without one. As a language identifier, any checkpoint finds the language of that phrase.
 """
 
 import os
@@ -20,9 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from audio.samples import Samples
 from models.download import OnDownload
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from models.transcript import Transcript, Word
 from service.engine import loop
 from service.engine.loop import LaidOut
@@ -58,9 +62,14 @@ PHRASES = (
 )
 
 
-def phrase(samples: Samples) -> Transcript:
-    """Return a polyglot stub's transcript: one of the phrases, word by word."""
-    text = PHRASES[len(samples) % len(PHRASES)]
+LANGUAGES = ("de", "en", "fr")
+SURE, UNSURE = 0.9, 0.6
+UNSURE_LEVEL = 0.5  # from which on a stub's identifier is not sure
+
+
+def phrase(samples: Samples, language: str | None = None) -> Transcript:
+    """Return one of the phrases, word by word: in a language, or that of the number of samples."""
+    text = PHRASES[len(samples) % len(PHRASES) if language is None else LANGUAGES.index(language)]
     spoken, words, place = text.split(), [], 0
     each = len(samples) / SAMPLE_RATE / len(spoken)
     for number, word in enumerate(spoken):
@@ -70,18 +79,26 @@ def phrase(samples: Samples) -> Transcript:
     return Transcript(text, list(text.encode()), [0.9] * place, words)
 
 
+def languages(samples: Samples) -> Probabilities:
+    """Return a stub identifier's probabilities: of the number of samples, less sure if they are loud."""
+    best = len(samples) % len(LANGUAGES)
+    probability = UNSURE if np.abs(samples).max(initial=0.0) >= UNSURE_LEVEL else SURE
+    others = (1 - probability) / len(LANGUAGES)  # the last share is Japanese
+    return {code: probability if place == best else others for place, code in enumerate(LANGUAGES)} | {"ja": others}
+
+
 @dataclass(frozen=True, slots=True)
 class StubRecognized:
     """A batch that is done at once."""
 
-    answers: list[Transcript]
+    done: Sequence[Transcript | Probabilities]
 
     def wait(self) -> None:
         """Do nothing: the batch is done."""
 
-    def transcripts(self) -> list[Transcript]:
-        """Return the transcripts."""
-        return self.answers
+    def answers(self) -> Sequence[Transcript | Probabilities]:
+        """Return the answers."""
+        return self.done
 
 
 class StubRecognizer:
@@ -103,9 +120,16 @@ class StubRecognizer:
         self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
         if "ctc" in load.checkpoint:
             self.info["decoders"] = ["tdt", "ctc"]
+        self._identifies = load.identifies
         self._is_polyglot = "polyglot" in load.checkpoint
-        if self._is_polyglot:
-            self.info["languages"] = ["de", "en", "fr"]
+        self._is_prompted = "prompted" in load.checkpoint
+        if self._is_polyglot or self._is_prompted:
+            self.info["languages"] = list(LANGUAGES)
+        if self._is_prompted:
+            self.info["decoders"] = ["aed"]
+            self.info["capabilities"] = {"translation": True, "word_timestamps": True}
+        if self._identifies:
+            self.info["languages"] = [*LANGUAGES, "ja"]
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
@@ -131,7 +155,7 @@ class StubRecognizer:
     def recognize(
         self,
         laid_out: LaidOut,
-        prompts: Sequence[Prompt],  # noqa: ARG002  # numbers have no language
+        prompts: Sequence[Prompt],
         decoder: str | None,
     ) -> "StubRecognized":
         """Answer, or have the special effect of a number of samples."""
@@ -142,6 +166,11 @@ class StubRecognizer:
             raise ArithmeticError("an utterance that fails its batch")
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
+        if self._identifies:
+            return StubRecognized([languages(samples) for samples in laid_out.batch])
+        if self._is_prompted:
+            asked = [prompt.target_language or prompt.language or "en" for prompt in prompts]
+            return StubRecognized([phrase(*pair) for pair in zip(laid_out.batch, asked, strict=True)])
         if self._is_polyglot:
             return StubRecognized([phrase(samples) for samples in laid_out.batch])
         return StubRecognized([transcript(samples, decoder or "") for samples in laid_out.batch])

@@ -137,9 +137,9 @@ def build(name):
 
 
 @torch.no_grad()
-def randomise(model):
+def randomise(module):
     """Give every tensor values that show when it is forgotten, also where training starts from zeros and ones."""
-    for name, tensor in model.encoder.state_dict().items():
+    for name, tensor in module.state_dict().items():
         if name.endswith("running_var"):
             tensor.uniform_(0.5, 1.5)
         elif name.endswith("running_mean") or "pos_bias" in name:
@@ -228,7 +228,7 @@ def make(name):
     folder.mkdir(exist_ok=True)
     archive = folder / "model.nemo"
     model, spoken = prepared(build(name)), dict(clips())
-    randomise(model)
+    randomise(model.encoder)
     encoded = [encode(model, samples) for samples in spoken.values()]
     decide(model, [frames[0, :, : int(length)].T for _, frames, _, length in encoded])
     model.save_to(str(archive))

@@ -10,6 +10,7 @@ _KNOWN_FAMILIES = {
     "SqueezeformerEncoder": "Squeezeformer",
     "StatelessTransducerDecoder": "a stateless predictor",
     "HATJoint": "a hybrid autoregressive transducer",
+    "EncDecSpeakerLabelModel": "it transcribes nothing; one that tells languages apart is a language identifier",
 }
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
-from models.checkpoint.checkpoint import Checkpoint
+from models.checkpoint.checkpoint import Checkpoint, IdentifierCheckpoint
 from models.checkpoint.document import parse_document
 from models.checkpoint.errors import (
     CheckpointError,
@@ -20,10 +20,21 @@ from models.checkpoint.errors import (
 from models.checkpoint.fit import Fit
 from models.checkpoint.nemo.archive import Archive, open_archive
 from models.checkpoint.nemo.config import NemoModel, parse_nemo_config
-from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, is_bookkeeping, nemo_names
+from models.checkpoint.nemo.identifier import parse_identifier
+from models.checkpoint.nemo.names import (
+    MEL_BANK,
+    TIED,
+    WINDOW,
+    identifier_names,
+    is_bookkeeping,
+    is_training_of_identifier,
+    nemo_names,
+)
 from models.checkpoint.nemo.tensors import read_tensors
 from models.checkpoint.prompted import prompted
+from models.config import FeatureConfig
 from models.heads.attention_decoder import padded_outputs
+from models.identifier_network import IdentifierNetwork
 from models.network import Network
 from models.tokenizers import (
     AggregateTokenizer,
@@ -58,6 +69,38 @@ def read_nemo(path: Path) -> Checkpoint:
         return replace(checkpoint, aligner=_read_aligner(archive)) if has_aligner else checkpoint
 
 
+def read_nemo_identifier(path: Path) -> IdentifierCheckpoint:
+    """Read a language identifier, and check that its configuration and tensors agree.
+
+    Raises:
+        CheckpointError: if it cannot be read, is not safe, is not supported, or contradicts itself.
+    """
+    with open_archive(path) as archive:
+        config = parse_identifier(_document(archive, CONFIG_FILE))
+        fit = Fit(_tensors(archive, WEIGHTS_FILE))
+        wanted = IdentifierNetwork.without_weights(config).state_dict()
+        state = fit.take_network(wanted, partial(identifier_names, config=config))
+        window, mel_bank = _front_end(fit, config.features)
+        fit.finish(ignored=is_training_of_identifier)
+        return IdentifierCheckpoint(config, state, window, mel_bank)
+
+
+def _document(archive: Archive, name: str) -> dict[Any, Any]:
+    return parse_document(archive.read(name, MAX_CONFIG_BYTES), f"{archive.path}: {name}")
+
+
+def _tensors(archive: Archive, name: str) -> dict[str, Tensor]:
+    stream, size = archive.open(name)
+    return read_tensors(stream, size, f"{archive.path}: {name}")
+
+
+def _front_end(fit: Fit, features: FeatureConfig) -> tuple[Tensor | None, Tensor | None]:
+    """Return the analysis window and the mel bands of a checkpoint, where it has them."""
+    window = fit.take_optional(WINDOW, (features.window,))
+    mel_bank = fit.take_optional(MEL_BANK, (1, features.mels, features.fft_size // 2 + 1))
+    return window, None if mel_bank is None else mel_bank.squeeze(0)
+
+
 def _read_aligner(archive: Archive) -> Checkpoint | None:
     """Read the second model; None if it cannot be read, because the first writes texts without it."""
     try:
@@ -73,23 +116,17 @@ def _read_aligner(archive: Archive) -> Checkpoint | None:
 
 def _read_model(archive: Archive, config_file: str, weights_file: str, *, has_aligner: bool = False) -> Checkpoint:
     """Read the model whose configuration and weights have these names in an archive."""
-    path, content = archive.path, archive.read(config_file, MAX_CONFIG_BYTES)
-    document = parse_document(content, f"{path}: {config_file}")
-    model = parse_nemo_config(document, has_aligner=has_aligner)
+    model = parse_nemo_config(_document(archive, config_file), has_aligner=has_aligner)
     tokenizer = _tokenizer(archive, model)
     config = prompted(model.config, tokenizer)
-    stream, size = archive.open(weights_file)
-    tensors = read_tensors(stream, size, f"{path}: {weights_file}")
 
-    fit = Fit(tensors)
+    fit = Fit(_tensors(archive, weights_file))
     wanted = Network.without_weights(config).state_dict()
     state = fit.take_network(wanted, partial(nemo_names, encoder=config.encoder))
-    features = config.features
-    window = fit.take_optional(WINDOW, (features.window,))
-    mel_bank = fit.take_optional(MEL_BANK, (1, features.mels, features.fft_size // 2 + 1))
+    window, mel_bank = _front_end(fit, config.features)
     _check_embeddings(fit, state)
     fit.finish(ignored=is_bookkeeping)
-    return Checkpoint(config, tokenizer, state, window, None if mel_bank is None else mel_bank.squeeze(0))
+    return Checkpoint(config, tokenizer, state, window, mel_bank)
 
 
 def _check_embeddings(fit: Fit, state: Mapping[str, Tensor]) -> None:

@@ -1,6 +1,6 @@
 """NeMo's names of our tensors. Only this file knows them."""
 
-from models.config import BlockConfig, EncoderConfig, JasperConfig
+from models.config import BlockConfig, EncoderConfig, IdentifierConfig, JasperConfig
 
 # Modules of a Conformer layer, ours to NeMo's.
 _LAYER = {
@@ -66,6 +66,13 @@ _DECODER = {
     ),
     "attention_decoder.output_bias": ("log_softmax.mlp.layer0.bias",),
 }
+# Modules of the head of a language identifier. Its embeddings begin or end with their batch norm.
+_LANGUAGE_HEAD = {
+    "head.attention.context": "decoder._pooling.attention_layer.0.conv_layer",
+    "head.attention.norm": "decoder._pooling.attention_layer.0.bn",
+    "head.attention.weight": "decoder._pooling.attention_layer.2",
+    "head.output": "decoder.final",
+}
 # NeMo numbers convolutions and activations of the subsampling in one sequence: a plain stage has two numbers, a
 # separable one three, and the first stage is always plain.
 _STAGE_PLACES = {"convolution": (2, 0), "depthwise": (3, -1), "pointwise": (3, 0)}
@@ -84,8 +91,7 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
     """Return NeMo's possible names of a parameter or buffer of a model with this encoder, the usual one first."""
     parts = name.split(".")
     if isinstance(encoder, JasperConfig) and parts[0] == "encoder":
-        block, *rest = parts[2:]
-        return (f"encoder.encoder.{block}.{_within_block(rest, encoder.blocks[int(block)])}",)
+        return (_within_jasper(parts, encoder),)
     if name.startswith("encoder.layers."):
         module, _, leaf = ".".join(parts[3:]).rpartition(".")
         if module in _LAYER:
@@ -101,6 +107,24 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
         return _DECODER[name]
     module, _, leaf = name.rpartition(".")
     return tuple(f"{spelling}.{leaf}" for spelling in _ELSEWHERE[module])
+
+
+def identifier_names(name: str, config: IdentifierConfig) -> tuple[str, ...]:
+    """Return NeMo's name of a parameter or buffer of a language identifier, in a tuple as ``nemo_names`` does."""
+    parts = name.split(".")
+    if parts[0] == "encoder":
+        return (_within_jasper(parts, config.encoder),)
+    if parts[1] == "embeddings":
+        _, _, index, module, leaf = parts
+        is_second = (module == "norm") != (config.pooling == "attention")
+        return (f"decoder.emb_layers.{index}.{int(is_second)}.{leaf}",)
+    module, _, leaf = name.rpartition(".")
+    return (f"{_LANGUAGE_HEAD[module]}.{leaf}",)
+
+
+def _within_jasper(parts: list[str], encoder: JasperConfig) -> str:
+    block, *rest = parts[2:]
+    return f"encoder.encoder.{block}.{_within_block(rest, encoder.blocks[int(block)])}"
 
 
 def _within_block(parts: list[str], block: BlockConfig) -> str:
@@ -126,3 +150,8 @@ def _within_block(parts: list[str], block: BlockConfig) -> str:
 def is_bookkeeping(name: str) -> bool:
     """Return whether a tensor of a NeMo checkpoint belongs to training only."""
     return name.endswith(".num_batches_tracked")
+
+
+def is_training_of_identifier(name: str) -> bool:
+    """Return whether a tensor of a language identifier belongs to training only: also the weights of classes."""
+    return is_bookkeeping(name) or name in ("loss.weight", "eval_loss.weight")

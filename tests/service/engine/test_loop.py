@@ -82,7 +82,7 @@ class SlowlyRecognized:
         if any(len(samples) == UNLUCKY for samples in self.utterances):
             raise ArithmeticError("it showed late that the batch failed")
 
-    def transcripts(self):
+    def answers(self):
         self.gates.reach(f"wrote {self.number}")
         return [transcript(samples) for samples in self.utterances]
 
@@ -157,7 +157,7 @@ def test_a_batch_is_copied_while_another_is_recognized_and_a_third_is_detokenize
 
     answers = [engine.next() for _ in range(3)]
     assert [answer.number for answer in answers] == [1, 2, 3]
-    assert [answer.transcripts for answer in answers] == [[transcript(SAMPLES[:number])] for number in (1, 2, 3)]
+    assert [answer.answers for answer in answers] == [[transcript(SAMPLES[:number])] for number in (1, 2, 3)]
 
 
 def test_a_batch_takes_the_time_since_the_device_was_done_with_the_one_before(engine):

@@ -91,7 +91,7 @@ def test_an_engine_starts_answers_and_stops():
         answer = await listener.hears("answered")
 
         assert isinstance(answer, Result)
-        assert answer.transcripts == [transcript(samples), transcript(silence(3))]
+        assert answer.answers == [transcript(samples), transcript(silence(3))]
         assert engine.free_slots == 1
         await supervisor.stop()
         assert await listener.hears("lost") is Loss.STOPPED
@@ -274,9 +274,9 @@ def test_an_engine_has_several_models_and_answers_for_each_with_the_decoder_aske
         samples = np.full(1000, 0.5, np.float32)
 
         await send(engine, 1, samples, model="ctc.nemo", decoder="ctc")
-        assert (await listener.hears("answered")).transcripts == [transcript(samples, "ctc")]
+        assert (await listener.hears("answered")).answers == [transcript(samples, "ctc")]
         await send(engine, 2, samples, model="stub.nemo")
-        assert (await listener.hears("answered")).transcripts == [transcript(samples)]
+        assert (await listener.hears("answered")).answers == [transcript(samples)]
         assert set(engine.models) == {"stub.nemo", "ctc.nemo"}
 
     supervised(scenario, models=("stub.nemo", "ctc.nemo"))

@@ -1,0 +1,92 @@
+"""Translating NeMo's configuration of a speaker label model that was trained to tell languages apart (AmberNet)."""
+
+import re
+from typing import Any
+
+from models.checkpoint.nemo.before_1_0 import in_todays_spelling
+from models.checkpoint.nemo.classes import class_name
+from models.checkpoint.nemo.front_end import parse_front_end
+from models.checkpoint.nemo.jasper import parse_jasper
+from models.checkpoint.section import Section
+from models.config import IdentifierConfig, Pooling
+
+CLASS = "EncDecSpeakerLabelModel"
+
+_POOLINGS: dict[str, Pooling] = {"xvector": "statistics", "tap": "mean", "attention": "attention"}
+_DEFAULT_EMBEDDING = 256
+_MOST_EMBEDDINGS = 8
+_MAX_WIDTH = 2**14
+_MOST_LABELS = 10_000
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")  # en, ceb, zh-CN
+
+
+def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
+    """Translate a configuration.
+
+    Raises:
+        UnsupportedValueError: naming the first key that asks for something else than we do.
+    """
+    document = in_todays_spelling(document)
+    root = Section("", document)
+    if "target" not in document and "model" in document:
+        root = root.section("model")
+    name = root.text("target").rpartition(".")[2]
+    root.require("target", name == CLASS, f"{CLASS}, which language identifiers are")
+    features = parse_front_end(root.section("preprocessor"), _sample_rate(root))
+    section = root.section("encoder")
+    class_name(section, "_target_", ("ConvASREncoder",))
+    encoder = parse_jasper(section, features.mels)
+    labels = _labels(root)
+    decoder = root.section("decoder")
+    pooling, attention_width = _pooling(decoder)
+    config = IdentifierConfig(
+        name=name,
+        features=features,
+        encoder=encoder,
+        labels=labels,
+        pooling=pooling,
+        attention_width=attention_width,
+        embedding_widths=_embedding_widths(decoder),
+    )
+    class_name(decoder, "_target_", ("SpeakerDecoder",))
+    decoder.expect("feat_in", encoder.width)
+    decoder.expect("num_classes", len(labels))
+    # The cosine of angles, whose scale NeMo leaves to the loss.
+    decoder.expect("angular", False, None)
+    decoder.ignore("init_mode")
+    decoder.refuse_the_rest_unless_off()
+    return config
+
+
+def _sample_rate(root: Section) -> int:
+    """Return the rate of the audio; NeMo resamples to that of the training data."""
+    default = root.section("preprocessor").get("sample_rate", 16_000)
+    return root.integer("sample_rate", default, low=1000, high=384_000)
+
+
+def _labels(root: Section) -> tuple[str, ...]:
+    """Return the labels, at least one of which is a language."""
+    data = root.section("train_ds")
+    labels = data.strings("labels")
+    data.require("labels", 2 <= len(labels) <= _MOST_LABELS, f"2 to {_MOST_LABELS} labels")
+    are_languages = any(_LANGUAGE.fullmatch(label) for label in labels)
+    data.require("labels", are_languages, "codes of languages, such as en or zh-CN, and no names of speakers")
+    return labels
+
+
+def _pooling(decoder: Section) -> tuple[Pooling, int]:
+    """Return the pooling, and the inner width of its attention."""
+    mode = decoder.get("pool_mode", "xvector")
+    known = isinstance(mode, str) and mode.lower() in _POOLINGS
+    decoder.require("pool_mode", known, ", ".join(_POOLINGS))
+    pooling = _POOLINGS[mode.lower()]
+    width = decoder.integer("attention_channels", 128, high=_MAX_WIDTH)
+    return pooling, width if pooling == "attention" else 0
+
+
+def _embedding_widths(decoder: Section) -> tuple[int, ...]:
+    if isinstance(decoder.get("emb_sizes", _DEFAULT_EMBEDDING), int):
+        return (decoder.integer("emb_sizes", _DEFAULT_EMBEDDING, high=_MAX_WIDTH),)
+    widths = decoder.integers("emb_sizes", low=1, high=_MAX_WIDTH)
+    decoder.require("emb_sizes", 0 < len(widths) <= _MOST_EMBEDDINGS, f"1 to {_MOST_EMBEDDINGS} whole numbers")
+    return widths

@@ -1,0 +1,192 @@
+"""Loading a model that tells which language is spoken, and asking it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from models.checkpoint import IdentifierCheckpoint, read_identifier
+from models.checkpoint.location import checkpoint_path
+from models.download import OnDownload
+from models.features import LogMelFeatures
+from models.graphs.passes import MOST_SECONDS, GraphedPasses
+from models.graphs.sizes import row_sizes
+from models.host_copy import HostCopy
+from models.identifier_network import IdentifierNetwork
+from models.precision import keep_products_exact
+from models.spoken_language import Probabilities, language_of_label
+
+Waveform = npt.NDArray[np.float32]
+
+
+def load_identifier(
+    path: str | Path,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+    on_download: OnDownload | None = None,
+) -> "LanguageIdentifier":
+    """Load a language identifier, such as NVIDIA's AmberNet.
+
+    Args:
+        path: a ``.nemo`` file, a folder with one, or a name on the hub, which is downloaded first.
+        device: the device that it computes on.
+        dtype: dtype of its encoder, float32 or bfloat16. Features, pooling and probabilities are float32.
+        on_download: gets the progress; None draws a progress bar if standard error is a terminal.
+
+    Raises:
+        CheckpointError: if the checkpoint cannot be loaded, or is no language identifier; one line says why.
+    """
+    return LanguageIdentifier(read_identifier(checkpoint_path(path, on_download)), torch.device(device), dtype)
+
+
+class LanguageIdentifier:
+    """A model that tells which language is spoken; takes over the tensors of a checkpoint.
+
+    Attributes:
+        device: the device that it computes on.
+        dtype: dtype of its encoder.
+        sample_rate: rate of the audio it takes, in Hz.
+        weight_bytes: memory of its weights on the device.
+        languages: the languages that it knows: ISO 639-1 codes where there is one, else its own labels; sorted.
+    """
+
+    def __init__(self, checkpoint: IdentifierCheckpoint, device: torch.device, dtype: torch.dtype) -> None:
+        keep_products_exact(device)
+        self._config = config = checkpoint.config
+        self._front_end = LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank).to(device)
+        self._network = IdentifierNetwork.without_weights(config)
+        self._network.load_state_dict(checkpoint.state, assign=True)
+        self._parameters = sum(parameter.numel() for parameter in self._network.parameters())
+        self._network.fold()
+        self._network.encoder.to(device, dtype)
+        self._network.head.to(device, torch.float32)
+        self._network.eval().requires_grad_(requires_grad=False)
+        self.device = device
+        self.dtype = dtype
+        self.sample_rate = config.features.sample_rate
+        tensors = (*self._network.parameters(), *self._network.buffers())
+        self.weight_bytes = sum(tensor.nbytes for tensor in tensors)
+        self._label_languages = [language_of_label(label) for label in config.labels]
+        self.languages = tuple(sorted(set(self._label_languages)))
+        self._passes = GraphedPasses([self._probabilities], device, int(MOST_SECONDS * self.sample_rate))
+
+    def identify(self, pcm: Sequence[Waveform]) -> list[Probabilities]:
+        """Return the probability of each language in each utterance, one after the other.
+
+        Args:
+            pcm: mono float32 arrays at ``sample_rate``, within -1 to 1. NVIDIA's models are trained on clips of up to
+                20 s; longer ones take more memory.
+        """
+        return [self.identify_batch(*self.batch([samples]))[0] for samples in pcm]
+
+    def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
+        """Stack utterances into a batch, for a GPU in pinned memory.
+
+        Args:
+            pcm: mono float32 arrays, at least one.
+            samples: length of a row, padding included; None is that of the longest utterance.
+
+        Returns:
+            Waveforms [batch, samples], float32, with uninitialised padding, and the samples of each row.
+        """
+        sizes = [len(utterance) for utterance in pcm]
+        pinned = self.device.type == "cuda"
+        waveforms = torch.empty(len(pcm), max(sizes) if samples is None else samples, pin_memory=pinned)
+        for row, utterance in zip(waveforms.numpy(), pcm, strict=True):
+            row[: len(utterance)] = utterance
+        return waveforms, torch.tensor(sizes, pin_memory=pinned)
+
+    def identify_batch(self, waveforms: Tensor, lengths: Tensor) -> list[Probabilities]:
+        """Return the probability of each language in each utterance of a batch; see ``launch``."""
+        return self.launch(waveforms, lengths).probabilities()
+
+    @torch.no_grad()
+    def launch(self, waveforms: Tensor, lengths: Tensor) -> "Identification":
+        """Begin to identify the languages of a batch. On a GPU this does not wait for the device.
+
+        Args:
+            waveforms: [batch, samples], float32, on the host; padding may hold anything.
+            lengths: samples of each row, [batch], int64, on the host.
+        """
+        with self._as_current_device():
+            (probabilities,) = self._passes(self._probabilities, waveforms, lengths)
+            return Identification(HostCopy(probabilities), self._label_languages)
+
+    def prepare(self, rows: int, samples: int) -> list[int]:
+        """On a GPU, capture graphs for batches of up to ``rows`` rows of ``samples`` samples.
+
+        Call it with the longest first.
+
+        Returns:
+            Batch sizes to run once, the largest first.
+        """
+        if self.device.type == "cpu":
+            return [rows]
+        with self._as_current_device():
+            self._passes.prepare(rows, samples)
+        return [rows, *(size for size in row_sizes(rows) if size < rows)]
+
+    def graphs(self) -> dict[str, dict[str, int]]:
+        """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
+        return {} if self.device.type == "cpu" else {"identifier": self._passes.sizes.counted()}
+
+    def info(self) -> dict[str, Any]:
+        """Describe the model, for JSON."""
+        config = self._config
+        return {
+            "family": "language identifier",
+            "class": config.name,
+            "parameters": self._parameters,
+            "layers": config.encoder.layers,
+            "width": config.encoder.width,
+            "pooling": config.pooling,
+            "mels": config.features.mels,
+            "sample_rate": self.sample_rate,
+            "window_stride": config.features.window_stride,
+            "subsampling_factor": config.encoder.subsampling_factor,
+            "languages": list(self.languages),
+        }
+
+    def _probabilities(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor]:  # noqa: ARG002
+        """Return the probabilities of the labels, [batch, labels]."""
+        features, frames = self._front_end(waveforms, lengths)
+        return (self._network(features.to(self.dtype), frames).softmax(dim=-1),)
+
+    def _as_current_device(self) -> AbstractContextManager[object]:
+        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+
+
+class Identification:
+    """The probabilities of a batch, computed or being computed. Any thread may use it."""
+
+    def __init__(self, probabilities: HostCopy, languages: Sequence[str]) -> None:
+        """Take the probabilities of labels, [batch, labels], and the language of each label."""
+        self._probabilities = probabilities
+        self._languages = languages
+
+    def wait(self) -> None:
+        """Wait until the device is done with the batch.
+
+        Raises:
+            RuntimeError: if the device failed.
+        """
+        self._probabilities.wait()
+
+    def probabilities(self) -> list[Probabilities]:
+        """Wait, and return the probability of each language in each utterance.
+
+        Labels of one language, such as those of its regions, are added up.
+        """
+        rows: list[Probabilities] = []
+        for labelled in self._probabilities.tensor().tolist():
+            row: Probabilities = {}
+            for language, probability in zip(self._languages, labelled, strict=True):
+                row[language] = row.get(language, 0.0) + probability
+            rows.append(row)
+        return rows

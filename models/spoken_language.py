@@ -1,0 +1,76 @@
+"""Deciding on the language of a recording from what an identifier says of its parts. Nothing here needs torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# The probability of each language in an utterance.
+Probabilities = dict[str, float]
+
+# Audio of an utterance that is identified, from its start.
+IDENTIFIED_SECONDS = 30.0
+# A part has another language than its recording only if the identifier is as sure as this: short parts, and languages
+# that are close to each other, are often mistaken.
+_SURE = 0.8
+_LEAST_SECONDS = 3.0
+
+# Codes that ISO 639-1 has withdrawn, and data sets still use.
+_RENAMED = {"iw": "he", "jw": "jv", "in": "id", "ji": "yi"}
+
+
+def language_of_label(label: str) -> str:
+    """Return the ISO 639-1 code of a label: "zh" for "zh-CN", "he" for "iw"; other labels are returned as they are."""
+    language = label.replace("_", "-").partition("-")[0].lower()
+    if len(language) not in (2, 3):
+        return label
+    return _RENAMED.get(language, language)
+
+
+class Spoken(NamedTuple):
+    """A language, and its probability, 0 to 1."""
+
+    language: str
+    probability: float
+
+
+@dataclass(slots=True)
+class LanguageDecision:
+    """The languages of a recording's parts, decided in their order.
+
+    The recording's language so far is the one with the highest mean probability of all parts up to this one, by their
+    lengths. A part has that language, unless the identifier is sure of another one.
+
+    Args:
+        possible: the languages that may be chosen.
+        is_exhaustive: whether no other language is spoken: probabilities are then among ``possible``, else among all
+            that the identifier knows.
+    """
+
+    possible: Sequence[str]
+    is_exhaustive: bool = False
+    _seconds: float = field(default=0.0, init=False)
+    _sums: dict[str, float] = field(default_factory=dict, init=False)
+
+    def add(self, probabilities: Mapping[str, float], seconds: float) -> Spoken:
+        """Return the language of the next part, and its probability in it.
+
+        Args:
+            probabilities: of each language that the identifier knows.
+            seconds: length of the part, above 0.
+        """
+        heard = {language: probabilities.get(language, 0.0) for language in self.possible}
+        if self.is_exhaustive and (total := sum(heard.values())) > 0:
+            heard = {language: probability / total for language, probability in heard.items()}
+        self._seconds += seconds
+        for language, probability in heard.items():
+            self._sums[language] = self._sums.get(language, 0.0) + probability * seconds
+        best = max(heard, key=heard.__getitem__)
+        if heard[best] < _SURE or seconds < _LEAST_SECONDS:
+            best = self.whole.language
+        return Spoken(best, heard[best])
+
+    @property
+    def whole(self) -> Spoken:
+        """The language of the recording so far, and its mean probability; there must have been a part."""
+        best = max(self._sums, key=self._sums.__getitem__)
+        return Spoken(best, self._sums[best] / self._seconds)
