@@ -50,7 +50,11 @@ _RATE = 16_000
 _TICK = os.sysconf("SC_CLK_TCK")
 _START_SECONDS = 60.0
 _TARGET_RTFX = 20_000
-_SERVE = "import sys; from service.server import run; from service.settings import Settings; "
+# With the log of a service in a container: a line of JSON for each request.
+_SERVE = (
+    "from service import logs; from service.server import run; from service.settings import Settings; "
+    "logs.configure('json', 'info'); "
+)
 STAGES = ("http", "form", "decode", "dispatch")
 
 
