@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from pythonjsonlogger.core import RESERVED_ATTRS
-from pythonjsonlogger.json import JsonFormatter
+from pythonjsonlogger.orjson import OrjsonFormatter
 
 from service.tracing import trace_fields
 
 LogFormat = Literal["json", "text"]
 
 
-class _JsonLines(JsonFormatter):
+class _JsonLines(OrjsonFormatter):
     """One JSON object for each line, with the time in UTC."""
 
     def __init__(self) -> None:
