@@ -16,19 +16,23 @@ async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -
     Raises:
         ClientDisconnect: if the client left first.
     """
-    working = asyncio.create_task(work)
-    leaving = asyncio.create_task(_disconnect(receive))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
+    working = asyncio.current_task()
+    assert working is not None
+    has_left = False
+
+    async def watch() -> None:
+        nonlocal has_left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        has_left = True
         working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
 
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    watching = asyncio.create_task(watch())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if has_left and not working.uncancel():  # nobody else cancelled it
+            raise ClientDisconnect from None
+        raise
+    finally:
+        watching.cancel()
