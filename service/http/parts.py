@@ -26,7 +26,7 @@ class Parts(Generic[P]):
 
     _record: Record
     _began: float  # monotonic
-    _first: "asyncio.Task[P | None]"
+    _first: "asyncio.Future[P | None]"
     _rest: AsyncGenerator[P, None]
 
     @classmethod
@@ -40,12 +40,19 @@ class Parts(Generic[P]):
             DispatchError: if the part gets no transcript.
         """
         began = time.monotonic()
-        first = asyncio.ensure_future(_first(parts, record))
+        first: asyncio.Future[P | None]
+        if patience is None:  # a task of its own costs time, and is not needed
+            first = asyncio.get_running_loop().create_future()
+        else:
+            first = asyncio.ensure_future(_first(parts, record))
         begun = cls(record, began, first, parts)
         try:
-            done, _ = await asyncio.wait({first}, timeout=patience)
-            if done:
-                first.result()
+            if patience is None:
+                first.set_result(await _first(parts, record))
+            else:
+                done, _ = await asyncio.wait({first}, timeout=patience)
+                if done:
+                    first.result()
         except BaseException:
             await begun.aclose()
             raise
@@ -61,7 +68,10 @@ class Parts(Generic[P]):
     async def aclose(self) -> None:
         """Drop the parts that are under way."""
         self._first.cancel()
-        await asyncio.gather(self._first, return_exceptions=True)
+        if not self._first.done():
+            await asyncio.gather(self._first, return_exceptions=True)
+        elif not self._first.cancelled():
+            self._first.exception()  # otherwise asyncio logs one that nobody retrieved
         await self._rest.aclose()
 
     def note_end(self) -> None:
