@@ -65,10 +65,8 @@ class CutRecording:
         return self.rule is None
 
     async def cuts(self) -> AsyncGenerator[Segment, None]:
-        """Yield its utterances in order, in samples; it is cut only as far as they are needed."""
-        if self.rule is None:
-            yield Segment(0, len(self.recording))
-            return
+        """Yield the utterances of one that is not whole, in order, in samples; it is cut only as far as they are needed."""
+        assert self.rule is not None
         blocks: Iterator[list[Segment] | None] = cuts(self.recording, self.detector, self.rule, self._heard.append)
         while (found := await self._in_thread(lambda: next(blocks, None))) is not None:
             for segment in found:

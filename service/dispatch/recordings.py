@@ -24,8 +24,6 @@ from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED
 from service.metrics import Metrics
 
-_NO_WINDOW = Window()
-
 
 @dataclass(frozen=True, slots=True)
 class _Request:
@@ -84,6 +82,9 @@ class Recordings:
         admission = self._dispatcher.admission
         with admission.accept(lane.model, seconds, is_background=is_background) as accepted, self._counted(accepted):
             request = _Request(cut_recording, caller, lane, prompt, deadline, accepted)
+            if cut_recording.is_whole:
+                yield await self._transcribe_whole(request)
+                return
             try:
                 async with aclosing(cut_recording.cuts()) as cuts:
                     async for cut in cuts:
@@ -108,10 +109,17 @@ class Recordings:
                     task.cancel()
                 await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
 
+    async def _transcribe_whole(self, request: _Request) -> Answer:
+        """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
+        cut_recording, seconds = request.cut_recording, request.accepted.unanswered_seconds
+        whole = Segment(0, len(cut_recording.recording))
+        request.accepted.unstaged_seconds = 0.0
+        answer = await self._transcribe_part(request, whole, seconds)
+        cut_recording.note_answer(whole, has_text=bool(answer.transcript.text))
+        return answer
+
     def _window(self, request: _Request, cut: Segment) -> tuple[Window, int]:
         """Return the window that a part must enter, and its samples."""
-        if request.cut_recording.is_whole:  # it is in memory already, and needs no room
-            return _NO_WINDOW, 0
         window = self._dispatcher.background_window if request.accepted.is_background else self._dispatcher.window
         return window, cut.stop - cut.start
 
