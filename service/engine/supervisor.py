@@ -45,6 +45,7 @@ _LOADING_SILENCE_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _WATCH_SECONDS = 0.5
 _OVERSLEPT_SECONDS = 1.0
+_FEW_SAMPLES = 1 << 19  # 2 MB, which take less time to copy than another thread takes to start
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
 # In a row; then the machine or the checkpoint is at fault, and the service ends to tell its orchestrator.
 _FAILED_STARTS = 5
@@ -152,8 +153,10 @@ class Engine:
         staging = self._staging
         assert staging is not None
         try:
-            # In a thread, because copying a GPU's batch of a hundred megabytes would block the event loop.
-            items = await in_thread(self._writing, lambda: staging.write(number, utterances))
+            if sum(map(len, utterances)) <= _FEW_SAMPLES:
+                items = staging.write(number, utterances)
+            else:  # in a thread, because copying a GPU's batch of a hundred megabytes would block the event loop
+                items = await in_thread(self._writing, lambda: staging.write(number, utterances))
         except Exception:
             del self._outstanding[number]
             raise
