@@ -82,11 +82,16 @@ class _FormParser(MultiPartParser):
             self._has_file = True
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        """Store a piece of a part."""
+        """Store a piece of a part; in memory at once, for which starlette takes several steps."""
         if self._is_skipped:
             return
-        if self._current_part.file is None:
-            self._count(end - start)
+        file, size = self._current_part.file, end - start
+        if file is None:
+            self._count(size)
+        elif file.size is not None and file.size + size <= self.spool_max_size and not self._file_parts_to_write:
+            file.file.write(memoryview(data)[start:end])
+            file.size += size
+            return
         super().on_part_data(data, start, end)
 
     def on_part_end(self) -> None:
