@@ -14,6 +14,7 @@ import numpy as np
 from audio import riff
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.pcm import PcmSource
 from audio.raw import RawForm
 from audio.reader import Reader, reader_of
 from audio.resample import resampled
@@ -113,9 +114,10 @@ def decode_into(
         with SoundFileSource.open(file, limits, raw) as source:
             return _drain(source, take, RAW, rate, limits, by_channel=by_channel)
     container = container_of(file)
-    is_cut = container == "wav" and riff.read_header(file).is_cut  # libsndfile reads a cut file without an error
-    with _opened(file, container, limits) as source:
+    header = riff.read_header(file) if container == "wav" else None
+    with _opened(file, container, header, limits) as source:
         origin = _drain(source, take, container, rate, limits, by_channel=by_channel)
+    is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
     return replace(origin, truncated=origin.truncated or is_cut)
 
 
@@ -138,8 +140,12 @@ def container_of(file: BinaryIO) -> str:
 
 
 @contextmanager
-def _opened(file: BinaryIO, container: str, limits: AudioLimits) -> Iterator[Source]:
-    if reader_of(file, container) is Reader.LIBSNDFILE:
+def _opened(
+    file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits
+) -> Iterator[Source]:
+    if header is not None and header.pcm is not None:
+        yield PcmSource(file, header.pcm, limits)
+    elif reader_of(file, container) is Reader.LIBSNDFILE:
         with SoundFileSource.open(file, limits) as sound:
             yield sound
     else:

@@ -88,7 +88,7 @@ class DecodePool:
             AudioError: as ``decode``, perhaps after some blocks.
             NoChildError: if the pool is closed, or no child can be started.
         """
-        if raw is not None or reader_of(file, container_of(file)) is Reader.LIBSNDFILE:
+        if raw is not None or reader_of(file, container_of(file)) is not Reader.FFMPEG:
             return decode_into(take, file, rate=rate, limits=limits, raw=raw, by_channel=by_channel)
         with descriptor_of(file) as descriptor:
             untaken = _Untaken(take)

@@ -12,8 +12,12 @@ _WAV_CODECS_OF_LIBSNDFILE = {0x0000, 0x0001, 0x0002, 0x0003, 0x0006, 0x0007, 0x0
 
 
 class Reader(Enum):
-    """The library: libsndfile is fast, small, and safe enough for threads of a server; FFmpeg reads the rest."""
+    """The library: libsndfile is fast, small, and safe enough for threads of a server; FFmpeg reads the rest.
 
+    16-bit PCM needs neither.
+    """
+
+    NUMPY = "NumPy"
     LIBSNDFILE = "libsndfile"
     FFMPEG = "FFmpeg"
 
@@ -25,21 +29,25 @@ def reader_of(file: BinaryIO, container: str) -> Reader:
     the pre-skip, does not read FLAC and Speex in Ogg, may end an MP3 without a Xing tag early, reads only the first of
     joined MP3s and Vorbis, and believes a WAV from a pipe that says 0 bytes.
     """
-    trusted = _libsndfile_is_right(file, container)
+    reader = _reader_of(file, container)
     file.seek(0)
-    return Reader.LIBSNDFILE if trusted else Reader.FFMPEG
+    return reader
 
 
-def _libsndfile_is_right(file: BinaryIO, container: str) -> bool:
+def _reader_of(file: BinaryIO, container: str) -> Reader:
     match container:
         case "flac":
-            return True
+            is_right = True
         case "wav":
             header = riff.read_header(file)
-            return header.codec in _WAV_CODECS_OF_LIBSNDFILE and not header.hides_samples
+            if header.pcm:
+                return Reader.NUMPY
+            is_right = header.codec in _WAV_CODECS_OF_LIBSNDFILE and not header.hides_samples
         case "mp3":
-            return mpeg.tells_its_length(file)
+            is_right = mpeg.tells_its_length(file)
         case "ogg":
             file.seek(0)
-            return b"\x01vorbis" in file.read(HEAD_BYTES) and not ogg.is_joined(file)
-    return False
+            is_right = b"\x01vorbis" in file.read(HEAD_BYTES) and not ogg.is_joined(file)
+        case _:
+            is_right = False
+    return Reader.LIBSNDFILE if is_right else Reader.FFMPEG

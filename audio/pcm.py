@@ -1,0 +1,56 @@
+"""16-bit PCM in a WAV file, the format of most clips: a multiplication by NumPy is all that its samples need.
+
+libsndfile takes longer for it, and needs a descriptor and several calls, after each of which a thread waits for the
+interpreter lock (docs/performance.md).
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from audio.limits import AudioLimits
+from audio.riff import Pcm
+from audio.samples import Samples
+from audio.source import Mix
+
+_SAMPLE_BYTES = 2
+_SCALE = np.float32(2.0**-15)
+_VALUES_OF_BLOCK = 1 << 18  # 16 s at 16 kHz
+
+
+class PcmSource:
+    """The samples of a WAV file that is as long as its header says; see ``audio.source.Source``."""
+
+    def __init__(self, file: BinaryIO, pcm: Pcm, limits: AudioLimits) -> None:
+        limits.check_form(pcm.channels, pcm.rate)
+        self._file = file
+        self._pcm = pcm
+        self._limits = limits
+        self.channels = pcm.channels
+        self.rate = pcm.rate
+        self.frames = 0
+        self.broken = False
+        self.ended_early = False
+
+    @property
+    def seconds(self) -> float:
+        """Length of what was decoded so far."""
+        return self.frames / self.rate
+
+    def blocks(self, mix: Mix) -> Iterator[Samples]:
+        """Yield blocks of a few seconds, mixed by ``mix``, until the samples end.
+
+        Raises:
+            AudioTooLongError: as soon as more than the limit is decoded.
+        """
+        self._file.seek(self._pcm.start)
+        while left := self._pcm.frames - self.frames:
+            values = np.frombuffer(self._file.read(self._bytes(min(left, _VALUES_OF_BLOCK // self.channels))), "<i2")
+            block: Samples = np.multiply(values.reshape(-1, self.channels), _SCALE, dtype=np.float32)
+            self.frames += len(block)
+            self._limits.check_longest(self.seconds)
+            yield mix(block)
+
+    def _bytes(self, frames: int) -> int:
+        return frames * self.channels * _SAMPLE_BYTES

@@ -1,0 +1,58 @@
+"""16-bit PCM is read by NumPy, to the same samples as libsndfile reads."""
+
+import io
+
+import numpy as np
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audio.decode import decode
+from audio.limits import AudioLimits
+from audio.riff import read_header
+from tests.audio.sound_files import encoded
+
+LIMITS = AudioLimits(min_seconds=0.0)
+
+
+def chunk(name, content):
+    return name + len(content).to_bytes(4, "little") + content + bytes(len(content) % 2)
+
+
+def with_chunks(data, before, after):
+    """The WAV file with other chunks before its format and after its samples."""
+    content = b"WAVE" + before + data[12:] + after
+    return b"RIFF" + len(content).to_bytes(4, "little") + content
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 300_000),
+    st.sampled_from([b"", chunk(b"LIST", b"abc"), chunk(b"JUNK", bytes(28))]),
+    st.sampled_from([b"", chunk(b"LIST", b"INFO")]),
+)
+def test_the_samples_are_those_of_libsndfile(channels, frames, before, after):
+    values = np.random.default_rng(frames).integers(-(2**15), 2**15, (frames, channels)).astype(np.int16)
+    data = with_chunks(encoded(values, 16_000), before, after)
+
+    audio = decode(io.BytesIO(data), rate=16_000, limits=LIMITS)
+
+    assert read_header(io.BytesIO(data)).pcm is not None
+    whole, _ = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    expected = whole.mean(axis=1)
+    np.testing.assert_array_equal(audio.samples[:1000], expected[:1000])
+    np.testing.assert_array_equal(audio.samples[-1000:], expected[-1000:])
+    assert (audio.channels, audio.seconds, audio.truncated) == (channels, frames / 16_000, False)
+
+
+def test_a_file_that_is_shorter_than_it_says_is_not_read_by_numpy():
+    data = encoded(np.zeros(1000), 16_000)
+
+    assert read_header(io.BytesIO(data)).pcm.frames == 1000
+    assert read_header(io.BytesIO(data[:-1])).pcm is None
+
+
+def test_other_samples_than_16_bit_pcm_are_not_read_by_numpy():
+    for codec in ("PCM_24", "PCM_U8", "FLOAT", "ULAW", "IMA_ADPCM"):
+        assert read_header(io.BytesIO(encoded(np.zeros(1000), 16_000, "WAV", codec))).pcm is None
