@@ -140,9 +140,7 @@ def container_of(file: BinaryIO) -> str:
 
 
 @contextmanager
-def _opened(
-    file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits
-) -> Iterator[Source]:
+def _opened(file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits) -> Iterator[Source]:
     if header is not None and header.pcm is not None:
         yield PcmSource(file, header.pcm, limits)
     elif reader_of(file, container) is Reader.LIBSNDFILE:

@@ -16,7 +16,13 @@ from audio.riff import read_header
 from tests.audio.media_files import MEDIA, NO_XING, media, sample_of
 from tests.audio.sound_files import LOSSLESS, encoded, tone
 
-BY_LIBSNDFILE = [*(set(LOSSLESS) - {("WAV", "PCM_16")}), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III"), ("WAV", "ULAW"), ("WAV", "GSM610")]
+BY_LIBSNDFILE = [
+    *(set(LOSSLESS) - {("WAV", "PCM_16")}),
+    ("OGG", "VORBIS"),
+    ("MP3", "MPEG_LAYER_III"),
+    ("WAV", "ULAW"),
+    ("WAV", "GSM610"),
+]
 
 
 def mp3(options=None):
