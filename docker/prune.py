@@ -23,7 +23,6 @@ CUTS = {
     "onnxruntime/quantization": "tools that convert models",
     "onnxruntime/tools": "tools that convert models",
     "onnxruntime/datasets": "examples",
-    "silero_vad/data/[!_]*": "the network in formats that audio/segment does not read",
     "numpy/_core/include": "headers for extensions",
     "numpy/*/lib/*.a": "the same, to be linked",
     "*/tests": "tests",
@@ -34,7 +33,6 @@ CUTS = {
     "triton/backends/nvidia/lib/cupti/*.a": "to be linked",
 }
 KEPT = {
-    "silero_vad/data/silero_vad_16k_sequence.onnx",
     "torch/testing/_internal/__init__.py",
     "torch/testing/_internal/common_dtype.py",
     "torch/testing/_internal/logging_tensor.py",

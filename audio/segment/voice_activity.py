@@ -1,10 +1,6 @@
-"""The probability of speech in each 32 ms of audio, by Silero's network, block by block.
+"""The probability of speech in each 32 ms of audio, by Silero's network, block by block."""
 
-The network is a file of the silero-vad package. The package itself is never imported: that would load PyTorch, which
-the service's front process does without.
-"""
-
-from importlib.metadata import files
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -16,9 +12,9 @@ RATE = 16_000
 FRAME_SAMPLES = 512
 FRAME_SECONDS = FRAME_SAMPLES / RATE
 
-_PACKAGE = "silero-vad"
-# This variant takes any number of frames in one call, and the call releases the interpreter lock.
-_NETWORK = "silero_vad_16k_sequence.onnx"
+# It takes any number of frames in one call, and the call releases the interpreter lock.
+_NETWORK = Path(__file__).with_name("silero") / "network.onnx"
+_MOST_FRAMES = 128  # of a call, because the intermediate results of more do not fit a core's cache
 _CONTEXT_SAMPLES = 64  # of the frame before, which the network gets too
 _STATE = (1, 1, 128)
 
@@ -30,7 +26,7 @@ class SpeechDetector:
         options = onnxruntime.SessionOptions()
         # A recurrent network of this size gains nothing from a second thread, and ONNX Runtime's threads would spin.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(_network_path(), options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(str(_NETWORK), options, providers=["CPUExecutionProvider"])
 
     def stream(self) -> "SpeechStream":
         """Return a stream for a new recording."""
@@ -71,16 +67,14 @@ class SpeechStream:
             return np.empty(0, np.float32), np.empty(0, np.float32)
         contexts = np.vstack((self._context, frames[:-1, -_CONTEXT_SAMPLES:]))
         self._context = frames[-1, -_CONTEXT_SAMPLES:]
-        probabilities, self._hidden, self._cell = self._session.run(
-            ("speech_probs", "hn", "cn"),
-            {"input": np.hstack((contexts, frames)), "h": self._hidden, "c": self._cell},
-        )
+        inputs = np.hstack((contexts, frames))
+        probabilities = [self._run(inputs[at : at + _MOST_FRAMES]) for at in range(0, len(inputs), _MOST_FRAMES)]
         energies: NDArray[np.float32] = np.square(frames).mean(axis=1)
-        return probabilities, energies
+        return np.concatenate(probabilities), energies
 
-
-def _network_path() -> str:
-    for file in files(_PACKAGE) or ():
-        if file.name == _NETWORK:
-            return str(file.locate())
-    raise FileNotFoundError(f"{_NETWORK} is not in the installed package {_PACKAGE}")
+    def _run(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        probabilities: NDArray[np.float32]
+        probabilities, self._hidden, self._cell = self._session.run(
+            ("speech_probs", "hn", "cn"), {"input": inputs, "h": self._hidden, "c": self._cell}
+        )
+        return probabilities

@@ -65,7 +65,7 @@ class CutRecording:
         return self.rule is None
 
     async def cuts(self) -> AsyncGenerator[Segment, None]:
-        """Yield the utterances of a recording that is cut, in order, in samples, and cut only as far as they are needed."""
+        """Yield the utterances of a recording that is cut, in samples, in order, and only as far as they are needed."""
         assert self.rule is not None
         blocks: Iterator[list[Segment] | None] = cuts(self.recording, self.detector, self.rule, self._heard.append)
         while (found := await self._in_thread(lambda: next(blocks, None))) is not None:
