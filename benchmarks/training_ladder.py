@@ -185,7 +185,7 @@ def _rungs(run: Run, args: argparse.Namespace) -> list[Rung]:
     )
 
     def sizes(examples: Examples) -> tuple[list[float], list[int]]:
-        return [take.seconds for take in examples.takes], examples.label_counts()
+        return [take.seconds for take in examples.takes], _label_counts(examples)
 
     def cost(audio: float, text: float) -> float:
         return audio + text / float(args.labels_per_second)
@@ -193,9 +193,13 @@ def _rungs(run: Run, args: argparse.Namespace) -> list[Rung]:
     rungs = []
     for name, is_filtered, buckets, _ in ways(sizes(every), sizes(some), args, cost):
         examples = some if is_filtered else every
-        rungs.append(Rung(name, "float32", buckets, examples, examples.label_counts()))
+        rungs.append(Rung(name, "float32", buckets, examples, _label_counts(examples)))
     last = rungs[-1]
     return [*rungs, Rung(f"+ {args.half}", args.half, last.buckets, last.examples, last.labels)]
+
+
+def _label_counts(examples: Examples) -> list[int]:
+    return [examples.transcripts.count(take.clip) for take in examples.takes]
 
 
 def _step(run: Run, batch: Batch, precision: Precision) -> float:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -173,7 +174,8 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
     from training.probe import Measurements, Steps, probe, table
     from training.run import Run
 
-    training = Run(recipe, Path(), device)
+    with TemporaryDirectory() as empty:  # for the index of takes
+        training = Run(recipe, Path(empty), device)
     _report(f"{training.parameters:,} parameters, step 0 of {recipe.steps}")
     for line in training.survey:
         _report(line)

@@ -1,45 +1,39 @@
 """How often each clip is drawn in an epoch, to balance sources and speakers."""
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
-from typing import TypeVar
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from training.takes import Take
-
-_Key = TypeVar("_Key", bound=Hashable)
+_ROUNDING = 1e-9
 
 
-def sampling_weights(takes: Sequence[Take], source_balance: float, speaker_balance: float) -> list[float]:
+def sampling_weights(
+    seconds: ArrayLike, sources: ArrayLike, speakers: ArrayLike, source_balance: float, speaker_balance: float
+) -> NDArray[np.float64]:
     """Return how often to draw each take in an epoch, 1 on average.
 
     A source's share of an epoch is proportional to (seconds of its audio) ** ``source_balance``, and within a source
     a speaker's to (seconds of theirs) ** ``speaker_balance``; takes of one speaker and source have equal weights. With
     powers of 1, each take has the weight 1. With powers of 0, all sources have the same audio, and so have all speakers
     of a source.
+
+    Args:
+        seconds: length of each take.
+        sources: the source of each take, as any number.
+        speakers: the speaker of each take, as a number that no speaker of another source has.
+        source_balance: power of a source's audio.
+        speaker_balance: power of a speaker's audio.
     """
-    of_source = _seconds([take.clip.source for take in takes], takes)
-    of_speaker = _seconds([(take.clip.source, take.clip.speaker) for take in takes], takes)
+    lengths = np.asarray(seconds, dtype=np.float64)
+    if source_balance == speaker_balance == 1:
+        return np.ones(len(lengths))
+    source = np.unique(np.asarray(sources), return_inverse=True)[1]
+    _, first, speaker = np.unique(np.asarray(speakers), return_index=True, return_inverse=True)
+    of_source, of_speaker = np.bincount(source, lengths), np.bincount(speaker, lengths)
+    shares = of_speaker**speaker_balance
     # Sums of the speakers' shares in each source, to normalise them to the source's share.
-    within: dict[str, float] = defaultdict(float)
-    for (source, _), seconds in of_speaker.items():
-        within[source] += seconds**speaker_balance
-    weights = []
-    for take in takes:
-        source, seconds = take.clip.source, of_speaker[take.clip.source, take.clip.speaker]
-        speaker_share = seconds**speaker_balance / within[source]
-        weights.append(of_source[source] ** source_balance * speaker_share / seconds)
-    mean = sum(weights) / len(weights)
-    return [_without_rounding(weight / mean) for weight in weights]
-
-
-def _seconds(keys: Sequence[_Key], takes: Sequence[Take]) -> dict[_Key, float]:
-    """Return the audio of each group of takes."""
-    seconds: dict[_Key, float] = defaultdict(float)
-    for key, take in zip(keys, takes, strict=True):
-        seconds[key] += take.seconds
-    return seconds
-
-
-def _without_rounding(weight: float) -> float:
-    """Round a weight that is nearly 1 to 1, so that such a take is drawn exactly once."""
-    return 1.0 if abs(weight - 1) < 1e-9 else weight
+    within = np.bincount(source[first], shares)
+    weights = (of_source[source] ** source_balance) * (shares[speaker] / within[source]) / of_speaker[speaker]
+    weights /= weights.mean()
+    # A weight that is nearly 1 is 1, so that such a take is drawn exactly once.
+    weights[np.abs(weights - 1) < _ROUNDING] = 1.0
+    return weights

@@ -1,8 +1,10 @@
 """Buckets of clips by length, and by labels where these are padded too: few shapes of batches, with little padding."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,6 +46,23 @@ class Buckets:
         bounds = self.bounds
         return bisect_left(self.all, Bucket(bounds[bisect_left(bounds, seconds)], labels))
 
+    def of_all(self, seconds: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
+        """Return the bucket of each clip, as ``bucket`` does.
+
+        Args:
+            seconds: length of each clip.
+            labels: number of labels of each clip.
+        """
+        numbers = np.asarray(labels)
+        lengths = np.searchsorted(self.bounds, np.asarray(seconds))
+        found = np.empty(len(numbers), dtype=np.int64)
+        for length, bound in enumerate(self.bounds):
+            inside = np.flatnonzero(lengths == length)
+            edges = [bucket.labels for bucket in self.all if bucket.seconds == bound]
+            first = bisect_left(self.all, Bucket(bound, edges[0]))
+            found[inside] = first + np.searchsorted(edges, numbers[inside])
+        return found
+
     def rows(self, bucket: int) -> int:
         """Return the number of clips in a full batch."""
         if self.counts:
@@ -56,10 +75,10 @@ class Buckets:
 
 
 def buckets_of_equal_audio(
-    seconds: Sequence[float],
+    seconds: ArrayLike,
     count: int,
     batch_seconds: float,
-    labels: Sequence[int] | None = None,
+    labels: ArrayLike | None = None,
     label_buckets: int = 1,
     batch_labels: int | None = None,
 ) -> Buckets:
@@ -75,29 +94,27 @@ def buckets_of_equal_audio(
         label_buckets: most buckets by labels for clips of similar length.
         batch_labels: labels and padding that a batch may hold, or None for any number.
     """
-    labels = [0] * len(seconds) if labels is None else labels
-    bounds = _edges(seconds, count)
-    inside: list[list[int]] = [[] for _ in bounds]
-    for length, number in zip(seconds, labels, strict=True):
-        inside[bisect_left(bounds, length)].append(number)
+    lengths = np.asarray(seconds, dtype=np.float64)
+    numbers = np.zeros(len(lengths), np.int64) if labels is None else np.asarray(labels)
+    bounds = _edges(lengths, count)
+    of_clip = np.searchsorted(bounds, lengths)
     found = [
         Bucket(bound, int(edge))
-        for bound, numbers in zip(bounds, inside, strict=True)
-        for edge in _edges(numbers, label_buckets)
+        for number, bound in enumerate(bounds)
+        for edge in _edges(numbers[of_clip == number], label_buckets)
     ]
     return Buckets(tuple(found), batch_seconds, batch_labels)
 
 
-def _edges(sizes: Sequence[float], count: int) -> list[float]:
+def _edges(sizes: NDArray[np.float64] | NDArray[np.int64], count: int) -> list[float]:
     """Return up to ``count`` bounds, the largest size last, that divide the sum of the sizes evenly."""
-    ascending = sorted(sizes)
-    total = sum(ascending)
+    values, counts = np.unique(sizes, return_counts=True)
+    passed = np.cumsum(values * counts)
+    total = float(passed[-1])
     edges: list[float] = []
-    passed = 0.0
-    for size in ascending:
-        passed += size
-        if passed >= total * (len(edges) + 1) / count and len(edges) < count - 1 and size not in edges[-1:]:
-            edges.append(size)
-    if ascending[-1] not in edges[-1:]:
-        edges.append(ascending[-1])
+    for value, so_far in zip(values.tolist(), passed.tolist(), strict=True):
+        if so_far >= total * (len(edges) + 1) / count and len(edges) < count - 1:
+            edges.append(value)
+    if values[-1] not in edges[-1:]:
+        edges.append(values[-1].item())
     return edges

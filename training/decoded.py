@@ -20,9 +20,10 @@ class DecodedTakes:
     """A cache of takes with samples of 16 bits, as in most recordings. Threads may share it."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
-        """Limit the cache to ``max_bytes``; None is a third of the machine's memory."""
+        """Limit the cache to ``max_bytes``; None is a third of the machine's memory, for all processes together."""
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._room = int(memory * _MEMORY_SHARE) if max_bytes is None else max_bytes
+        processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun
+        self._room = int(memory * _MEMORY_SHARE) // processes if max_bytes is None else max_bytes
         self._held: dict[Take, Samples16] = {}
 
     def samples(self, take: Take) -> Samples:

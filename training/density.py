@@ -3,12 +3,48 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from models.prompt import PromptError
 from training.takes import Take
+from training.transcripts import Transcripts
 from training.vocabulary import TrainingVocabulary
 
 # Bounds of the histogram, in multiples of ``most``.
 _MULTIPLES = (1, 1.5, 2, 4, 8)
+
+
+class DensityFilter:
+    """Leaves out takes with too many labels in a second, and counts them."""
+
+    def __init__(self, most: float | None) -> None:
+        """Leave out takes with over ``most`` labels in a second; None leaves out none."""
+        self._most = most
+        self._seconds = 0.0
+        self._histogram = Counter[float]()
+
+    def keeps(self, take: Take, labels: int) -> bool:
+        """Return whether to use a take.
+
+        Args:
+            take: the take.
+            labels: those of its transcript; labels of prompts do not count, because their number does not depend on
+                the length.
+        """
+        if self._most is None or labels <= self._most * take.seconds:
+            return True
+        rate = labels / take.seconds
+        self._seconds += take.seconds
+        self._histogram[max(bound for bound in _MULTIPLES if rate >= bound * self._most)] += 1
+        return False
+
+    def line(self) -> str | None:
+        """Return a line about the takes that were left out, if any."""
+        if not self._histogram:
+            return None
+        told = ", ".join(f"{count} from {bound * (self._most or 0):g} on" for bound, count in self._bounds())
+        left_out = f"{self._histogram.total():,} takes ({self._seconds:.1f} s)"
+        return f"left out: {left_out} with over {self._most:g} labels a second: {told}"
+
+    def _bounds(self) -> list[tuple[float, int]]:
+        return sorted(self._histogram.items())
 
 
 def without_dense(
@@ -18,24 +54,9 @@ def without_dense(
 
     Args:
         takes: the takes; one without a transcript stays.
-        vocabulary: the vocabulary; labels of prompts do not count, because their number does not depend on length.
+        vocabulary: the vocabulary.
         most: most labels in a second; None keeps all takes.
     """
-    if most is None:
-        return list(takes), None
-    rates = [_labels(take, vocabulary) / take.seconds for take in takes]
-    dropped = [(take, rate) for take, rate in zip(takes, rates, strict=True) if rate > most]
-    if not dropped:
-        return list(takes), None
-    histogram = Counter(max(bound for bound in _MULTIPLES if rate >= bound * most) for _, rate in dropped)
-    seconds = sum(take.seconds for take, _ in dropped)
-    told = ", ".join(f"{count} from {bound * most:g} on" for bound, count in sorted(histogram.items()))
-    line = f"left out: {len(dropped):,} takes ({seconds:.1f} s) with over {most:g} labels a second: {told}"
-    return [take for take, rate in zip(takes, rates, strict=True) if rate <= most], line
-
-
-def _labels(take: Take, vocabulary: TrainingVocabulary) -> int:
-    try:
-        return len(vocabulary.encode(take.clip.text or "", take.clip.prompt))
-    except (PromptError, KeyError):  # an unsupported language is refused later, with the name of the clip
-        return 0
+    labels, density = Transcripts(vocabulary), DensityFilter(most)
+    kept = [take for take in takes if density.keeps(take, len(labels.tokens(take.clip, take.clip.text or "")))]
+    return kept, density.line()

@@ -7,21 +7,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audio.samples import Samples
-from models.prompt import Prompt, PromptError
+from models.prompt import Prompt
 from training.augment import augmented
-from training.clip import Clip
 from training.decoded import DecodedTakes
 from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
 from training.labelling import TeacherLabels
 from training.posteriors import Frames
-from training.prompted_vocabulary import PromptedVocabulary
 from training.recipe import Augmentation
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
 from training.splice import Splicer, Spoken
 from training.student import FRONT_END
 from training.takes import Take
+from training.transcripts import Transcripts
 from training.vocabulary import TrainingVocabulary
 
 
@@ -53,6 +52,7 @@ class Examples:
 
     Attributes:
         takes: the takes.
+        transcripts: makes labels of their transcripts.
     """
 
     def __init__(
@@ -75,12 +75,9 @@ class Examples:
             labels: the teacher's posteriors, or None without a teacher.
             mels: bands of the features.
             positions: the longest sequence of an attention decoder, or None without one.
-
-        Raises:
-            ManifestError: if a clip has neither a transcript nor one by a teacher.
         """
         self.takes = takes
-        self._vocabulary = vocabulary
+        self.transcripts = Transcripts(vocabulary)
         self._augmentation = augmentation
         self._seed = seed
         self._labels = labels
@@ -90,11 +87,6 @@ class Examples:
         self._splicer = None
         if augmentation.splice and labels:
             self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
-        for take in takes:
-            if labels and take.clip.place in labels.unreadable:
-                continue
-            if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
-                raise ManifestError(f"{take.clip} has no transcript, and no teacher hears it")
 
     def make(self, epoch: int, draw: Draw) -> Example:
         """Return the example of a draw.
@@ -109,53 +101,24 @@ class Examples:
         features = len(samples) // FRONT_END.hop
         hidden_frames, hidden_mels = self._masks(features, random)
         stretch = self._stretch(random)
-        tokens = np.asarray(self.tokens(take.clip, spoken.text), dtype=np.int64)
+        tokens = np.asarray(self.transcripts.tokens(take.clip, spoken.text), dtype=np.int64)
         targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
-        sequence = np.asarray(self.sequence(take.clip, tokens.tolist()), dtype=np.int64)
+        sequence = np.asarray(self.transcripts.sequence(take.clip, tokens.tolist()), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:
             raise ManifestError(f"{take.clip}: a transcript of {len(sequence)} labels with its prompt")
         return Example(samples, hidden_frames, hidden_mels, stretch, tokens, sequence, targets)
 
-    def tokens(self, clip: Clip, text: str) -> list[int]:
-        """Return the labels of a clip's transcript.
-
-        Raises:
-            ManifestError: if the vocabulary does not have its language.
-        """
-        self.sequence(clip, [])
-        return self._vocabulary.encode(text, clip.prompt)
-
-    def label_counts(self) -> list[int]:
-        """Return the number of labels of each take, its prompt included; 0 if only a teacher knows the transcript."""
-        return [
-            0 if take.clip.text is None else len(self.sequence(take.clip, tokens)) or len(tokens)
-            for take in self.takes
-            for tokens in [[] if take.clip.text is None else self.tokens(take.clip, take.clip.text)]
-        ]
-
-    def sequence(self, clip: Clip, tokens: list[int]) -> list[int]:
-        """Return prompt, transcript and end for an attention decoder; empty without one.
-
-        Raises:
-            ManifestError: if the vocabulary cannot express the manifest's prompt.
-        """
-        if not isinstance(self._vocabulary, PromptedVocabulary):
-            return []
-        try:
-            return [*self._vocabulary.question(clip.prompt), *tokens, self._vocabulary.end]
-        except PromptError as error:
-            raise ManifestError(f"{clip}: {error}") from error
-
     def silence(self) -> Example:
         """Return a second of silence with an empty transcript."""
         features = FRONT_END.sample_rate // FRONT_END.hop
+        clip = replace(self.takes[0].clip, prompt=Prompt())
         return Example(
             samples=np.zeros(FRONT_END.sample_rate, dtype=np.float32),
             hidden_frames=np.zeros(features, dtype=np.bool_),
             hidden_mels=np.zeros(self._mels, dtype=np.bool_),
             stretch=1.0,
             tokens=np.empty(0, dtype=np.int64),
-            sequence=np.asarray(self.sequence(replace(self.takes[0].clip, prompt=Prompt()), []), dtype=np.int64),
+            sequence=np.asarray(self.transcripts.sequence(clip, []), dtype=np.int64),
             targets=None,
         )
 
@@ -163,7 +126,8 @@ class Examples:
         """Return a take with its transcript, or else the teacher's."""
         text = take.clip.text
         if text is None:
-            assert self._labels, "clips without a transcript have a teacher"
+            if self._labels is None:
+                raise ManifestError(f"{take.clip} has no transcript, and no teacher hears it")
             transcript = self._labels.transcript(take.clip)
             if transcript is None:
                 raise ManifestError(f"{take.clip} could not be read when the teacher should hear it")

@@ -1,32 +1,31 @@
 """A forecast of an epoch, before it is computed."""
 
-from collections.abc import Sequence
+import numpy as np
+from numpy.typing import ArrayLike
 
 from training.sampler import BucketSampler
-from training.takes import Take
 
 
-def forecast(sampler: BucketSampler, takes: Sequence[Take], labels: Sequence[int]) -> str:
+def forecast(sampler: BucketSampler, seconds: ArrayLike, labels: ArrayLike) -> str:
     """Return a line about the first epoch: its steps, clips and padding.
 
     Args:
         sampler: makes the batches.
-        takes: the takes.
+        seconds: length of each take.
         labels: number of labels of each take.
     """
-    batches = [batch for step in sampler.epoch(0) for batch in step if batch.draws]
-    audio = padded_audio = text = padded_text = clips = 0.0
-    for batch in batches:
-        counts = [labels[draw.take] for draw in batch.draws]
-        audio += sum(takes[draw.take].seconds for draw in batch.draws)
-        padded_audio += batch.seconds * len(batch.draws)
-        text += sum(counts)
-        padded_text += max(counts) * len(counts)
-        clips += len(counts)
-    shapes = len({batch.seconds for batch in batches})
-    steps = len({batch.position for batch in batches})
+    epoch = sampler.epoch(0)
+    clips = np.diff(epoch.part_starts)
+    filled = clips > 0
+    clips, first, bounds = clips[filled], epoch.part_starts[:-1][filled], epoch.part_seconds[filled]
+    drawn = np.asarray(labels)[epoch.takes].astype(np.int64)
+    audio, padded_audio = float(np.asarray(seconds)[epoch.takes].sum()), float(bounds @ clips)
+    text = padded_text = 0
+    if len(clips):
+        text, padded_text = int(drawn.sum()), int(np.maximum.reduceat(drawn, first) @ clips)
     return (
-        f"an epoch: {steps:,} steps, {clips / max(1, len(batches)):.1f} clips a batch, {shapes} lengths; "
+        f"an epoch: {len(epoch):,} steps, {len(drawn) / max(1, len(clips)):.1f} clips a batch, "
+        f"{len(np.unique(bounds))} lengths; "
         f"padding {_share(audio, padded_audio)} of the audio, {_share(text, padded_text)} of the labels"
     )
 

@@ -24,6 +24,12 @@ def is_hugging_face(folder: Path) -> bool:
     return any(next(folder.rglob(name), None) for name in (*_METADATA, "*.arrow", "*.parquet"))
 
 
+def files_of_rows(folder: Path) -> list[Path]:
+    """Return the files with the rows of a folder: what `save_to_disk` wrote, or else what lists its files."""
+    folder = folder.resolve()
+    return sorted(folder.rglob("*.arrow")) or sorted(path for name in _METADATA for path in folder.rglob(name))
+
+
 def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
     """Yield the rows of a folder, in order.
 
@@ -34,18 +40,15 @@ def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
         ManifestError: if it cannot be read; the message names file and line.
     """
     folder = folder.resolve()
-    arrows = sorted(folder.rglob("*.arrow"))
-    listed = sorted(path for name in _METADATA for path in folder.rglob(name))
-    if not arrows and not listed:
+    files = files_of_rows(folder)
+    if not files:
         raise ManifestError(
             f"{folder} has sound in Parquet files, which are not read: "
             "datasets.load_dataset(FOLDER).save_to_disk(OTHER) writes what is"
         )
-    for path in arrows:
-        yield from _of_arrow(path, _split(folder, path))
-    if not arrows:
-        for path in listed:
-            yield from _of_metadata(path, _split(folder, path))
+    for path in files:
+        rows = _of_arrow if path.suffix == ".arrow" else _of_metadata
+        yield from rows(path, _split(folder, path))
 
 
 def _split(folder: Path, path: Path) -> str | None:

@@ -1,12 +1,8 @@
 """Cuts of Lhotse (Żelasko et al., 2021): a line of a manifest, or a folder of shards (Shar)."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-from training.clip import Part
-from training.tar_shards import members_of
 
 # Keys of a cut's custom fields from which Canary's prompts are made.
 _CUSTOM = ("source_lang", "target_lang", "pnc", "language", "target_language", "punctuation", "split")
@@ -62,21 +58,6 @@ def shards_of(folder: Path) -> list[Path]:
     """Return the files of cuts in a folder that Lhotse's Shar wrote, in order; none if it did not."""
     found = [*folder.glob("cuts.*.jsonl"), *folder.glob("cuts.*.jsonl.gz")]
     return sorted(path for path in found if tar_of_shar(path).exists())
-
-
-@lru_cache(maxsize=1024)
-def members_by_stem(tar: Path) -> dict[str, Part]:
-    """Return the places of a shard's recordings, by the ids of their cuts.
-
-    Raises:
-        ManifestError: if the tar cannot be read.
-    """
-    found = members_of(tar)
-    return {_stem(name): part for name, part in found.items() if not name.endswith((".json", ".nodata", ".nometa"))}
-
-
-def _stem(name: str) -> str:
-    return name.rsplit(".", 1)[0]
 
 
 def tar_of_shar(cuts: Path) -> Path:

@@ -7,12 +7,17 @@ from typing import BinaryIO
 import soundfile
 
 
+def files_of_transcripts(folder: Path) -> Iterator[Path]:
+    """Yield the files of transcripts under a folder."""
+    return folder.resolve().rglob("*.trans.txt")
+
+
 def transcripts(folder: Path) -> Iterator[tuple[Path, str, str, str]]:
     """Yield the recordings under a folder in order: file, text, set (such as dev-clean) and speaker.
 
     The folder may be that of all sets, of one, or of a speaker.
     """
-    for file in sorted(folder.resolve().rglob("*.trans.txt")):
+    for file in sorted(files_of_transcripts(folder)):
         names = [parent.name for parent in file.parents]
         for line in file.read_text(encoding="utf-8").splitlines():
             name, _, text = line.partition(" ")

@@ -11,10 +11,10 @@ from typing import Any, TextIO
 from models import Prompt
 from training.clip import Clip, Part
 from training.errors import ManifestError
-from training.hugging_face import is_hugging_face, rows_of
-from training.lhotse import fields_of_cut, is_cut, members_by_stem, shards_of, tar_of_shar
-from training.librispeech import seconds_of, transcripts
-from training.tar_shards import members_of, tar_of_nemo
+from training.hugging_face import files_of_rows, is_hugging_face, rows_of
+from training.lhotse import fields_of_cut, is_cut, shards_of, tar_of_shar
+from training.librispeech import files_of_transcripts, seconds_of, transcripts
+from training.tar_shards import forget_members, members_by_stem, members_of, tar_of_nemo
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
@@ -33,7 +33,12 @@ _FLAGS = {"yes": True, "pnc": True, "true": True, "1": True, "no": False, "nopnc
 
 
 def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
-    """Return the clips of a manifest, in its order.
+    """Return the clips of a manifest, in its order. See ``clips_of``."""
+    return list(clips_of(path, split))
+
+
+def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
+    """Yield the clips of a manifest, in its order, as its lines are read.
 
     Args:
         path: a file with one JSON object a line, which may be compressed by gzip, or a folder. A line has ``audio``
@@ -48,17 +53,32 @@ def read_manifest(path: Path, split: str | None = None) -> list[Clip]:
     Raises:
         ManifestError: if it cannot be read, or holds no such clip; the message names the line.
     """
+    found = False
     try:
-        clips = list(_folder(path, split) if path.is_dir() else _clips(path, split))
+        for clip in _folder(path, split) if path.is_dir() else _clips(path, split):
+            found = True
+            yield clip
     except (OSError, EOFError, zlib.error) as error:
         raise ManifestError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}: not a text file") from error
-    if not clips:
+    finally:
+        forget_members()
+    if not found:
         of_split = f" of split {split!r}" if split is not None else ""
         looked_for = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if path.is_dir() else ""
         raise ManifestError(f"{path} has no clips{of_split}{looked_for * (split is None)}")
-    return clips
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files with the lines of a manifest; tars and recordings are not among them.
+
+    Raises:
+        OSError: if a folder cannot be read.
+    """
+    if not path.is_dir():
+        return [path]
+    return shards_of(path) or (files_of_rows(path) if _is_hugging_face(path) else list(files_of_transcripts(path)))
 
 
 def _folder(folder: Path, split: str | None) -> Iterator[Clip]:
@@ -66,10 +86,14 @@ def _folder(folder: Path, split: str | None) -> Iterator[Clip]:
     if shards:
         for cuts in shards:
             yield from _clips(cuts, split)
-    elif next(folder.resolve().rglob("*.trans.txt"), None) is None and is_hugging_face(folder):
+    elif _is_hugging_face(folder):
         yield from _hugging_face(folder, split)
     else:
         yield from _librispeech(folder, split)
+
+
+def _is_hugging_face(folder: Path) -> bool:
+    return next(files_of_transcripts(folder), None) is None and is_hugging_face(folder)
 
 
 def _clips(path: Path, split: str | None) -> Iterator[Clip]:
@@ -175,8 +199,10 @@ def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:
         tar = tar_of_shar(manifest)
         part = members_by_stem(tar).get(name)
         collection = manifest.resolve().parent.name
-    elif fields.get("shard_id") is not None:
-        tar = tar_of_nemo(manifest, fields["shard_id"])
+    elif (shard := fields.get("shard_id")) is not None:
+        if not isinstance(shard, int | str):
+            raise ValueError("'shard_id' must be a number")
+        tar = tar_of_nemo(manifest, shard)
         part = members_of(tar).get(name)
     else:
         audio = manifest.parent / name

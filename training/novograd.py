@@ -1,10 +1,14 @@
 """NovoGrad (Ginsburg et al., 2019, arXiv 1905.11286), with which Jasper and QuartzNet were trained."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
+
+# Numbers of a tensor that a CPU changes at a time, so that they stay in its caches from one operation to the next.
+_PIECE = 2**16
 
 
 class NovoGrad(Optimizer):
@@ -35,13 +39,20 @@ class NovoGrad(Optimizer):
                 if parameter.grad is None:
                     continue
                 state = self.state[parameter]
-                square = parameter.grad.float().square().sum()
+                square = torch.linalg.vector_norm(parameter.grad, dtype=torch.float32).square()
                 if not state:
                     state["mean"] = torch.zeros_like(parameter)
-                    state["square"] = square.clone()
+                    state["square"] = square
                 else:
                     state["square"].mul_(second).add_(square, alpha=1 - second)
-                change = parameter.grad / (state["square"].sqrt() + group["eps"])
-                change.add_(parameter, alpha=group["weight_decay"])
-                state["mean"].mul_(first).add_(change)
-                parameter.add_(state["mean"], alpha=-group["lr"])
+                norm = state["square"].sqrt() + group["eps"]
+                for weight, gradient, mean in _pieces(parameter, parameter.grad, state["mean"]):
+                    change = (gradient / norm).add_(weight, alpha=group["weight_decay"])
+                    weight.add_(mean.mul_(first).add_(change), alpha=-group["lr"])
+
+
+def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield tensors of one shape piece by piece on a CPU; whole on a GPU, for which each piece is a launch."""
+    if tensors[0].device.type == "cpu" and all(tensor.is_contiguous() for tensor in tensors):
+        return zip(*(tensor.view(-1).split(_PIECE) for tensor in tensors), strict=True)
+    return iter([tensors])

@@ -20,7 +20,7 @@ class TrainingData:
     """The training data.
 
     Attributes:
-        manifests: JSON Lines files, or folders of LibriSpeech (training/manifest.py).
+        manifests: JSON Lines files, or folders (training/manifest.py).
         split: only clips of this split, or None for all.
         min_seconds: shorter clips are left out.
         max_seconds: longer clips are left out.
@@ -30,6 +30,8 @@ class TrainingData:
         speaker_balance: the same for the speakers of a source.
         max_labels_per_second: clips with more labels in a second are left out, because a short clip with a long
             transcript needs far more memory. None leaves out none.
+        window: clips that are shuffled among each other. An epoch then goes through the tars one after the other, in
+            random order, so that each is read nearly in sequence. None shuffles all clips of an epoch.
     """
 
     manifests: tuple[Path, ...]
@@ -40,6 +42,7 @@ class TrainingData:
     source_balance: float = _within(0, 1, default=1.0)
     speaker_balance: float = _within(0, 1, default=1.0)
     max_labels_per_second: float | None = _within(0.1, 1000, default=None)
+    window: int | None = _within(1, 1_000_000_000, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

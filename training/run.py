@@ -1,25 +1,21 @@
 """A training run: the objects of its recipe, and its progress."""
 
 import dataclasses
-import hashlib
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from models.features import LogMelFeatures
-from models.prompt import Prompt
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
-from training.density import without_dense
 from training.ema import WeightAverage
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.examples import Examples
 from training.export import check_export, export_nemo
 from training.forecast import forecast
-from training.labelling import labelled
+from training.labelling import TeacherLabels, labelled
 from training.loss_scale import LossScale
 from training.manifest import read_manifest
 from training.mode import TrainingMode
@@ -40,14 +36,17 @@ from training.student import (
     tunable_config,
     without_teacher_heads,
 )
-from training.survey import survey
-from training.takes import Take, read_clips, takes_of
+from training.take_index import TakeIndex, take_index
+from training.takes import Take
+from training.transcripts import Transcripts
 from training.vocabulary import CharacterVocabulary, TrainingVocabulary
 from training.vocabulary_file import read_languages, read_vocabulary
 
 # Parts of a recipe that may change when a run is resumed: evaluation and reports, and its length, to which the learning
 # rate then adapts.
 _CHANGEABLE = ("dev", "report_every", "save_every", "steps")
+# The folder of the index of its takes, in the run's folder.
+_INDEX = "takes"
 # Buckets by labels for each length, if a decoder computes the padding of labels.
 _LABEL_BUCKETS = 4
 
@@ -91,15 +90,10 @@ class Run:
         self.own_parts = self.ranks.share(recipe.batches.parts)
         self.loss_scale = LossScale(scales=recipe.precision == "float16")
         set_products(recipe.precision)
-        clips = read_clips(recipe.data)
-        takes = takes_of(clips, recipe.data)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         initial = read_initial(recipe.initial) if recipe.initial else None
         tuned = None if recipe.shape or not initial else tunable_config(initial.config)
         self.vocabulary = _vocabulary(recipe)
-        takes, dense = without_dense(takes, self.vocabulary, recipe.data.max_labels_per_second)
-        if not takes:
-            raise RecipeError(f"no clip is left: {dense}")
         size = self.vocabulary.size
         characters = isinstance(self.vocabulary, CharacterVocabulary)
         prompts = self.vocabulary.prompts if isinstance(self.vocabulary, PromptedVocabulary) else None
@@ -112,7 +106,9 @@ class Run:
                 self.config = relabelled(tuned, size, characters=characters, prompts=prompts)
         if recipe.labels and self.config.ctc and not recipe.objective.ctc:
             raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
-        longest = round(max(take.seconds for take in takes), 1)
+        with self.ranks.one_after_the_first():
+            takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), self.config)
+        longest = round(float(takes.seconds.max()), 1)
         # A tuned model keeps its former length if that is longer.
         if recipe.shape or longest > (self.config.piece_seconds or math.inf):
             self.config = dataclasses.replace(self.config, trained_seconds=longest)
@@ -124,6 +120,7 @@ class Run:
             stride = self.config.encoder.subsampling_factor
             with self.ranks.one_after_the_first():
                 labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
+            _check_heard(takes, labels)
         has_own_labels = recipe.labels or not recipe.shape
         teacher_labels = len(labels.pieces) if labels and has_own_labels else None
         hidden = labels.width if labels else 0
@@ -142,13 +139,11 @@ class Run:
         positions = self.config.attention.positions if self.config.attention else None
         self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels, positions)
         for take in self.dev:
-            self.examples.tokens(take.clip, "")  # checks that the vocabulary has its language
-        counts = self.examples.label_counts()
-        self.sampler = _sampler(takes, counts, recipe, attends=self.config.attention is not None)
-        self.survey = survey(clips, takes, recipe.data, self.examples, self.vocabulary, self.config)
+            self.examples.transcripts.tokens(take.clip, "")  # checks that the vocabulary has its language
+        self.sampler = _sampler(takes, recipe, attends=self.config.attention is not None)
+        self.survey = [*takes.survey]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
-        self.survey += [dense] if dense else []
-        self.survey.append(forecast(self.sampler, takes, counts))
+        self.survey.append(forecast(self.sampler, takes.seconds, takes.labels))
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
@@ -240,29 +235,31 @@ def _vocabulary(recipe: Recipe) -> TrainingVocabulary:
     return read_vocabulary(path)
 
 
-def _sampler(takes: Sequence[Take], labels: Sequence[int], recipe: Recipe, *, attends: bool) -> BucketSampler:
-    seconds, batches = [take.seconds for take in takes], recipe.batches
-    weights = sampling_weights(takes, recipe.data.source_balance, recipe.data.speaker_balance)
+def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
+    seconds, labels, data, batches = takes.seconds, takes.labels, recipe.data, recipe.batches
+    weights = sampling_weights(seconds, takes.sources, takes.speakers, data.source_balance, data.speaker_balance)
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
     buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
     if batches.rows and len(batches.rows) != len(buckets.all):
         raise RecipeError(f"batches.rows has {len(batches.rows)} numbers; there are {len(buckets.all)} buckets")
     buckets = dataclasses.replace(buckets, counts=batches.rows)
-    return BucketSampler(seconds, weights, buckets, recipe.seed, labels, batches.parts)
+    return BucketSampler(
+        seconds, weights, buckets, recipe.seed, labels, batches.parts, takes.shards, recipe.data.window
+    )
 
 
-def _identity(recipe: Recipe, takes: Sequence[Take]) -> dict[str, Any]:
+def _check_heard(takes: TakeIndex, labels: TeacherLabels) -> None:
+    """Refuse a clip that has neither a transcript nor one by the teacher; one that cannot be read is skipped later."""
+    for take in takes:
+        clip = take.clip
+        if clip.text is None and clip.place not in labels.unreadable and labels.transcript(clip) is None:
+            raise ManifestError(f"{clip} has no transcript, and no teacher hears it")
+
+
+def _identity(recipe: Recipe, takes: TakeIndex) -> dict[str, Any]:
     """Return what must not change when a run is resumed: its recipe without folders, and its takes."""
-    digest = hashlib.sha256("\n".join(_line(take) for take in takes).encode())
     values = _without_folders(dataclasses.asdict(recipe))
-    return {key: value for key, value in values.items() if key not in _CHANGEABLE} | {"clips": digest.hexdigest()}
-
-
-def _line(take: Take) -> str:
-    """Return the fields of a take that identify it, to notice a changed manifest."""
-    asked = f" {take.clip.prompt}" if take.clip.prompt != Prompt() else ""
-    begins = "" if take.clip.start is None else f" from {take.clip.start}"
-    return f"{take.name} {take.seconds} {take.clip.text}{asked}{begins}"
+    return {key: value for key, value in values.items() if key not in _CHANGEABLE} | {"clips": takes.digest}
 
 
 def _without_folders(values: Any) -> Any:  # noqa: ANN401  # what a recipe holds

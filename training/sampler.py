@@ -1,9 +1,13 @@
-"""Sampling batches: a function of the seed and the epoch, so that a run resumes from two numbers."""
+"""Sampling batches: a function of the seed and the epoch, so that a run resumes from two numbers.
 
-from collections.abc import Iterator, Sequence
+The plan of an epoch is a few arrays, some 20 bytes for each clip; draws and batches are made when they are asked for.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from training.buckets import Bucket, Buckets
 
@@ -46,22 +50,80 @@ class PlannedBatch:
     part: int = 0
 
 
+class Epoch:
+    """The steps of an epoch, in order: all parts of each.
+
+    Attributes:
+        takes: the takes that it draws, step after step, before the steps are put in order.
+        part_starts: the place in ``takes`` of the first draw of each part, and at last their number.
+        part_seconds: the length that the clips of each part are padded to.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        draws: tuple[NDArray[np.int64], NDArray[np.int64]],
+        starts: NDArray[np.int64],
+        seconds: NDArray[np.float64],
+        order: NDArray[np.int64],
+        parts: int,
+    ) -> None:
+        """Hold a plan.
+
+        Args:
+            number: the epoch.
+            draws: takes, and the number of each draw among those of its take, step after step.
+            starts: the first draw of each step, and at last the number of draws, [steps + 1].
+            seconds: the length that the clips of each step are padded to.
+            order: the steps in order.
+            parts: parts of a step.
+        """
+        self.takes, self._copies = (each.astype(np.int32) for each in draws)
+        shares = np.diff(starts)[:, None] * np.arange(parts) // parts
+        self.part_starts = np.append((starts[:-1, None] + shares).ravel(), starts[-1])
+        self.part_seconds = np.repeat(seconds, parts)
+        self._number = number
+        self._order = order
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[tuple[PlannedBatch, ...]]:
+        return (self[place] for place in range(len(self)))
+
+    def __getitem__(self, place: int) -> tuple[PlannedBatch, ...]:
+        first = int(self._order[place]) * self._parts
+        position = Position(self._number, range(len(self))[place])
+        return tuple(self._part(first + part, position, part) for part in range(self._parts))
+
+    def _part(self, index: int, position: Position, part: int) -> PlannedBatch:
+        inside = slice(self.part_starts[index], self.part_starts[index + 1])
+        draws = map(Draw, self.takes[inside].tolist(), self._copies[inside].tolist())
+        return PlannedBatch(position, tuple(draws), float(self.part_seconds[index]), part)
+
+
 class BucketSampler:
     """Draws batches of clips of similar length, epoch after epoch.
 
     In an epoch a clip of weight w is drawn floor(w) or ceil(w) times, w on average. All parts of a step are of one
     bucket, so that processes take equally long. Parts are full, except in the last step of each bucket, whose parts
     share the rest evenly. The order of steps is random.
+
+    With a window, an epoch goes through the shards one after the other, in random order, and shuffles only as many
+    draws among each other as the window holds. Draws that do not fill a step wait for those of the next window.
     """
 
     def __init__(
         self,
-        seconds: Sequence[float],
-        weights: Sequence[float],
+        seconds: ArrayLike,
+        weights: ArrayLike,
         buckets: Buckets,
         seed: int,
-        labels: Sequence[int] | None = None,
+        labels: ArrayLike | None = None,
         parts: int = 1,
+        shards: ArrayLike | None = None,
+        window: int | None = None,
     ) -> None:
         """Prepare to sample.
 
@@ -72,13 +134,17 @@ class BucketSampler:
             seed: seed of all choices.
             labels: number of labels of each clip, or None if they do not matter.
             parts: parts of a step.
+            shards: the number of each clip's shard, from 0; None: all are in one.
+            window: draws that are shuffled among each other; None: those of an epoch.
         """
         self._weights = np.asarray(weights, dtype=np.float64)
-        labels = [0] * len(seconds) if labels is None else labels
-        self._bucket = np.asarray([buckets.bucket(*clip) for clip in zip(seconds, labels, strict=True)])
+        numbers = np.zeros(len(self._weights), np.int64) if labels is None else labels
+        self._bucket = buckets.of_all(seconds, numbers).astype(np.int16)  # there are at most 10,000
         self._parts = parts
         self._buckets = buckets
         self._seed = seed
+        self._shards = np.asarray(0 if shards is None else shards)
+        self._window = window
 
     @property
     def buckets(self) -> list[tuple[Bucket, int, int]]:
@@ -86,19 +152,26 @@ class BucketSampler:
         clips = np.bincount(self._bucket, minlength=len(self._buckets.all)).tolist()
         return [(bucket, clips[number], self._buckets.rows(number)) for number, bucket in enumerate(self._buckets.all)]
 
-    def epoch(self, number: int) -> list[tuple[PlannedBatch, ...]]:
-        """Return the steps of an epoch, in order: all parts of each."""
+    def epoch(self, number: int) -> Epoch:
+        """Return the steps of an epoch."""
         random = np.random.default_rng([self._seed, number])
-        draws = self._draws(random)
-        inside: list[list[Draw]] = [[] for _ in self._buckets.all]
-        for draw in draws:
-            inside[self._bucket[draw.take]].append(draw)
-        steps: list[tuple[list[Draw], float]] = []
-        for bucket, (shape, held) in enumerate(zip(self._buckets.all, inside, strict=True)):
-            size = self._buckets.rows(bucket) * self._parts
-            steps += [(held[start : start + size], shape.seconds) for start in range(0, len(held), size)]
-        order = random.permutation(len(steps))
-        return [self._shared_out(Position(number, place), *steps[index]) for place, index in enumerate(order)]
+        takes, copies = self._draws(random)
+        order, windows = self._shuffled(takes, random)
+        bucket = self._bucket[takes[order]]
+        by_bucket = np.argsort(bucket, kind="stable")
+        order, windows = order[by_bucket], windows[by_bucket]
+        ends = np.cumsum(np.bincount(bucket, minlength=len(self._buckets.all))).tolist()
+        starts: list[int] = []
+        seconds: list[float] = []
+        for place, (shape, first, end) in enumerate(zip(self._buckets.all, [0, *ends], ends, strict=False)):
+            begin = range(first, end, self._buckets.rows(place) * self._parts)
+            starts += begin
+            seconds += [shape.seconds] * len(begin)
+        edges = np.array([*starts, len(takes)])
+        steps = random.permutation(len(starts))
+        # A step is taken in the window that has its last draw.
+        steps = steps[np.argsort(windows[edges[1:] - 1][steps], kind="stable")]
+        return Epoch(number, (takes[order], copies[order]), edges, np.array(seconds), steps, self._parts)
 
     def batches(self, start: Position, own: range | None = None) -> Iterator[PlannedBatch]:
         """Yield parts without end, from the step at ``start``; a position after the end of an epoch begins the next.
@@ -108,23 +181,31 @@ class BucketSampler:
             own: the parts of each step to yield; None: all.
         """
         own = range(self._parts) if own is None else own
-        epoch, steps = start.epoch, self.epoch(start.epoch)[start.batch :]
+        number, first = start.epoch, start.batch
         while True:
-            for step in steps:
+            epoch = self.epoch(number)
+            for place in range(first, len(epoch)):
+                step = epoch[place]
                 yield from (step[part] for part in own)
-            epoch += 1
-            steps = self.epoch(epoch)
+            number, first = number + 1, 0
 
-    def _shared_out(self, position: Position, draws: list[Draw], seconds: float) -> tuple[PlannedBatch, ...]:
-        edges = [len(draws) * part // self._parts for part in range(self._parts + 1)]
-        return tuple(
-            PlannedBatch(position, tuple(draws[edges[part] : edges[part + 1]]), seconds, part)
-            for part in range(self._parts)
-        )
-
-    def _draws(self, random: np.random.Generator) -> list[Draw]:
-        """Return the draws of an epoch in random order."""
+    def _draws(self, random: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the draws of an epoch: the take of each, and its number among those of its take."""
         whole = np.floor(self._weights)
         counts = (whole + (random.random(len(self._weights)) < self._weights - whole)).astype(np.int64)
-        draws = [Draw(take, copy) for take, count in enumerate(counts.tolist()) for copy in range(count)]
-        return [draws[index] for index in random.permutation(len(draws))]
+        takes = np.repeat(np.arange(len(counts)), counts)
+        return takes, np.arange(len(takes)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+    def _shuffled(
+        self, takes: NDArray[np.int64], random: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the draws in random order, and the window of each."""
+        order = random.permutation(len(takes))
+        if self._window is None:
+            return order, np.zeros(len(takes), dtype=np.int64)
+        turns = random.permutation(int(self._shards.max(initial=0)) + 1)  # of each shard
+        by_shard = np.argsort(turns[np.broadcast_to(self._shards, self._weights.shape)[takes]], kind="stable")
+        windows = np.empty(len(takes), dtype=np.int64)
+        windows[by_shard] = np.arange(len(takes)) // self._window
+        by_window = np.argsort(windows[order], kind="stable")
+        return order[by_window], windows[order][by_window]

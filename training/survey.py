@@ -2,92 +2,134 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from models.config import ModelConfig
 from training.clip import Clip
 from training.errors import ManifestError
-from training.examples import Examples
 from training.recipe import TrainingData
 from training.takes import Take
-from training.vocabulary import TrainingVocabulary
+from training.transcripts import Transcripts
 
 
-def survey(
-    clips: Sequence[Clip],
-    takes: Sequence[Take],
-    data: TrainingData,
-    examples: Examples,
-    vocabulary: TrainingVocabulary,
-    config: ModelConfig,
-) -> list[str]:
-    """Return lines about the number and length of clips, and problems of some of them.
+@dataclass(slots=True)
+class _Group:
+    """Clips with something in common, counted."""
+
+    clips: int = 0
+    seconds: float = 0.0
+    first: str = ""
+
+    def add(self, clip: Clip) -> None:
+        self.first = self.first or str(clip)
+        self.clips += 1
+        self.seconds += clip.seconds
+
+    def __str__(self) -> str:
+        return f"{self.clips:,} clip{'s' * (self.clips != 1)} ({_length(self.seconds)})"
+
+
+class Survey:
+    """Counts clips, their lengths, and problems of some of them.
 
     Files are not decoded; only their existence is checked.
 
-    Args:
-        clips: the clips of the manifests.
-        takes: the takes to train on.
-        data: the recipe's training data.
-        examples: makes labels of transcripts.
-        vocabulary: the vocabulary.
-        config: the student's configuration.
-
-    Raises:
-        ManifestError: if none of the files exists.
+    Attributes:
+        takes: number of takes to train on.
     """
-    lines = [f"{_amount(clips)}; trained on: {len(takes):,} takes, {_hours(take.seconds for take in takes)}"]
-    missing = [clip for clip in clips if not clip.audio.is_file()]
-    if len(missing) == len(clips):
-        raise ManifestError(f"{clips[0]}: No such file or directory (nor any other clip's)")
-    short = [clip for clip in clips if clip.seconds < data.min_seconds * min(data.speeds)]
-    long = [clip for clip in clips if clip.seconds > data.max_seconds * max(data.speeds)]
-    lines += _line("left out", [(f"under {data.min_seconds:g} s", short), (f"over {data.max_seconds:g} s", long)])
-    lines += _line("skipped", [(f"no file, such as {missing[0]}", missing)] if missing else [])
-    return lines + _line("transcripts", list(_odd_transcripts(takes, examples, vocabulary, config).items()))
 
+    def __init__(self, data: TrainingData, transcripts: Transcripts, config: ModelConfig) -> None:
+        """Begin a survey.
 
-def _odd_transcripts(
-    takes: Sequence[Take], examples: Examples, vocabulary: TrainingVocabulary, config: ModelConfig
-) -> dict[str, list[Clip]]:
-    """Return the clips with unusable transcripts, by problem."""
-    empty: list[Clip] = []
-    unknown: list[Clip] = []
-    crowded: list[Clip] = []
-    endless: list[Clip] = []
-    for take in takes:
-        text = take.clip.text
+        Args:
+            data: the recipe's training data.
+            transcripts: makes labels of transcripts.
+            config: the student's configuration.
+        """
+        self.takes = 0
+        self._seconds = 0.0
+        self._data = data
+        self._vocabulary = transcripts.vocabulary
+        self._config = config
+        self._all, self._missing, self._short, self._long = (_Group() for _ in range(4))
+        self._empty, self._unknown, self._crowded, self._endless = (_Group() for _ in range(4))
+        self._seen: tuple[Path, bool] | None = None
+
+    def note_clip(self, clip: Clip) -> None:
+        """Count a clip of a manifest."""
+        self._all.add(clip)
+        if not self._is_there(clip.audio):
+            self._missing.add(clip)
+        if clip.seconds < self._data.min_seconds * min(self._data.speeds):
+            self._short.add(clip)
+        if clip.seconds > self._data.max_seconds * max(self._data.speeds):
+            self._long.add(clip)
+
+    def note_take(self, take: Take, tokens: Sequence[int], sequence: Sequence[int]) -> None:
+        """Count a take to train on.
+
+        Args:
+            take: the take.
+            tokens: labels of its transcript.
+            sequence: the same with its prompt, for an attention decoder.
+        """
+        self.takes += 1
+        self._seconds += take.seconds
+        text, config = take.clip.text, self._config
         if text is None:
-            continue
-        tokens = examples.tokens(take.clip, text)
+            return
         if not text.strip():
-            empty.append(take.clip)
-        if vocabulary.lacks(text, take.clip.prompt):
-            unknown.append(take.clip)
+            self._empty.add(take.clip)
+        if self._vocabulary.lacks(text, take.clip.prompt):
+            self._unknown.add(take.clip)
         repeats = sum(one == other for one, other in itertools.pairwise(tokens))
         features = int(take.seconds * config.features.sample_rate) // config.features.hop
         frames = -(-features // config.encoder.subsampling_factor)
         if config.ctc and len(tokens) + repeats > frames:
-            crowded.append(take.clip)
-        if config.attention and len(examples.sequence(take.clip, tokens)) > config.attention.positions:
-            endless.append(take.clip)
-    return {
-        "empty": empty,
-        "with characters that the vocabulary lacks": unknown,
-        "longer than their clip's frames, which CTC leaves out": crowded,
-        "longer than the decoder's positions, which are skipped": endless,
-    }
+            self._crowded.add(take.clip)
+        if config.attention and len(sequence) > config.attention.positions:
+            self._endless.add(take.clip)
+
+    def lines(self) -> list[str]:
+        """Return lines about the number and length of clips, and problems of some of them.
+
+        Raises:
+            ManifestError: if none of the files exists.
+        """
+        if self._missing.clips == self._all.clips:
+            raise ManifestError(f"{self._all.first}: No such file or directory (nor any other clip's)")
+        return [
+            f"{self._all}; trained on: {self.takes:,} takes, {_length(self._seconds)}",
+            *_line(
+                "left out",
+                (f"under {self._data.min_seconds:g} s", self._short),
+                (f"over {self._data.max_seconds:g} s", self._long),
+            ),
+            *_line("skipped", (f"no file, such as {self._missing.first}", self._missing)),
+            *_line(
+                "transcripts",
+                ("empty", self._empty),
+                ("with characters that the vocabulary lacks", self._unknown),
+                ("longer than their clip's frames, which CTC leaves out", self._crowded),
+                ("longer than the decoder's positions, which are skipped", self._endless),
+            ),
+        ]
+
+    def _is_there(self, file: Path) -> bool:
+        # Clips of a tar, or of a long recording, follow each other.
+        if self._seen is None or self._seen[0] != file:
+            self._seen = (file, file.is_file())
+        return self._seen[1]
 
 
-def _line(what: str, groups: Iterable[tuple[str, Sequence[Clip]]]) -> list[str]:
+def _line(what: str, *groups: tuple[str, _Group]) -> Iterable[str]:
     """Return a line about the groups that are not empty, if any."""
-    told = [f"{_amount(group)} {name}" for name, group in groups if group]
+    told = [f"{group} {name}" for name, group in groups if group.clips]
     return [f"{what}: " + ", ".join(told)] if told else []
 
 
-def _amount(clips: Sequence[Clip]) -> str:
-    return f"{len(clips):,} clip{'s' * (len(clips) != 1)} ({_hours(clip.seconds for clip in clips)})"
-
-
-def _hours(seconds: Iterable[float]) -> str:
-    total = sum(seconds)
-    return f"{total / 3600:.1f} h" if total >= 3600 else f"{total / 60:.1f} min" if total >= 60 else f"{total:.1f} s"
+def _length(seconds: float) -> str:
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"

@@ -1,6 +1,6 @@
 """Takes: a take is a clip at one speed, the unit of posteriors, sampling and examples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,8 +8,6 @@ import numpy as np
 from audio.resample import resampled
 from audio.samples import Samples
 from training.clip import Clip
-from training.errors import RecipeError
-from training.manifest import read_manifest
 from training.recipe import TrainingData
 
 
@@ -40,27 +38,6 @@ class Take:
         if self.speed == 1:
             return samples
         return np.concatenate(list(resampled([samples], round(rate * self.speed), rate)))
-
-
-def read_clips(data: TrainingData) -> list[Clip]:
-    """Return the clips of a recipe's manifests.
-
-    Raises:
-        ManifestError: if a manifest cannot be read.
-    """
-    return [clip for manifest in data.manifests for clip in read_manifest(manifest, data.split)]
-
-
-def takes_of(clips: Sequence[Clip], data: TrainingData) -> list[Take]:
-    """Return the takes of a recipe: each clip at each speed, except those that are too short or too long.
-
-    Raises:
-        RecipeError: if no clip is left.
-    """
-    takes = list(fitting(clips, data))
-    if not takes:
-        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s")
-    return takes
 
 
 def fitting(clips: Iterable[Clip], data: TrainingData) -> Iterable[Take]:

@@ -100,8 +100,8 @@ def test_sequences_are_prompt_transcript_and_end(tmp_path):
     run = Run(run.recipe, tmp_path, CPU)
     clip = run.examples.takes[0].clip
 
-    tokens = run.examples.tokens(clip, clip.text)
-    sequence = run.examples.sequence(clip, tokens)
+    tokens = run.examples.transcripts.tokens(clip, clip.text)
+    sequence = run.examples.transcripts.sequence(clip, tokens)
 
     pieces = [run.vocabulary.tokenizer.pieces[label] for label in sequence]
     assert clip.prompt == Prompt("en", "de", punctuation=False)

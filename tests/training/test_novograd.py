@@ -37,3 +37,19 @@ def test_it_goes_on_from_its_state():
     steps(second, parts, 2)
 
     assert torch.equal(whole, parts)
+
+
+def test_a_large_tensor_is_moved_piece_by_piece_as_a_whole_one():
+    random = torch.Generator().manual_seed(0)
+    weight, gradient = (torch.randn(3, 50_021, generator=random) for _ in range(2))
+    flat, transposed = torch.nn.Parameter(weight.clone()), torch.nn.Parameter(weight.mT.contiguous().mT)
+    optimizer = NovoGrad([{"params": [flat, transposed], "weight_decay": 0.01}], lr=0.1)
+
+    for _ in range(3):
+        for parameter in (flat, transposed):
+            parameter.grad = gradient.clone()
+        optimizer.step()
+
+    assert not transposed.is_contiguous()
+    torch.testing.assert_close(flat, transposed)
+    assert not torch.equal(flat.detach()[:, -1], weight[:, -1])

@@ -204,7 +204,7 @@ def test_clips_with_too_many_labels_in_a_second_are_left_out_and_reported(tmp_pa
     assert sorted(len(take.clip.text) / take.seconds for take in kept) == rates[:4]
     assert line.startswith("left out: 4 takes (")
     assert f"with over {most:g} labels a second: 4 from {most:g} on" in line
-    assert without_dense(takes, letters, None) == (takes, None)
+    assert without_dense(takes, letters, None) == (list(takes), None)
 
 
 def test_the_filter_of_a_recipe_leaves_them_out_of_the_run(tmp_path):

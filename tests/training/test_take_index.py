@@ -1,0 +1,202 @@
+"""The takes of a run lie in files: the same as in the manifests, made once, and again if something changed."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import Prompt
+from tests.training.small_run import CHECKPOINT, manifest, recipe_file
+from tests.training.test_foreign_manifests import lines, tar, tone
+from training.clip import Clip, Part
+from training.errors import ManifestError, RecipeError, TrainingError
+from training.loop import train
+from training.manifest import read_manifest
+from training.recipe_file import read_recipe
+from training.run import Run
+from training.student import student_config
+from training.take_index import _clip, _line, take_index
+from training.transcripts import Transcripts
+from training.vocabulary_file import read_vocabulary
+
+CPU = torch.device("cpu")
+NAMES = st.text(st.characters(codec=None), min_size=1).filter(lambda name: "\0" not in name)
+CLIPS = st.builds(
+    Clip,
+    NAMES.map(Path),
+    NAMES,
+    st.floats(0.1, 60),
+    st.none() | st.text(),
+    NAMES,
+    NAMES,
+    st.builds(Prompt, st.none() | st.just("en"), st.none() | st.just("de"), st.booleans()),
+    st.none() | st.floats(0, 9),
+    st.none() | st.builds(Part, st.integers(0, 2**50), st.integers(0, 2**40)),
+    st.text(),
+)
+
+
+def index_of(folder, **changes):
+    """The index of a recipe's takes, in ``folder``."""
+    recipe = read_recipe(recipe_file(folder, **changes))
+    vocabulary = Transcripts(read_vocabulary(CHECKPOINT))
+    return take_index(folder / "takes", recipe, vocabulary, student_config(recipe.student, vocabulary.vocabulary.size))
+
+
+def made(folder):
+    """Which index there is: another one has another number."""
+    return (folder / "takes" / "index.json").stat().st_ino
+
+
+@given(CLIPS)
+@settings(max_examples=100, deadline=None)
+def test_a_clip_is_read_as_it_was_written(clip):
+    assert _clip(_line(clip)) == clip
+    assert _clip(_line(clip)).where == clip.where
+    assert _line(clip).count(b"\n") == 1
+
+
+def test_the_takes_are_those_of_the_manifests(tmp_path):
+    manifest(tmp_path, copies=3)
+    data = {"manifests": ["manifest.jsonl"], "speeds": [0.9, 1.1], "max_seconds": 5}
+
+    takes = index_of(tmp_path, data=data)
+
+    clips = read_manifest(tmp_path / "manifest.jsonl")
+    wanted = [(clip, speed) for clip in clips for speed in (0.9, 1.1) if clip.seconds / speed <= 5]
+    assert [(take.clip, take.speed) for take in takes] == wanted
+    assert takes.seconds.tolist() == [take.seconds for take in takes]
+    transcripts = Transcripts(read_vocabulary(CHECKPOINT))
+    assert takes.labels.tolist() == [transcripts.count(take.clip) for take in takes]
+    assert takes[-1] == takes[len(takes) - 1] == takes[-2:][1]
+
+
+def test_an_index_is_used_again_until_a_manifest_or_the_recipe_changes(tmp_path):
+    manifest(tmp_path)
+    digest, first = index_of(tmp_path).digest, made(tmp_path)
+
+    assert index_of(tmp_path, steps=99, seed=4).digest == digest
+    assert made(tmp_path) == first
+
+    assert index_of(tmp_path, data={"manifests": ["manifest.jsonl"], "max_seconds": 5}).digest != digest
+    second = made(tmp_path)
+    manifest(tmp_path, copies=2)
+    assert len(index_of(tmp_path)) == 8
+    assert second != first
+
+
+@pytest.mark.parametrize("name", ["takes.bin", "clips.jsonl", "index.json"])
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"half")])
+def test_an_index_that_is_not_whole_is_made_again(tmp_path, name, damage):
+    manifest(tmp_path)
+    digest = index_of(tmp_path).digest
+    damage(tmp_path / "takes" / name)
+
+    again = index_of(tmp_path)
+
+    assert again.digest == digest
+    assert [take.clip for take in again] == read_manifest(tmp_path / "manifest.jsonl")
+
+
+def test_an_index_that_cannot_be_written_is_one_line(tmp_path):
+    manifest(tmp_path)
+    (tmp_path / "takes").write_text("in the way")
+
+    with pytest.raises(TrainingError, match=r"takes cannot be written: (File exists|Not a directory)"):
+        index_of(tmp_path)
+
+
+def test_a_bad_line_is_named_and_leaves_no_index(tmp_path):
+    path = manifest(tmp_path, copies=2)
+    path.write_text(path.read_text() + "{}\n")
+
+    with pytest.raises(ManifestError, match=r"manifest\.jsonl, line 9: 'audio' is missing"):
+        index_of(tmp_path)
+    assert list((tmp_path / "takes").iterdir()) == []
+
+
+def test_no_clip_that_fits_is_an_error(tmp_path):
+    manifest(tmp_path)
+
+    with pytest.raises(RecipeError, match=r"no clip lasts from 0\.5 to 0\.6 s"):
+        index_of(tmp_path, data={"manifests": ["manifest.jsonl"], "max_seconds": 0.6})
+
+
+def sharded(folder, shards=3, clips=4):
+    """Tars as NeMo writes them, and a manifest whose lines are not in their order."""
+    rows = []
+    for shard in range(shards):
+        names = {f"{shard}-{clip}.wav": tone(300 + 10 * (shard * clips + clip)) for clip in range(clips)}
+        tar(folder / f"audio_{shard}.tar", names)
+        rows += [{"audio_filepath": name, "duration": 1.0, "text": "a", "shard_id": shard} for name in names]
+    lines(folder / "manifest.jsonl", rows[::2] + rows[1::2])
+
+
+def test_each_tar_is_a_shard(tmp_path):
+    sharded(tmp_path)
+
+    takes = index_of(tmp_path)
+
+    shards = {}
+    for take, shard in zip(takes, takes.shards.tolist(), strict=True):
+        shards.setdefault(shard, set()).add(take.clip.audio.name)
+    assert list(shards.values()) == [{"audio_0.tar"}, {"audio_1.tar"}, {"audio_2.tar"}]
+
+
+def test_a_tar_that_changed_is_looked_through_again(tmp_path):
+    sharded(tmp_path)
+    first = index_of(tmp_path)[0].clip.part
+    content = {"first.wav": tone(300, seconds=2)} | {f"0-{clip}.wav": tone(300) for clip in range(4)}
+
+    tar(tmp_path / "audio_0.tar", content)
+
+    assert index_of(tmp_path)[0].clip.part.offset > first.offset
+
+
+def losses_of(folder):
+    return [line["loss"] for line in map(json.loads, (folder / "log.jsonl").read_text().splitlines()) if "loss" in line]
+
+
+def test_a_run_on_tars_goes_on_in_the_middle_of_a_window_as_if_it_had_not_stopped(tmp_path):
+    sharded(tmp_path)
+    changes = {"data": {"manifests": ["manifest.jsonl"], "window": 5}, "batches": {"seconds": 2, "buckets": 1}}
+    recipe = read_recipe(recipe_file(tmp_path, steps=8, **changes))
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    train(Run(recipe, tmp_path / "whole", CPU), word_errors=None, report=lambda _: None)
+    steps = iter(range(20))
+    stopped = Run(recipe, tmp_path / "parts", CPU)
+
+    train(stopped, word_errors=None, report=lambda _: None, stops=lambda: next(steps) == 3)
+    resumed = Run(recipe, tmp_path / "parts", CPU)
+    resumed.resume()
+    train(resumed, word_errors=None, report=lambda _: None)
+
+    assert stopped.step == 3
+    assert losses_of(tmp_path / "parts") == losses_of(tmp_path / "whole")
+    assert len(losses_of(tmp_path / "whole")) == 8
+
+
+def test_memory_grows_by_some_tens_of_bytes_a_clip(tmp_path):
+    def memory(clips):
+        """What a run holds, and the most that it took, in bytes."""
+        row = json.dumps({"audio": str(CHECKPOINT), "duration": 2.5, "text": "so and so"}) + "\n"
+        (tmp_path / "manifest.jsonl").write_text(row * clips)
+        recipe = read_recipe(recipe_file(tmp_path))
+        tracemalloc.start()
+        run = Run(recipe, tmp_path, CPU)
+        found = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(run.examples.takes) == clips
+        return found
+
+    memory(10)  # what is imported and kept by all runs
+    few, many = memory(200), memory(1200)
+
+    held, most = ((after - before) / 1000 for before, after in zip(few, many, strict=True))
+    assert held < 30  # takes as objects have a thousand each
+    assert most < 120

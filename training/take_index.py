@@ -1,0 +1,321 @@
+"""The takes of a run, in files: what a step needs of them is read when it is needed.
+
+So memory grows by some tens of bytes a clip, whatever manifests, shards or folders list them. The folder has
+
+- ``clips.jsonl``: the fields of each clip, one a line;
+- ``takes.bin``: a record of fixed size for each take, memory-mapped: its length, its labels, the place of its clip;
+- ``index.json``: what it was made from, and the survey of the clips. It is written last, so that an index is complete
+  or missing. If a manifest or a tar has another size or time by then, or the recipe has changed, another is made.
+"""
+
+import hashlib
+import json
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from models import Prompt
+from models.config import ModelConfig
+from training.clip import Clip, Part
+from training.density import DensityFilter
+from training.errors import ManifestError, RecipeError, TrainingError
+from training.manifest import clips_of, files_of
+from training.recipe import Recipe
+from training.survey import Survey
+from training.takes import Take, fitting
+from training.transcripts import Transcripts
+
+_FORMAT = 1
+_CLIPS, _TAKES, _ABOUT = "clips.jsonl", "takes.bin", "index.json"
+_TAKE = np.dtype(
+    [
+        ("place", "<u8"),  # of the clip's line in clips.jsonl
+        ("seconds", "<f8"),
+        ("speed", "<f8"),
+        ("source", "<u8"),  # digests
+        ("speaker", "<u8"),
+        ("size", "<u4"),  # of the line
+        ("labels", "<u4"),
+        ("shard", "<u4"),
+    ]
+)
+# Clips in a shard if they are not in tars.
+_SHARD_CLIPS = 1_000
+_DAMAGED = (OSError, ValueError, KeyError, TypeError)
+
+
+class TakeIndex(Sequence[Take]):
+    """The takes of a run, read from files. Threads may share it.
+
+    Attributes:
+        survey: lines about the clips, and what is left out.
+        digest: identifies the takes, with their transcripts, in their order.
+    """
+
+    def __init__(self, folder: Path, about: dict[str, Any]) -> None:
+        """Open an index.
+
+        Raises:
+            OSError: if its files cannot be read.
+        """
+        self.survey = [str(line) for line in about["survey"]]
+        self.digest = str(about["digest"])
+        self._records = np.memmap(folder / _TAKES, _TAKE, "r")
+        self._path = folder / _CLIPS
+        self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._file)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> Take: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Take]: ...
+    def __getitem__(self, index: int | slice) -> Take | Sequence[Take]:
+        """Return a take, or some.
+
+        Raises:
+            ManifestError: if the index is damaged.
+        """
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        record = self._records[index]
+        line = os.pread(self._file, int(record["size"]), int(record["place"]))
+        try:
+            return Take(_clip(line), float(record["speed"]))
+        except (ValueError, TypeError) as error:
+            raise ManifestError(f"{self._path} is damaged; remove its folder, and it is made again") from error
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """Length of each take."""
+        return np.asarray(self._records["seconds"])
+
+    @property
+    def labels(self) -> NDArray[np.uint32]:
+        """Number of labels of each take, its prompt included; 0 if only a teacher knows the transcript."""
+        return np.asarray(self._records["labels"])
+
+    @property
+    def sources(self) -> NDArray[np.uint64]:
+        """A number for the source of each take."""
+        return np.asarray(self._records["source"])
+
+    @property
+    def speakers(self) -> NDArray[np.uint64]:
+        """A number for the speaker of each take, another one in another source."""
+        return np.asarray(self._records["speaker"])
+
+    @property
+    def shards(self) -> NDArray[np.uint32]:
+        """The shard of each take, from 0: a tar, or a thousand clips that follow each other."""
+        return np.asarray(self._records["shard"])
+
+
+def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> TakeIndex:
+    """Return the takes of a recipe: each clip at each speed at which it is neither too short nor too long.
+
+    Args:
+        folder: the index's folder; an index that is there is used if it is of the same clips and the same recipe.
+        recipe: the recipe.
+        transcripts: makes labels of transcripts.
+        config: the student's configuration.
+
+    Raises:
+        TrainingError: if a manifest cannot be read, no clip is left, or the index cannot be written.
+    """
+    made_of = _made_of(recipe, config)
+    try:
+        about = json.loads((folder / _ABOUT).read_bytes())
+        if about["made_of"] == made_of and about["tars"] == [_state(Path(path)) for path, *_ in about["tars"]]:
+            sizes = [(folder / name).stat().st_size for name in (_CLIPS, _TAKES)]
+            if about["sizes"] == sizes:
+                return TakeIndex(folder, about)
+    except _DAMAGED:
+        pass  # there is none, or none that can be used
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _ABOUT).unlink(missing_ok=True)
+        about = {"made_of": made_of, **_write(folder, recipe, transcripts, config)}
+        _replace(folder / _ABOUT, json.dumps(about).encode())
+        return TakeIndex(folder, about)
+    except OSError as error:
+        raise TrainingError(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def _made_of(recipe: Recipe, config: ModelConfig) -> dict[str, Any]:
+    """Return what decides about an index, as JSON values."""
+    decides = (recipe.data, recipe.characters, recipe.teacher is None, config)
+    named = [recipe.vocabulary, recipe.initial, *(one.vocabulary for one in recipe.languages or ())]
+    named += [recipe.teacher.checkpoint] if recipe.teacher else []
+    try:
+        lists = [file for manifest in recipe.data.manifests for file in files_of(manifest)]
+    except OSError as error:
+        raise ManifestError(f"{error.filename}: {error.strerror}") from error
+    files = [_state(path) for path in [*lists, *filter(None, named)]]
+    return {"format": _FORMAT, "recipe": hashlib.sha256(repr(decides).encode()).hexdigest(), "files": files}
+
+
+def _state(path: Path) -> list[str | int]:
+    """Return a file's path, size and time; without them if there is no such file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return [str(path)]
+    return [str(path), found.st_size, found.st_mtime_ns]
+
+
+def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> dict[str, Any]:
+    """Write the clips and the takes, and return what index.json says about them."""
+    data = recipe.data
+    survey, density = Survey(data, transcripts, config), DensityFilter(data.max_labels_per_second)
+    shards, digest = _Shards(), hashlib.sha256()
+    fitted = 0
+    with _Appending(folder / _CLIPS) as clips, _Appending(folder / _TAKES) as takes:
+        for clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
+            survey.note_clip(clip)
+            kept, tokens = [], list[int]()
+            for take in fitting([clip], data):
+                fitted += 1
+                if clip.text is None and recipe.teacher is None:
+                    raise ManifestError(f"{clip} has no transcript, and no teacher hears it")
+                tokens = tokens or transcripts.tokens(clip, clip.text or "")
+                if not density.keeps(take, len(tokens)):
+                    continue
+                sequence = transcripts.sequence(clip, tokens)
+                survey.note_take(take, tokens, sequence)
+                kept.append((take, 0 if clip.text is None else len(sequence) or len(tokens)))
+            if not kept:
+                continue
+            line = _line(clip)
+            about = (_digest(clip.source), _digest(clip.source, clip.speaker), len(line))
+            shard = shards.number(clip)
+            for take, labels in kept:
+                record = (clips.size, take.seconds, take.speed, *about, labels, shard)
+                takes.add(np.array(record, dtype=_TAKE).tobytes())
+                digest.update(_identity(take).encode(errors="surrogatepass"))
+            clips.add(line)
+    if not fitted:
+        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s")
+    if not survey.takes:
+        raise RecipeError(f"no clip is left: {density.line()}")
+    lines = survey.lines()
+    return {
+        "survey": [*lines, *filter(None, [density.line()])],
+        "digest": digest.hexdigest(),
+        "sizes": [clips.size, takes.size],
+        "tars": [_state(tar) for tar in shards.tars],
+    }
+
+
+def _all_clips(recipe: Recipe) -> Iterator[Clip]:
+    return (clip for manifest in recipe.data.manifests for clip in clips_of(manifest, recipe.data.split))
+
+
+class _Shards:
+    """Numbers the shards of clips.
+
+    Attributes:
+        tars: the files that hold several recordings, each with its number.
+    """
+
+    def __init__(self) -> None:
+        self.tars: dict[Path, int] = {}
+        self._count = self._left = 0
+
+    def number(self, clip: Clip) -> int:
+        if clip.part is not None:
+            return self._of_tar(clip.audio)
+        if not self._left:
+            self._current, self._left = self._next(), _SHARD_CLIPS
+        self._left -= 1
+        return self._current
+
+    def _of_tar(self, path: Path) -> int:
+        if path not in self.tars:
+            self.tars[path] = self._next()
+        return self.tars[path]
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+
+class _Appending:
+    """A file that takes its place when it is complete.
+
+    Attributes:
+        size: bytes that were added.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._fresh = path, path.with_suffix(".new")
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        self._file = self._fresh.open("wb", buffering=2**20)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._fresh.replace(self._path)
+        finally:
+            self._file.close()
+            self._fresh.unlink(missing_ok=True)
+
+    def add(self, content: bytes) -> None:
+        self._file.write(content)
+        self.size += len(content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    with _Appending(path) as file:
+        file.add(content)
+
+
+def _line(clip: Clip) -> bytes:
+    """Return a clip as a line."""
+    part = None if clip.part is None else [clip.part.offset, clip.part.size]
+    fields = [
+        str(clip.audio),
+        clip.name,
+        clip.seconds,
+        clip.text,
+        clip.source,
+        clip.speaker,
+        list(clip.prompt),
+        clip.start,
+        part,
+        clip.where,
+    ]
+    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return content.encode(errors="surrogatepass") + b"\n"
+
+
+def _clip(line: bytes) -> Clip:
+    audio, name, seconds, text, source, speaker, prompt, start, part, where = json.loads(
+        line.decode(errors="surrogatepass")
+    )
+    inside = None if part is None else Part(*part)
+    return Clip(Path(audio), name, seconds, text, source, speaker, Prompt(*prompt), start, inside, where)
+
+
+def _identity(take: Take) -> str:
+    """Return the fields of a take that identify it, to notice a changed manifest."""
+    clip = take.clip
+    return json.dumps([take.name, take.seconds, clip.text, list(clip.prompt), clip.start]) + "\n"
+
+
+def _digest(*names: str) -> int:
+    content = "\0".join(names).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
