@@ -3,8 +3,9 @@
     python -m benchmarks manifest_memory --lines 10000 1000000
 
 For each: the time to read the manifest and make the index of its takes; the time to open the index again, as a resumed
-run does; the time to plan an epoch of one rank of four and to look up the clips of its first batches; and the memory of the process, beyond that of a run with one
-line: its own (anonymous) pages, and those of files, which the system may drop.
+run does; the time to plan an epoch of one rank of four and to look up the clips of its first batches; and the memory of
+the process, beyond that of a run with one line: its own (anonymous) pages, and those of files, which the system may
+drop.
 """
 
 import argparse

@@ -54,5 +54,5 @@ class NovoGrad(Optimizer):
 def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield tensors of one shape piece by piece on a CPU; whole on a GPU, for which each piece is a launch."""
     if tensors[0].device.type == "cpu" and all(tensor.is_contiguous() for tensor in tensors):
-        return zip(*(tensor.view(-1).split(_PIECE) for tensor in tensors), strict=True)
+        return zip(*(torch.split(tensor.view(-1), _PIECE) for tensor in tensors), strict=True)
     return iter([tensors])
