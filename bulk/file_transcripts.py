@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from audio.errors import AudioError
@@ -13,6 +14,7 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
 from bulk.joining import Heard, joined_parts
 from bulk.storage import fetched
+from models.spoken_language import LanguageDecision, possible_languages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from audio.pool import DecodePool
     from audio.recording import Recording
     from audio.samples import Samples
-    from models import Model, Transcript
+    from models import LanguageIdentifier, Model, Transcript
+    from models.spoken_language import Spoken
 
 # The model sorts its input by length, so giving it a few batches at a time leaves little padding.
 _BATCHES_AT_A_TIME = 4
@@ -34,7 +37,9 @@ class Options:
 
     Attributes:
         decoder: one of ``model.decoders``, or None for the first.
-        prompt: the prompt, as keyword arguments of ``Model.transcribe``.
+        prompt: the prompt, as keyword arguments of ``Model.transcribe``. If it names no language, and the model has a
+            language identifier, that one decides: once for each channel, and for parts that are surely in another one.
+        languages: the languages that may be spoken, for that decision; empty means all of the model.
         batch_seconds: seconds of audio and padding in one batch.
         limits: limits on the audio that is accepted.
         utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
@@ -44,6 +49,7 @@ class Options:
 
     decoder: str | None = None
     prompt: Mapping[str, Any] = field(default_factory=dict)
+    languages: Sequence[str] = ()
     batch_seconds: float = 240.0
     limits: AudioLimits = field(default_factory=AudioLimits)
     utterance_seconds: float | None = None
@@ -61,10 +67,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Transcribed:
-    """A file that was transcribed: its length in seconds and its transcript."""
+    """A file that was transcribed.
+
+    Attributes:
+        seconds: its length.
+        transcript: its transcript.
+        spoken: its language, if that was identified.
+    """
 
     seconds: float
     transcript: Transcript
+    spoken: Spoken | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,24 +129,66 @@ def _outcomes(
 ) -> Iterator[Sequence[Transcribed] | Failed]:
     heard: list[Heard] = []  # the parts so far of the current channel
     channels: list[Transcribed] = []  # the channels so far of the current file
+    languages = _Languages.of_model(model, options)
     decoded = _decoded(locations, model.sample_rate, options, by_channel=by_channel)
     parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
-        samples = [part.samples for part in chunk if isinstance(part, _Part)]
-        transcripts = iter(
-            model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **options.prompt)
-        )
+        parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
+        prompt = dict(options.prompt)
+        wholes: Iterable[Spoken | None] = repeat(None)
+        if languages:
+            prompt["language"], wholes = languages.of(parts_of_chunk)
+        samples = [part.samples for part in parts_of_chunk]
+        transcripts = model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **prompt)
+        answers = zip(transcripts, wholes, strict=False)  # repeat() has no end
         for part in chunk:
             if isinstance(part, Failed):
                 yield part
                 continue
-            heard.append(Heard(next(transcripts), part.start, part.stop, part.shared))
+            transcript, whole = next(answers)
+            heard.append(Heard(transcript, part.start, part.stop, part.shared))
             if part.file_seconds is not None:
-                channels.append(Transcribed(part.file_seconds, joined_parts(heard, model.seconds_per_frame)))
+                channels.append(Transcribed(part.file_seconds, joined_parts(heard, model.seconds_per_frame), whole))
                 heard = []
             if part.ends_file:
                 yield channels
                 channels = []
+
+
+class _Languages:
+    """Decides on the languages of parts, channel by channel."""
+
+    def __init__(self, identifier: LanguageIdentifier, possible: Sequence[str], options: Options) -> None:
+        self._identifier = identifier
+        self._possible = possible
+        self._options = options
+        self._decision = self._new()
+
+    @classmethod
+    def of_model(cls, model: Model, options: Options) -> _Languages | None:
+        """Return what decides; None if the prompt names the language, or nothing could identify it."""
+        if model.language_identifier is None or options.prompt.get("language") is not None:
+            return None
+        possible = possible_languages(
+            options.languages or model.info()["languages"], options.prompt.get("target_language")
+        )
+        return cls(model.language_identifier, possible, options)
+
+    def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:
+        """Return the language of each part, and that of its channel so far; None where there was no audio."""
+        found = self._identifier.identify([part.samples for part in parts], self._options.batch_seconds)
+        languages: list[str | None] = []
+        wholes: list[Spoken | None] = []
+        for part, probabilities in zip(parts, found, strict=True):
+            seconds = len(part.samples) / self._identifier.sample_rate
+            languages.append(self._decision.add(probabilities, seconds).language if seconds else None)
+            wholes.append(self._decision.whole)
+            if part.file_seconds is not None:
+                self._decision = self._new()
+        return languages, wholes
+
+    def _new(self) -> LanguageDecision:
+        return LanguageDecision(self._possible, bool(self._options.languages))
 
 
 def _parts(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Detail = Literal["text", "words", "tokens"]
 DETAILS: tuple[Detail, ...] = ("text", "words", "tokens")
 
+# Null unless the language was identified.
+_OF_LANGUAGE = ("language", "language_probability")
 _OF_TOKENS = ("tokens", "frames", "durations", "token_confidence")
 
 
@@ -52,8 +54,10 @@ def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str
     """Return the row of a recording, with the field names of `steno transcribe --format json`."""
     if isinstance(outcome, Failed):
         fields: dict[str, Any] = {"audio": entry.audio, "duration": None, "text": None, "error": outcome.error}
+        fields |= dict.fromkeys(_OF_LANGUAGE)
     else:
         fields = {"audio": entry.audio, "duration": outcome.seconds, "text": outcome.transcript.text, "error": None}
+        fields |= dict(zip(_OF_LANGUAGE, outcome.spoken or (None, None), strict=True))
     if detail == "text":
         return fields
     heard = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()
@@ -156,6 +160,7 @@ def _schema(detail: Detail) -> pa.Schema:
     import pyarrow as pa
 
     fields = [("audio", pa.string()), ("duration", pa.float64()), ("text", pa.string()), ("error", pa.string())]
+    fields += [("language", pa.string()), ("language_probability", pa.float64())]
     word = [("text", pa.string()), ("start", pa.float64()), ("end", pa.float64()), ("confidence", pa.float64())]
     if detail == "tokens":
         word.append(("token_span", pa.list_(pa.int64())))

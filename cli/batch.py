@@ -20,7 +20,17 @@ _HOURS = 1_000_000
 # The rows depend on these options, so a job continues only with the same ones.
 _SETTINGS = (
     *("format", "detail", "model", "decoder", "language", "target_language", "no_punctuation", "timestamps"),
-    *("dtype", "local_attention", "beam", "language_model", "aligner", "max_seconds", "utterance_seconds"),
+    *(
+        "dtype",
+        "local_attention",
+        "beam",
+        "language_model",
+        "aligner",
+        "language_identifier",
+        "languages",
+        "max_seconds",
+        "utterance_seconds",
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from cli.errors import CommandError
 from cli.model_options import MODEL_HELP, Subparsers
@@ -18,10 +19,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the description."""
-    from models import CheckpointError, load_model
+    from models import CheckpointError
 
     try:
-        info = load_model(args.model).info()
+        info = _info(args.model)
     except CheckpointError as error:
         raise CommandError(str(error)) from error
     if budgets := _budgets(args.model):
@@ -34,6 +35,17 @@ def run(args: argparse.Namespace) -> int:
     for name, value in rows:
         print(f"{name:{width}}  {value}")
     return 0
+
+
+def _info(model: str) -> dict[str, Any]:
+    """Return the description of a model that transcribes, or of a language identifier."""
+    from models import load_identifier, load_model
+    from models.checkpoint.errors import OtherPurposeError
+
+    try:
+        return load_model(model).info()
+    except OtherPurposeError:
+        return load_identifier(model).info()
 
 
 def _budgets(model: str) -> dict[str, float]:

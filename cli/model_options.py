@@ -11,6 +11,8 @@ from cli.errors import CommandError
 if TYPE_CHECKING:
     from models import Model
 
+AUTO = "auto"  # of --language: it is identified
+
 Subparsers = Any  # argparse names this type only privately
 
 MODEL_HELP = (
@@ -26,7 +28,23 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--decoder", choices=("ctc", "rnnt", "tdt", "aed"), help="for hybrid models (default: the transducer)"
     )
     parser.add_argument(
-        "--language", metavar="CODE", help="spoken language in ISO 639-1, for models of several languages"
+        "--language",
+        metavar="CODE",
+        help="spoken language in ISO 639-1, for models of several languages; auto: as if it were left out, and "
+        "--language-identifier decides",
+    )
+    parser.add_argument(
+        "--language-identifier",
+        metavar="MODEL",
+        help="model that finds the spoken language where --language does not name it (NVIDIA's AmberNet), for models "
+        "that must be told (Canary; default: English is assumed)",
+    )
+    parser.add_argument(
+        "--languages",
+        type=_codes,
+        default=[],
+        metavar="CODES",
+        help="for --language-identifier: languages that may be spoken, comma-separated (default: all of the model)",
     )
     parser.add_argument(
         "--target-language", metavar="CODE", help="language of the text; another one than spoken translates"
@@ -99,6 +117,10 @@ def positive(text: str) -> float:
     return number
 
 
+def _codes(text: str) -> list[str]:
+    return [code.strip() for code in text.split(",") if code.strip()]
+
+
 def _utterance_seconds(text: str) -> float:
     """Read the longest length of an utterance.
 
@@ -138,6 +160,7 @@ def open_model(args: argparse.Namespace) -> "Model":
             beam=args.beam,
             language_model=args.language_model,
             aligner=args.aligner,
+            language_identifier=args.language_identifier,
         )
     except ValueError as error:  # a CheckpointError, or an option that is not for this model
         raise CommandError(str(error)) from error
@@ -147,6 +170,7 @@ def open_model(args: argparse.Namespace) -> "Model":
         raise CommandError("--beam is for models with an attention decoder (Canary)")
     if args.aligner is not None and "aed" not in model.decoders:
         raise CommandError("--aligner is for models with an attention decoder (Canary)")
+    _check_language(args, model)
     try:
         model.transcribe([], **prompt_options(args))
     except PromptError as error:
@@ -154,11 +178,32 @@ def open_model(args: argparse.Namespace) -> "Model":
     return model
 
 
+def _check_language(args: argparse.Namespace, model: "Model") -> None:
+    """Check the options that decide on the spoken language.
+
+    Raises:
+        CommandError: if they do not fit the model or each other.
+    """
+    must_be_told = "aed" in model.decoders
+    if args.language_identifier is not None and not must_be_told:
+        raise CommandError("--language-identifier is for models that must be told the language (Canary)")
+    if args.language == AUTO and must_be_told and model.language_identifier is None:
+        raise CommandError("--language auto needs --language-identifier for this model; left out, English is assumed")
+    if not args.languages:
+        return
+    if model.language_identifier is None or args.language not in (None, AUTO):
+        raise CommandError("--languages is for --language-identifier, without --language")
+    known = {*model.info()["languages"]} & {*model.language_identifier.languages}
+    if unknown := [code for code in args.languages if code not in known]:
+        raise CommandError(f"--languages: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
+
+
 def transcription_options(args: argparse.Namespace) -> Options:
     """Return the options of ``transcribe_files``."""
     return Options(
         decoder=args.decoder,
         prompt=prompt_options(args),
+        languages=args.languages,
         batch_seconds=args.batch_seconds,
         limits=AudioLimits(max_seconds=args.max_seconds),
         utterance_seconds=args.utterance_seconds,
@@ -168,7 +213,7 @@ def transcription_options(args: argparse.Namespace) -> Options:
 def prompt_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the prompt as arguments of ``Model.transcribe``."""
     return {
-        "language": args.language,
+        "language": None if args.language == AUTO else args.language,
         "target_language": args.target_language,
         "punctuation": not args.no_punctuation,
         "timestamps": args.timestamps,

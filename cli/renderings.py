@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from cli.errors import CommandError
 
@@ -63,13 +63,13 @@ class SubtitleSize:
 def render(name: str, outcome: Transcribed, wanted: Format, size: SubtitleSize) -> str:
     """Return the transcript of a recording in a format, without a newline at its end.
 
-    ``json`` is one line, with the fields of ``Transcript``. ``tsv`` has a line for each segment: start and end in
-    milliseconds, and the text. Segments and subtitles are those of the service.
+    ``json`` is one line, with the fields of ``Transcript``, and the language if that was identified. ``tsv`` has a line
+    for each segment: start and end in milliseconds, and the text. Segments and subtitles are those of the service.
     """
     if wanted == "txt":
         return outcome.transcript.text
     if wanted == "json":
-        fields = {"audio": name, "duration": outcome.seconds, **outcome.transcript.as_dict()}
+        fields = {"audio": name, "duration": outcome.seconds, **_spoken(outcome), **outcome.transcript.as_dict()}
         return json.dumps(fields, ensure_ascii=False)
     if wanted == "tsv":
         return "\n".join(["start\tend\ttext", *("\t".join(turn.cells) for turn in _turns([outcome]))])
@@ -83,7 +83,10 @@ def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, s
     channel, under ``channels``. ``tsv`` has a column ``channel``. Channels are counted from 1.
     """
     if wanted == "json":
-        channels = [{"channel": number, **channel.transcript.as_dict()} for number, channel in enumerate(outcome, 1)]
+        channels = [
+            {"channel": number, **_spoken(channel), **channel.transcript.as_dict()}
+            for number, channel in enumerate(outcome, 1)
+        ]
         fields = {"audio": name, "duration": outcome[0].seconds, "channels": channels}
         return json.dumps(fields, ensure_ascii=False)
     if wanted in ("srt", "vtt"):
@@ -101,6 +104,12 @@ def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, s
 
     stretches = itertools.groupby(turns, key=lambda turn: turn.channel)
     return "\n".join(f"Channel {number}: {run_together([turn.text for turn in said])}" for number, said in stretches)
+
+
+def _spoken(outcome: Transcribed) -> dict[str, Any]:
+    """Return the fields of an identified language."""
+    spoken = outcome.spoken
+    return {"language": spoken.language, "language_probability": spoken.probability} if spoken else {}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from models.batching import batches
 from models.checkpoint import IdentifierCheckpoint, read_identifier
 from models.checkpoint.location import checkpoint_path
 from models.download import OnDownload
@@ -19,7 +20,7 @@ from models.graphs.sizes import row_sizes
 from models.host_copy import HostCopy
 from models.identifier_network import IdentifierNetwork
 from models.precision import keep_products_exact
-from models.spoken_language import Probabilities, language_of_label
+from models.spoken_language import IDENTIFIED_SECONDS, Probabilities, language_of_label
 
 Waveform = npt.NDArray[np.float32]
 
@@ -75,14 +76,19 @@ class LanguageIdentifier:
         self.languages = tuple(sorted(set(self._label_languages)))
         self._passes = GraphedPasses([self._probabilities], device, int(MOST_SECONDS * self.sample_rate))
 
-    def identify(self, pcm: Sequence[Waveform]) -> list[Probabilities]:
-        """Return the probability of each language in each utterance, one after the other.
+    def identify(self, pcm: Sequence[Waveform], batch_seconds: float = 240.0) -> list[Probabilities]:
+        """Return the probability of each language in each utterance, of its first 30 s.
 
         Args:
-            pcm: mono float32 arrays at ``sample_rate``, within -1 to 1. NVIDIA's models are trained on clips of up to
-                20 s; longer ones take more memory.
+            pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; any number and lengths.
+            batch_seconds: seconds of audio and padding in a batch.
         """
-        return [self.identify_batch(*self.batch([samples]))[0] for samples in pcm]
+        most = round(IDENTIFIED_SECONDS * self.sample_rate)
+        begun = [samples[:most] for samples in pcm]
+        found: dict[int, Probabilities] = {}
+        for batch in batches([len(samples) for samples in begun], batch_seconds * self.sample_rate):
+            found.update(zip(batch, self.identify_batch(*self.batch([begun[index] for index in batch])), strict=True))
+        return [found[index] for index in range(len(pcm))]
 
     def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
         """Stack utterances into a batch, for a GPU in pinned memory.

@@ -1,6 +1,6 @@
 """Loading a model and transcribing with it: the public interface of this package."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models import bundled
 from models.aligner import Aligner, Said, Span
+from models.batching import batches
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
@@ -23,6 +24,7 @@ from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
 from models.graphs.sizes import Sizes, row_sizes
+from models.language_identifier import LanguageIdentifier, load_identifier
 from models.language_model import read_language_model
 from models.network import Network
 from models.precision import default_dtype, keep_products_exact, warn_of_slow_dtype
@@ -37,6 +39,7 @@ from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.result import FetchedResult, SearchResult
 from models.spelling import Speller
+from models.spoken_language import LanguageDecision, possible_languages
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.transcript import Transcript
 from models.writer import Writer
@@ -62,6 +65,7 @@ def load_model(
     on_download: OnDownload | None = None,
     language_model: str | Path | None = None,
     aligner: str | Path | None = None,
+    language_identifier: str | Path | None = None,
 ) -> "Model":
     """Load a checkpoint for transcription.
 
@@ -81,11 +85,14 @@ def load_model(
             CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for all.
         aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's
             words; other models do not need it. None is the checkpoint's own, if it has one.
+        language_identifier: a checkpoint that finds the spoken language where no prompt names it, for a model that must
+            be told (Canary); other models do not need it. None: such a model assumes English.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
         ValueError: if ``dtype`` is another one, or int8 is not for this device or model, ``attention_context``,
-            ``language_model`` is not for this model, ``aligner`` has no CTC decoder, or ``beam`` is out of bounds.
+            ``language_model`` is not for this model, ``aligner`` has no CTC decoder, ``language_identifier`` takes
+            audio of another rate or knows none of the model's languages, or ``beam`` is out of bounds.
     """
     if dtype not in _DTYPES:
         raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
@@ -104,9 +111,12 @@ def load_model(
         language_model = bundled.LANGUAGE_MODEL
     if aligner is not None and checkpoint.config.prompts:
         checkpoint = replace(checkpoint, aligner=read_checkpoint(checkpoint_path(aligner, on_download)))
-    return Model(
-        checkpoint, torch.device(device), dtype, languages, None if language_model == "none" else language_model
-    )
+    identifier = None
+    if language_identifier is not None and checkpoint.config.prompts:
+        rounded = default_dtype(torch.device(device)) if dtype is torch.int8 else dtype
+        identifier = load_identifier(language_identifier, device, rounded, on_download)
+    language_model = None if language_model == "none" else language_model
+    return Model(checkpoint, torch.device(device), dtype, languages, language_model, identifier)
 
 
 def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
@@ -139,6 +149,7 @@ class Model:
         seconds_per_frame: seconds from one encoder frame to the next.
         piece_seconds: the longest part of a recording that it transcribes well; None for any length.
         decoders: its decoders, the default first.
+        language_identifier: finds the language of utterances whose prompts name none; None if there is none.
     """
 
     def __init__(
@@ -148,9 +159,11 @@ class Model:
         dtype: torch.dtype,
         languages: Sequence[str] | None = None,
         language_model: str | Path | None = None,
+        language_identifier: LanguageIdentifier | None = None,
     ) -> None:
         keep_products_exact(device)
         self._languages = languages
+        self.language_identifier = language_identifier
         self._config = checkpoint.config
         if dtype is torch.int8 and not isinstance(self._config.encoder, ConformerConfig):
             raise ValueError("int8 is for Conformers; use another dtype for this model")
@@ -185,6 +198,9 @@ class Model:
         if self._aligner:
             self._check_aligner(self._aligner)
             self.weight_bytes += self._aligner.weight_bytes
+        if language_identifier:
+            self._check_identifier(language_identifier)
+            self.weight_bytes += language_identifier.weight_bytes
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
         self.device = device
@@ -205,7 +221,7 @@ class Model:
         pcm: Sequence[Waveform],
         *,
         decoder: str | None = None,
-        language: str | None = None,
+        language: str | Sequence[str | None] | None = None,
         target_language: str | None = None,
         punctuation: bool = True,
         timestamps: bool = False,
@@ -217,7 +233,8 @@ class Model:
         Args:
             pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; an empty one gives an empty transcript.
             decoder: one of ``decoders``; None takes the first.
-            language: spoken language. This and the next four are for models with prompts; see ``Prompt``.
+            language: spoken language, or that of each utterance; None lets the language identifier decide, if there is
+                one. This and the next four are for models with prompts; see ``Prompt``.
             target_language: language of the text; another one than spoken makes a translation.
             punctuation: whether the text has punctuation and capitals.
             timestamps: whether words have times; without prompts they always have.
@@ -228,21 +245,29 @@ class Model:
             A transcript for each utterance, in the order given.
 
         Raises:
-            ValueError: if an array is not mono, float32 and finite, or ``decoder`` is not one of ``decoders``.
+            ValueError: if an array is not mono, float32 and finite, ``decoder`` is not one of ``decoders``, or there
+                is not a language for each utterance.
             PromptError: a ValueError, if the model cannot do what the prompt asks for.
         """
         self._check_decoder(decoder)
         _check_arrays(pcm)
-        prompt = Prompt(language, target_language, punctuation, timestamps, itn)
-        self._check_prompt(prompt)
+        languages = [language] * len(pcm) if language is None or isinstance(language, str) else language
+        if len(languages) != len(pcm):
+            raise ValueError(f"{len(languages)} languages for {len(pcm)} utterances")
+        prompt = Prompt(language if isinstance(language, str) else None, target_language, punctuation, timestamps, itn)
+        for spoken in {prompt.language, *languages}:
+            self._check_prompt(prompt._replace(language=spoken))
+        if self.language_identifier and None in languages:
+            possible = possible_languages(self._languages or (), target_language)
+            languages = self._with_identified(pcm, languages, possible, batch_seconds)
         transcripts: dict[int, Transcript] = {}
         given: tuple[list[int], Recognition] | None = None
-        for batch in _batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
+        for batch in batches([len(samples) for samples in pcm], batch_seconds * self.sample_rate):
             # While the device computes the batch before.
             for index in batch:
                 _check_finite(index, pcm[index])
             waveforms, lengths = self.batch([pcm[index] for index in batch])
-            prompts = [prompt] * len(batch)
+            prompts = [prompt._replace(language=languages[index]) for index in batch]
             before, given = given, (batch, self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts))
             # Detokenized only now that the device has its next batch.
             if before:
@@ -516,6 +541,32 @@ class Model:
         if aligner.sample_rate != rate:
             raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
 
+    def _check_identifier(self, identifier: LanguageIdentifier) -> None:
+        rate = self._config.features.sample_rate
+        if identifier.sample_rate != rate:
+            raise ValueError(
+                f"the language identifier takes audio at {identifier.sample_rate} Hz, and the model at {rate} Hz"
+            )
+        if set(identifier.languages).isdisjoint(self._languages or ()):
+            raise ValueError("the language identifier knows none of the model's languages")
+
+    def _with_identified(
+        self,
+        pcm: Sequence[Waveform],
+        languages: Sequence[str | None],
+        possible: Sequence[str],
+        batch_seconds: float,
+    ) -> list[str | None]:
+        """Return the languages of utterances, each by itself where it is not named."""
+        assert self.language_identifier
+        unnamed = [index for index, language in enumerate(languages) if language is None and len(pcm[index])]
+        found = self.language_identifier.identify([pcm[index] for index in unnamed], batch_seconds)
+        known = list(languages)
+        for index, probabilities in zip(unnamed, found, strict=True):
+            decision = LanguageDecision(possible)
+            known[index] = decision.add(probabilities, len(pcm[index]) / self.sample_rate).language
+        return known
+
     def _asked_of_writer(self, prompt: Prompt) -> Prompt:
         """Return the prompt, without times if the aligner finds them."""
         return prompt._replace(timestamps=False) if self._aligner else prompt
@@ -575,15 +626,3 @@ def _check_arrays(pcm: Sequence[Waveform]) -> None:
 def _check_finite(index: int, samples: Waveform) -> None:
     if not np.isfinite(samples).all():
         raise ValueError(f"utterance {index} has samples that are infinite or not numbers")
-
-
-def _batches(lengths: Sequence[int], capacity: float) -> Iterator[list[int]]:
-    """Yield the indices of utterances in batches of similar length that, padded, hold at most ``capacity`` samples."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > capacity:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch

@@ -14,6 +14,9 @@ IDENTIFIED_SECONDS = 30.0
 _SURE = 0.8
 _LEAST_SECONDS = 3.0
 
+# The language from which and into which models translate.
+_PIVOT = "en"
+
 # Codes that ISO 639-1 has withdrawn, and data sets still use.
 _RENAMED = {"iw": "he", "jw": "jv", "in": "id", "ji": "yi"}
 
@@ -24,6 +27,16 @@ def language_of_label(label: str) -> str:
     if len(language) not in (2, 3):
         return label
     return _RENAMED.get(language, language)
+
+
+def possible_languages(languages: Sequence[str], target_language: str | None) -> list[str]:
+    """Return which of a model's languages can be spoken if its text is to be in ``target_language``.
+
+    Models translate into English and from it.
+    """
+    if target_language in (None, _PIVOT):
+        return list(languages)
+    return [language for language in languages if language in (_PIVOT, target_language)]
 
 
 class Spoken(NamedTuple):
@@ -65,12 +78,16 @@ class LanguageDecision:
         for language, probability in heard.items():
             self._sums[language] = self._sums.get(language, 0.0) + probability * seconds
         best = max(heard, key=heard.__getitem__)
+        whole = self.whole
+        assert whole
         if heard[best] < _SURE or seconds < _LEAST_SECONDS:
-            best = self.whole.language
+            best = whole.language
         return Spoken(best, heard[best])
 
     @property
-    def whole(self) -> Spoken:
-        """The language of the recording so far, and its mean probability; there must have been a part."""
+    def whole(self) -> Spoken | None:
+        """The language of the recording so far, and its mean probability; None before the first part."""
+        if not self._sums:
+            return None
         best = max(self._sums, key=self._sums.__getitem__)
         return Spoken(best, self._sums[best] / self._seconds)

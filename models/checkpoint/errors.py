@@ -6,6 +6,7 @@ CheckpointError
 ├── UnreadableCheckpointError    damaged, cut short, or not a checkpoint
 ├── UnsafeCheckpointError        built to do more than describe a model: code, links, bombs
 ├── UnsupportedValueError        describes a model that is not supported, or contradicts itself
+├── OtherPurposeError            describes a language identifier, where a model that transcribes is wanted
 └── TensorMismatchError          its tensors are not those of the model it describes
 
 Every message is one line.
@@ -58,6 +59,10 @@ class UnsupportedValueError(CheckpointError):
         self.value = value
         self.supported = supported
         super().__init__(f"{key} is {shown(value)}, which is not supported; supported: {supported}")
+
+
+class OtherPurposeError(CheckpointError):
+    """The model identifies languages, and does not transcribe."""
 
 
 class TensorMismatchError(CheckpointError):

@@ -21,6 +21,7 @@ class LengthModel:
     sample_rate: int = 8000
     seconds_per_frame: float = 0.04
     piece_seconds: float | None = None
+    language_identifier: None = None
     given: list[float] = field(default_factory=list)
 
     def transcribe(self, pcm, *, decoder, batch_seconds):
@@ -73,6 +74,7 @@ class WordModel:
     sample_rate: int = 16_000
     seconds_per_frame: float = 0.1
     piece_seconds: float | None = None
+    language_identifier: None = None
     given: list[float] = field(default_factory=list)
 
     def transcribe(self, pcm, *, decoder, batch_seconds):

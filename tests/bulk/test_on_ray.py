@@ -45,6 +45,7 @@ class LengthModel:
     sample_rate = 8000
     seconds_per_frame = 0.04
     piece_seconds = None
+    language_identifier = None
 
     def transcribe(self, pcm, *, decoder, batch_seconds):
         if any(len(samples) == 1600 for samples in pcm):

@@ -11,6 +11,7 @@ from bulk.entries import Entry
 from bulk.file_transcripts import Failed, Transcribed
 from bulk.rows import DETAILS, JsonLines, Parquet, Tally, row, tally
 from models import Transcript
+from models.spoken_language import Spoken
 from models.transcript import Word
 
 TIMES = st.none() | st.floats(0, 100)
@@ -57,7 +58,14 @@ def test_details_add_to_each_other():
 
     text, words, tokens = (rows_of([Transcribed(2.0, heard)], detail)[0] for detail in DETAILS)
 
-    assert text == {"audio": "0.wav", "duration": 2.0, "text": "x", "error": None}
+    assert text == {
+        "audio": "0.wav",
+        "duration": 2.0,
+        "text": "x",
+        "error": None,
+        "language": None,
+        "language_probability": None,
+    }
     assert words == text | {"words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5}]}
     assert tokens == text | {
         "words": [{"text": "x", "start": 0.1, "end": 0.2, "confidence": 0.5, "token_span": (0, 1)}],
@@ -66,6 +74,12 @@ def test_details_add_to_each_other():
         "durations": None,
         "token_confidence": [0.5],
     }
+
+
+def test_an_identified_language_is_in_the_row():
+    (row,) = rows_of([Transcribed(2.0, Transcript("x", [], [], []), Spoken("de", 0.75))], "text")
+
+    assert (row["language"], row["language_probability"]) == ("de", 0.75)
 
 
 def test_a_tally_counts_what_failed_and_the_audio_of_the_rest():

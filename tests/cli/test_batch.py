@@ -105,7 +105,7 @@ def test_a_prefix_of_an_object_store_goes_to_another_one(batch, archive, expecte
     lines = b"".join(store.cat(path) for path in store.glob("/texts/*.jsonl")).splitlines()
     rows = {row["audio"]: row for row in map(json.loads, lines)}
     assert {name: row["text"] for name, row in rows.items() if row["error"] is None} == expected
-    assert rows["page.wav"].keys() == {"audio", "duration", "text", "error"}
+    assert rows["page.wav"].keys() == {*("audio", "duration", "text", "error"), *("language", "language_probability")}
 
 
 def test_parquet_has_the_same_rows(batch, archive, tmp_path, capsys):

@@ -49,3 +49,11 @@ def test_budgets_that_engines_found_for_the_checkpoint_are_told(golden, capsys):
 
     assert cli.main(["info", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["batch_seconds"] == {"AMD EPYC, bfloat16, threads 2": 93.75}
+
+
+def test_a_language_identifier_is_described_by_its_languages(golden, capsys):
+    assert cli.main(["info", str(golden / "identifier-statistics" / "model.nemo"), "--json"]) == 0
+
+    info = json.loads(capsys.readouterr().out)
+    assert (info["family"], info["class"]) == ("language identifier", "EncDecSpeakerLabelModel")
+    assert info["languages"] == ["ceb", "de", "en", "fr", "he", "zh"]

@@ -377,3 +377,75 @@ def test_formats_for_people_name_the_channel(transcribe, call, tmp_path):
     assert {row[2] for row in rows} == {"1", "2"}
     assert {cue.content.split(": ")[0] for cue in srt.parse(there["call.srt"])} == {"Channel 1", "Channel 2"}
     assert {cue.voice for cue in webvtt.from_string(there["call.vtt"])} == {"Channel 1", "Channel 2"}
+
+
+@pytest.fixture
+def told(golden):
+    """Transcribes by the Canary model, with the language identifier."""
+    flags = [f"--{name}={golden / model / 'model.nemo'}" for name, model in (("model", CANARY), IDENTIFIER)]
+    return lambda *arguments: cli.main(["transcribe", *flags, *arguments])
+
+
+IDENTIFIER = ("language-identifier", "identifier-statistics")
+
+
+@pytest.mark.parametrize("language", [[], ["--language", "auto"]])
+def test_an_identifier_decides_on_the_language_which_json_names(told, clips, golden, capsys, language):
+    assert told("--format", "json", *language, *clips) == 0
+
+    expected = json.loads((golden / IDENTIFIER[1] / "expected.json").read_text())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for line in lines:
+        facts = expected["clips"][name_of(line["audio"])]
+        probabilities = dict(zip(expected["labels"], facts["probabilities"], strict=True))
+        best = max(("de", "en"), key=probabilities.get)
+        assert (line["language"], line["language_probability"]) == (best, pytest.approx(probabilities[best], abs=1e-4))
+    assert len({line["language"] for line in lines}) == 2
+
+
+def test_a_language_that_is_named_is_not_identified(told, clips, capsys):
+    assert told("--format", "json", "--language", "de", clips[0]) == 0
+
+    assert "language" not in json.loads(capsys.readouterr().out)
+
+
+def test_languages_that_may_be_spoken_narrow_the_choice(told, clips, capsys):
+    assert told("--format", "json", "--languages", "de", *clips[:2]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["language"], line["language_probability"]) for line in lines] == [("de", 1.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--languages", "fr"], "--languages: 'fr' is not one of de, en"),
+        (["--languages", "de", "--language", "en"], "--languages is for --language-identifier, without --language"),
+        (["--model", "bundled"], "--language-identifier is for models that must be told the language (Canary)"),
+        (["--language-identifier", "bundled"], "EncDecSpeakerLabelModel, which language identifiers are"),
+    ],
+)
+def test_options_of_an_identifier_that_do_not_fit_are_refused(told, clips, capsys, flags, message):
+    assert told(*flags, clips[0]) == 2
+
+    assert message in capsys.readouterr().err
+
+
+def test_without_an_identifier_auto_is_refused_for_a_model_that_must_be_told(golden, clips, capsys):
+    model = str(golden / CANARY / "model.nemo")
+
+    assert cli.main(["transcribe", "--model", model, "--language", "auto", clips[0]]) == 2
+
+    assert "--language auto needs --language-identifier" in capsys.readouterr().err
+
+
+def test_auto_is_nothing_special_for_a_model_that_need_not_be_told(transcribe, clips, expected, capsys):
+    assert transcribe("--language", "auto", clips[0]) == 0
+
+    assert capsys.readouterr().out == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"
+
+
+def test_an_identifier_named_as_the_model_is_refused_in_one_line(golden, clips, capsys):
+    assert cli.main(["transcribe", "--model", str(golden / IDENTIFIER[1] / "model.nemo"), clips[0]]) == 2
+
+    assert "EncDecSpeakerLabelModel transcribes nothing" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import event, given, settings
@@ -12,6 +13,7 @@ from models import Prompt, PromptError, load_model
 from tests.conftest import GOLDEN
 from tests.models import canary
 from tests.models import golden_data as golden
+from tests.models.checkpoint.nemo_files import archive, golden_document, golden_members, with_config
 from tests.models.companions import CUTS, GARBAGE, MARGIN, cut, padded, told
 
 pytestmark = pytest.mark.golden
@@ -199,3 +201,38 @@ def test_info_says_what_it_can_be_asked_for():
         "punctuation": True,
         "itn": True,
     }
+
+
+def identifying():
+    identifier = GOLDEN / "identifier-statistics" / "model.nemo"
+    return load_model(GOLDEN / canary.NAME / "model.nemo", language_identifier=identifier)
+
+
+def test_an_identifier_decides_on_languages_that_no_prompt_names():
+    model, names = identifying(), ["awb-4s", "near-silence-1s", "slt-1s", "slt-12s"]
+    pcm = [golden.clip(name) for name in names]
+    found = [max(("de", "en"), key=one.get) for one in model.language_identifier.identify(pcm)]
+
+    transcripts = model.transcribe([*pcm, np.empty(0, np.float32)])
+
+    assert set(found) == {"de", "en"}
+    told = canary.model().transcribe(pcm, language=found)
+    assert [one.text for one in transcripts] == [*(one.text for one in told), ""]
+    mixed = model.transcribe(pcm, language=["de", None, "de", None])
+    assert [one.text for one in mixed] == [
+        one.text for one in canary.model().transcribe(pcm, language=["de", found[1], "de", found[3]])
+    ]
+
+
+def test_there_is_a_language_for_each_utterance():
+    with pytest.raises(ValueError, match="1 languages for 2 utterances"):
+        canary.model().transcribe([golden.clip("slt-1s")] * 2, language=["de"])
+
+
+def test_an_identifier_that_knows_none_of_the_languages_is_refused(tmp_path):
+    document = golden_document("identifier-statistics")
+    document["train_ds"]["labels"] = ["ab", "ba", "cy", "fr", "ja", "sv"]
+    path = archive(tmp_path / "identifier.nemo", with_config(golden_members("identifier-statistics"), document))
+
+    with pytest.raises(ValueError, match="knows none of the model's languages"):
+        load_model(GOLDEN / canary.NAME / "model.nemo", language_identifier=path)

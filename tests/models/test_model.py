@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import load_model
-from models.model import _batches
+from models.batching import batches
 from models.network import Network
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
@@ -73,10 +73,10 @@ def test_hypotheses_come_in_the_order_given_whatever_the_batches(model):
 @given(lengths=st.lists(st.integers(0, 100), max_size=30), capacity=st.integers(0, 400))
 @settings(max_examples=200, deadline=None)
 def test_batches_take_each_utterance_once_and_hold_no_more_than_they_may(lengths, capacity):
-    batches = list(_batches(lengths, capacity))
+    formed = list(batches(lengths, capacity))
 
-    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
-    for batch in batches:
+    assert sorted(index for batch in formed for index in batch) == list(range(len(lengths)))
+    for batch in formed:
         assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= capacity
 
 

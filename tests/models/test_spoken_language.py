@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.spoken_language import LanguageDecision, Spoken, language_of_label
+from models.spoken_language import LanguageDecision, Spoken, language_of_label, possible_languages
 
 PROBABILITIES = st.fixed_dictionaries({code: st.floats(0, 1) for code in ("de", "en", "fr", "ja")})
 
@@ -84,3 +84,13 @@ def test_every_part_has_a_possible_language_and_a_probability(parts, possible, i
     for spoken in [*(decision.add(*part) for part in parts), decision.whole]:
         assert spoken.language in possible
         assert 0 <= spoken.probability <= 1 + 1e-9
+
+
+def test_a_translation_is_from_or_into_english():
+    assert possible_languages(["de", "en", "fr"], None) == ["de", "en", "fr"]
+    assert possible_languages(["de", "en", "fr"], "en") == ["de", "en", "fr"]
+    assert possible_languages(["de", "en", "fr"], "fr") == ["en", "fr"]
+
+
+def test_before_the_first_part_nothing_is_known():
+    assert LanguageDecision(["de"]).whole is None

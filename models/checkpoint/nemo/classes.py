@@ -10,7 +10,6 @@ _KNOWN_FAMILIES = {
     "SqueezeformerEncoder": "Squeezeformer",
     "StatelessTransducerDecoder": "a stateless predictor",
     "HATJoint": "a hybrid autoregressive transducer",
-    "EncDecSpeakerLabelModel": "it transcribes nothing; one that tells languages apart is a language identifier",
 }
 
 

@@ -7,16 +7,19 @@ change a transcript, or refused by name.
 from dataclasses import dataclass
 from typing import Any
 
+from models.checkpoint.errors import OtherPurposeError
 from models.checkpoint.nemo.before_1_0 import in_todays_spelling
 from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.encoder import parse_encoder
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.heads import check_ctc, parse_transducer
+from models.checkpoint.nemo.identifier import CLASS as IDENTIFIER_CLASS
 from models.checkpoint.section import Section
 from models.config import ModelConfig
 
 _MAX_VOCABULARY = 1_000_000
+_BESIDE_A_MODEL = "one that tells languages apart can be named beside a model, as its language identifier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,14 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
+        OtherPurposeError: if it is that of a language identifier.
     """
     document = in_todays_spelling(document)
     root = Section("", document)
     if "target" not in document and "model" in document:
         root = root.section("model")
+    if root.text("target").rpartition(".")[2] == IDENTIFIER_CLASS:
+        raise OtherPurposeError(f"{IDENTIFIER_CLASS} transcribes nothing; {_BESIDE_A_MODEL}")
     name = class_name(root, "target", _KINDS)
     kind = _KINDS[name]
     sample_rate = root.integer("sample_rate", 16_000, low=1000, high=384_000)
