@@ -208,9 +208,10 @@ STEPS = (
         "6",
         "losses",
         1,
-        "losses --dtype bfloat16 --seconds 40 --clips 64 1024",
+        "losses --dtype bfloat16 float32 --seconds 40 --clips 64 1024",
         "--dtype float32 --seconds 1 --vocabulary 20 --width 16 --clips 2 --repeats 1",
     ),
+    _benchmark("7", "english", 7, "train_english --minutes 5", "--toy --minutes 0.1 --compared 3"),
     *(
         _benchmark(
             "8",

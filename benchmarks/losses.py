@@ -2,12 +2,13 @@
 
 All clips have the same length; `--ragged` makes them 0.5 to 1 times as long, at random. NeMo's loss is measured in
 turns with ours, if it is installed (`make nemo-check` makes an environment that has it). For it our joint scores all
-frames and labels of the batch at once; its loss of a TDT is for GPUs only.
+frames and labels of the batch at once; its loss of a TDT is for GPUs only. Several dtypes are measured in turns too;
+`times` is how much faster than the first one.
 """
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from training.losses.transducer import transducer_loss
 
 _SECONDS_PER_FRAME = 0.08
 _DURATIONS = {"rnnt": (), "tdt": (0, 1, 2, 3, 4)}
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MEGA = 1e6
 
 Step = Callable[[], Tensor]
@@ -36,7 +37,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=1024)
     parser.add_argument("--width", type=int, default=640, help="width of the joint")
     parser.add_argument("--heads", nargs="+", choices=_DURATIONS, default=["rnnt", "tdt"])
-    parser.add_argument("--dtype", choices=_DTYPES, default="float32")
+    parser.add_argument("--dtype", choices=_DTYPES, nargs="+", default=["float32"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--ragged", action="store_true")
     parser.add_argument("--repeats", type=int, default=5)
@@ -46,14 +47,18 @@ def main() -> None:
     device = torch.device(args.device)
     options = {name: value for name, value in vars(args).items() if name not in ("rows", "clips", "heads", "device")}
     rows = Rows("losses", {**options, **describe(device)}, args.rows)
-    print(f"{'head':>5} {'clips':>6} {'engine':>7} {'seconds':>9} {'to NeMo':>8} {'peak MB':>9} {'all scores MB':>14}")
+    print(
+        f"{'head':>5} {'clips':>6} {'dtype':>8} {'engine':>7} {'seconds':>9} {'times':>6} {'to NeMo':>8} "
+        f"{'peak MB':>9} {'all scores MB':>14}"
+    )
     for head, clips in rows.missing([(head, clips) for head in args.heads for clips in args.clips]):
-        measured = _measure(_Case(args, head, clips, device), args.repeats)
-        rows.add((head, clips), *measured)
+        cases = {dtype: _Case(args, head, clips, dtype, device) for dtype in args.dtype}
+        rows.add((head, clips), *_measure(cases, args.repeats))
     for row in rows:
         ratio = f"{row['to_nemo']:.2f}" if row["to_nemo"] else ""
         print(
-            f"{row['head']:>5} {row['clips']:>6} {row['engine']:>7} {row['seconds']:>9.3f} {ratio:>8} "
+            f"{row['head']:>5} {row['clips']:>6} {row['dtype']:>8} {row['engine']:>7} {row['seconds']:>9.3f} "
+            f"{row['times']:>6.2f} {ratio:>8} "
             f"{row['peak_mb']:>9.0f} {row['all_scores_mb']:>14.0f}"
         )
     print(rows.line())
@@ -62,10 +67,10 @@ def main() -> None:
 class _Case:
     """A batch, and a joint."""
 
-    def __init__(self, args: argparse.Namespace, head: str, clips: int, device: torch.device) -> None:
+    def __init__(self, args: argparse.Namespace, head: str, clips: int, name: str, device: torch.device) -> None:
         random = torch.Generator().manual_seed(0)
         self.head, self.clips, self.device = head, clips, device
-        dtype = _DTYPES[args.dtype]
+        dtype = _DTYPES[name]
         frames, labels = round(args.seconds / _SECONDS_PER_FRAME), round(args.seconds * args.rate)
         share = 0.5 + 0.5 * torch.rand(clips, generator=random) if args.ragged else torch.ones(clips)
         share /= share.max()  # NeMo needs a batch as long as its longest clip
@@ -107,22 +112,28 @@ class _Case:
         return step
 
 
-def _measure(case: _Case, repeats: int) -> list[Row]:
-    steps = {"Steno": case.steno}
-    if nemo := case.nemo():
-        steps["NeMo"] = nemo
-    calls = {name: _learning(case, step) for name, step in steps.items()}
+def _measure(cases: Mapping[str, _Case], repeats: int) -> list[Row]:
+    """Return a row for each dtype and engine, all measured in turns."""
+    calls = {}
+    for dtype, case in cases.items():
+        calls["Steno", dtype] = _learning(case, case.steno)
+        if nemo := case.nemo():
+            calls["NeMo", dtype] = _learning(case, nemo)
     times = times_in_turns(calls, repeats, warm_ups=1)
+    first = next(iter(cases))
     rows = []
-    for name, call in calls.items():
-        ratios = [theirs / ours for theirs, ours in zip(times.get("NeMo", []), times[name], strict=False)]
+    for (engine, dtype), call in calls.items():
+        own, case = times[engine, dtype], cases[dtype]
+        to_nemo = [theirs / ours for theirs, ours in zip(times.get(("NeMo", dtype), []), own, strict=False)]
         rows.append(
             {
                 "head": case.head,
                 "clips": case.clips,
-                "engine": name,
-                "seconds": statistics.median(times[name]),
-                "to_nemo": statistics.median(ratios) if ratios and name != "NeMo" else None,
+                "dtype": dtype,
+                "engine": engine,
+                "seconds": statistics.median(own),
+                "times": statistics.median(one / mine for one, mine in zip(times[engine, first], own, strict=True)),
+                "to_nemo": statistics.median(to_nemo) if to_nemo and engine != "NeMo" else None,
                 "peak_mb": _peak(call, case.device) / _MEGA,
                 "all_scores_mb": case.all_scores / _MEGA,
             }

@@ -6,10 +6,12 @@ a recipe, or one of the published shapes with CTC and, for a FastConformer, a tr
 
     OMP_NUM_THREADS=1 torchrun --nproc-per-node 2 -m benchmarks training ...
 
-measures weak scaling: each process has such a batch, gradients are averaged over all, and clips of all are counted.
+has such a batch in each process, averages gradients over all, and counts the clips of all; `weak_scaling` does so with
+several numbers of processes.
 """
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -63,8 +65,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[8.0], help="lengths of a clip")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=5, help="measured steps; the median counts")
+    parser.add_argument("--pin", action="store_true", help="keep each process on a core of its own, with one thread")
     add_rows_option(parser)
     args = parser.parse_args()
+    if args.pin:
+        _pin()
     recipe, device = read_recipe(Path(args.recipe)), local_device(torch.device(args.device))
     precisions: list[Precision] = args.precision or [recipe.precision]
     with process_group(device) as ranks:
@@ -82,6 +87,13 @@ def main() -> None:
             rows.add((seconds, batch), *_measure(args, recipe, precisions, seconds, batch, device, ranks))
         if ranks.is_first:
             _print(rows)
+
+
+def _pin() -> None:
+    """Keep this process on one core. More processes than cores share them."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0")) % len(cores)]})
+    torch.set_num_threads(1)
 
 
 def _print(rows: Rows) -> None:
@@ -143,15 +155,15 @@ def _measure(
     """Return a row for each precision, of steps in turns; the first step of each is a warm-up."""
     config = _config(args, recipe)
     batch = _noise(config, rows, seconds).to(device)
-    steps = [_step(config, recipe, precision, batch, device, ranks) for precision in precisions]
-    times: list[list[float]] = [[] for _ in steps]
-    peaks = [0] * len(steps)
+    step = _step(config, recipe, batch, device, ranks)
+    times: list[list[float]] = [[] for _ in precisions]
+    peaks = [0] * len(precisions)
     for number in range(args.repeats + 1):
-        for place, step in enumerate(steps):
+        for place, precision in enumerate(precisions):
             forget_peak(device)
             ranks.sums([0.0])  # all begin together
             began = time.perf_counter()
-            step()
+            step(precision)
             times[place] += [time.perf_counter() - began] if number else []
             peaks[place] = peak_bytes(device)
     medians = [statistics.median(one) for one in times]
@@ -172,9 +184,9 @@ def _measure(
 
 
 def _step(
-    config: ModelConfig, recipe: Recipe, precision: Precision, batch: Batch, device: torch.device, ranks: Ranks
-) -> Callable[[], None]:
-    """Return a function that takes a step of a new network."""
+    config: ModelConfig, recipe: Recipe, batch: Batch, device: torch.device, ranks: Ranks
+) -> Callable[[Precision], None]:
+    """Return a function that takes a step of a new network, whose weights are float32 in each precision."""
     network = new_network(config, recipe.dropout, seed=0).to(device)
     optimizer, average = new_optimizer(network, recipe.optimizer), WeightAverage(network, recipe.optimizer.ema)
     run = SimpleNamespace(
@@ -183,13 +195,14 @@ def _step(
         device=device,
         config=config,
         mode=TrainingMode(recipe),
-        recipe=SimpleNamespace(precision=precision, objective=Objective(), seed=0),
+        recipe=SimpleNamespace(precision="float32", objective=Objective(), seed=0),
         step=0,
     )
     costs = ranks.together(PartCosts(cast("Run", run)), some_unused=False)
     spoken = float(batch.token_lengths.sum())
 
-    def step() -> None:
+    def step(precision: Precision) -> None:
+        run.recipe.precision = precision
         set_products(precision)
         optimizer.zero_grad()
         found: Losses = costs(batch, Labels(spoken, 0.0))

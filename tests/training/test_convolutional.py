@@ -5,13 +5,16 @@ import json
 import pytest
 import torch
 
+from benchmarks.random_model import published_config
 from models import load_model
 from models.checkpoint import read_checkpoint
+from tests.conftest import ROOT
 from tests.training.small_run import CHECKPOINT, manifest, recipe_file
 from training.errors import RecipeError
 from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
+from training.student import student_config
 
 LETTERS = " abcdefghijklmnopqrstuvwxyz'"
 FIRST = {"filters": 16, "kernel_size": 11, "stride": 2, "residual": False}
@@ -76,3 +79,11 @@ def test_texts_take_the_case_of_the_labels_and_missing_characters_are_reported(t
 def test_what_cannot_be_trained_is_refused_at_once(tmp_path, blocks, changes, message):
     with pytest.raises(RecipeError, match=message):
         new_run(tmp_path, blocks, **changes)
+
+
+def test_the_recipe_of_jasper_has_the_published_shape():
+    recipe = read_recipe(ROOT / "training/recipes/jasper.yaml")
+
+    config = student_config(recipe.convolutional, len(recipe.characters), characters=True)
+
+    assert config == published_config("jasper10x5dr", "rnnt")
