@@ -15,6 +15,7 @@ from starlette.types import Receive
 from audio.channels import Channels
 from audio.decode import Origin
 from audio.errors import AudioError
+from audio.pcm import is_quick
 from audio.pool import NoChildError
 from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
@@ -312,16 +313,19 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
         nonlocal is_wanted
         is_wanted = False
 
+    raw = RawForm.of_media_type(fields.file.content_type or "")
     decode = partial(
         front.decode_pool.decode_into,
         take,
         fields.file.file,
         rate=recording.rate,
         limits=front.settings.audio_limits,
-        raw=RawForm.of_media_type(fields.file.content_type or ""),
+        raw=raw,
         by_channel=fields.multichannel,
     )
     try:
+        if raw is None and is_quick(fields.file.file, recording.rate):
+            return decode()
         with front.intake.decoding():
             return await in_thread(front.decode_threads, decode, leave)
     except AudioError as error:
