@@ -14,18 +14,20 @@ if TYPE_CHECKING:
     from service.http.front import Front
 
 
-async def _authorize(request: Request) -> None:
-    request.state.record.caller = request.app.state.front.access.authorize(request.headers)
+class _Authorize(HTTPBearer):
+    """Checks the key. FastAPI's own check has an error of another shape; of it, the API's description remains."""
+
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        request.state.record.caller = request.app.state.front.access.authorize(request.headers)
 
 
-# For the API's description only; `_authorize` decides, because its error has our shape.
-_bearer = HTTPBearer(auto_error=False, scheme_name="Key", description="A key, if the operator has set any.")
+_authorize = _Authorize(scheme_name="Key", description="A key, if the operator has set any.")
 _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
     401: {"model": schemas.ErrorBody, "description": "A key is needed, and none or a wrong one was given."}
 }
 
 # Probes and metrics never need a key, and should not be public.
-api = APIRouter(prefix="/v1", dependencies=[Depends(_bearer), Depends(_authorize)], responses=_NOT_AUTHORIZED)
+api = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)], responses=_NOT_AUTHORIZED)
 api.include_router(transcriptions.router)
 api.include_router(jobs.router)
 operations = APIRouter()

@@ -138,14 +138,20 @@ class TranscriptionForm(BaseModel):
         Raises:
             RequestError: if a field is missing or wrong; it names the field.
         """
+        given: dict[str, list[Any]] = {}
+        for name, value in form.multi_items():
+            if value != "":
+                given.setdefault(name.removesuffix("[]"), []).append(value)
         fields: dict[str, Any] = {}
-        for name in cls.model_fields:
-            values = [value for value in (*form.getlist(name), *form.getlist(f"{name}[]")) if value != ""]
+        for name in cls.model_fields.keys() & given.keys():
             if name in _LISTS:
-                values = [part.strip() for value in values for part in str(value).split(",")]
-            if values:
-                fields[name] = values if name in _LISTS else values[-1]
-            elif parts := {key: form[f"{name}[{key}]"] for key in _OBJECTS.get(name, {}) if f"{name}[{key}]" in form}:
+                fields[name] = [part.strip() for value in given[name] for part in str(value).split(",")]
+            else:
+                fields[name] = given[name][-1]
+        for name, keys in _OBJECTS.items():
+            if name not in fields and (
+                parts := {key: form[f"{name}[{key}]"] for key in keys if f"{name}[{key}]" in form}
+            ):
                 fields[name] = parts
         if not isinstance(fields.get("file"), UploadFile):
             raise RequestError(

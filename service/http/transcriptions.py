@@ -239,7 +239,7 @@ async def answer(
     allowance = front.access.allowance(record.caller)
     if is_background:
         allowance.check_audio()  # before it is decoded for nothing
-    origin = await _decode(front, fields, recording)
+    origin = await _decode(front, fields, recording, is_in_memory=not is_background)
     await free_upload()  # it may wait long, and its samples take memory already
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
@@ -297,7 +297,9 @@ class _ClientLeftError(Exception):
     """The client left while its upload was decoded."""
 
 
-async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Recording | Channels) -> Origin:
+async def _decode(
+    front: Front, fields: schemas.TranscriptionForm, recording: Recording | Channels, *, is_in_memory: bool
+) -> Origin:
     is_wanted = True
 
     def take(samples: bytes | memoryview, channel: int) -> None:
@@ -324,7 +326,7 @@ async def _decode(front: Front, fields: schemas.TranscriptionForm, recording: Re
         by_channel=fields.multichannel,
     )
     try:
-        if raw is None and is_quick(fields.file.file, recording.rate):
+        if is_in_memory and raw is None and is_quick(fields.file.file, recording.rate):
             return decode()
         with front.intake.decoding():
             return await in_thread(front.decode_threads, decode, leave)
