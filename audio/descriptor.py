@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,10 +28,21 @@ def descriptor_of(file: BinaryIO) -> Iterator[int]:
         os.lseek(descriptor, 0, os.SEEK_SET)
         yield descriptor
         return
-    with open(unnamed_file(), "r+b") as copy:
-        shutil.copyfileobj(file, copy, _BYTES_COPIED)
-        copy.seek(0)
-        yield copy.fileno()
+    descriptor = unnamed_file()
+    try:
+        _write(descriptor, file)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, file: BinaryIO) -> None:
+    """Copy a file, in few calls of the system, because each hands the interpreter lock to another thread."""
+    offset = 0
+    while block := memoryview(file.read(_BYTES_COPIED)):
+        while block:
+            written = os.pwrite(descriptor, block, offset)
+            block, offset = block[written:], offset + written
 
 
 def _descriptor_behind(file: BinaryIO) -> int | None:

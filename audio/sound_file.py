@@ -16,13 +16,13 @@ from audio.source import Mix, falls_short
 
 # libsndfile's frame count of a stream whose header does not give the length.
 _OPEN_LENGTH = 2**63 - 1
-# 4 s at 16 kHz. Each block has a switch between threads, which costs more than to decode a second of WAV; larger
-# blocks cost more in fresh memory pages than they save.
-_VALUES_OF_BLOCK = 65_536
+# 16 s at 16 kHz, so most clips are one block. After each, the thread waits for the interpreter lock, which takes longer
+# than to decode a second.
+_VALUES_OF_BLOCK = 1 << 18
 
 
 class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile has no type information
-    """A sound file in which soundfile never seeks.
+    """A sound file that is only read, and in which soundfile never seeks.
 
     It would seek after every read, which costs time and fails at the end of a FLAC stream whose header does not give
     the length.
@@ -30,6 +30,9 @@ class _ForwardSoundFile(soundfile.SoundFile):  # type: ignore[misc]  # soundfile
 
     def seekable(self) -> bool:
         return False
+
+    def flush(self) -> None:
+        """Do nothing, where soundfile would have the system write the file to the disk before it is closed."""
 
 
 class SoundFileSource:
@@ -83,16 +86,21 @@ class SoundFileSource:
             InvalidAudioError: if samples are not finite numbers.
             AudioTooLongError: as soon as more than the limit is decoded.
         """
-        while len(block := self._read()):
-            self.frames += len(block)
-            self._limits.check_longest(self.seconds)
-            yield mix(block)
+        is_at_end = False
+        while not is_at_end:
+            wanted = _VALUES_OF_BLOCK // self.channels
+            if (left := self._sound.frames - self.frames) > 0:
+                wanted = min(wanted, left + 1)  # one more, to find the end of the file without another read
+            block = self._read(wanted)
+            is_at_end = self.broken or len(block) < wanted
+            if len(block):
+                self.frames += len(block)
+                self._limits.check_longest(self.seconds)
+                yield mix(block)
 
-    def _read(self) -> Samples:
-        """Return the next frames [frames, channels]; when decoding fails, those before the damage."""
-        if self.broken:
-            return np.empty((0, self.channels), dtype=np.float32)
-        block: Samples = np.full((_VALUES_OF_BLOCK // self.channels, self.channels), np.nan, dtype=np.float32)
+    def _read(self, frames: int) -> Samples:
+        """Return the next frames [frames, channels]; fewer at the end, and those before the damage when decoding fails."""
+        block: Samples = np.full((frames, self.channels), np.nan, dtype=np.float32)
         try:
             read: Samples = self._sound.read(out=block)
         except soundfile.LibsndfileError:
