@@ -99,7 +99,7 @@ class SoundFileSource:
                 yield mix(block)
 
     def _read(self, frames: int) -> Samples:
-        """Return the next frames [frames, channels]; fewer at the end, and those before the damage when decoding fails."""
+        """Return the next frames [frames, channels]: fewer at the end, or before damage."""
         block: Samples = np.full((frames, self.channels), np.nan, dtype=np.float32)
         try:
             read: Samples = self._sound.read(out=block)
