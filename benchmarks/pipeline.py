@@ -49,7 +49,7 @@ def main() -> None:
         "--write",
         type=float,
         nargs="+",
-        default=[31.3, 3.6],
+        default=[31.3, 0.7],
         help="values to compare: before and after batched detokenizing",
     )
     parser.add_argument(

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from models.search.result import FetchedResult, FlatRows
-from models.transcript import Transcript
+from models.transcript import Transcript, Transcripts
 
-Spell = Callable[[FlatRows], list[Transcript]]
+Spell = Callable[[FlatRows], Transcripts]
 
 
 class Recognition:
@@ -26,6 +26,10 @@ class Recognition:
 
     def transcripts(self) -> list[Transcript]:
         """Wait, and return the transcript of each utterance."""
+        return list(self.spelled())
+
+    def spelled(self) -> Transcripts:
+        """Wait, and return the transcript of each utterance, in few objects where that is possible."""
         return self._spell(self._fetched.flat_rows())
 
     def with_transcripts(self, transcripts: list[Transcript]) -> "Recognition":

@@ -9,10 +9,11 @@ through ``timestamps.words`` one by one, which defines the result for all.
 
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,15 @@ import numpy.typing as npt
 from models.search.result import FlatRows
 from models.timestamps import lasts, words
 from models.tokenizers import Vocabulary
-from models.transcript import Transcript, Word
+from models.transcript import FlatTranscripts, Transcript, Transcripts
 
 Bools = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 _SPACE = " "
-_word = tuple.__new__  # of Word; its own constructor is written in Python, and takes three times as long
+_CERTAIN = np.ones(1, np.float32)
+_CODE_POINTS = "utf-32-le" if sys.byteorder == "little" else "utf-32-be"
 _WHITESPACE = re.compile(r"\s")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 # Whether a tokenizer drops spaces at the beginning of a text. Other kinds are always detokenized one by one.
@@ -50,49 +52,42 @@ class Speller:
         self._seconds = seconds
         self._seconds_of_frame = np.empty(0)
 
-    def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[Transcript]:
+    def __call__(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> Transcripts:
         """Detokenize a batch whose rows have frames and ends; ``lengths`` in seconds are for CTC."""
         lengths = [math.inf] * len(rows.counts) if lengths is None else lengths
         if not len(rows.tokens):
             return self.one_by_one(rows, lengths)
-        tokens, bounds = rows.tokens.astype(np.int64), rows.bounds
+        pieces, tokens, bounds = self._pieces, rows.tokens.astype(np.int64), rows.bounds
         row = np.repeat(np.arange(len(rows.counts)), rows.counts)
-        is_first = np.diff(row, prepend=-1) > 0
+        is_first = _differs(row)
         unusual = set(row[self._is_unusual(tokens, is_first)].tolist())
-        ids, confidence = rows.tokens.tolist(), rows.confidence.tolist()
-        whole = "".join(map(self._pieces.texts.__getitem__, ids))
-        begins = np.concatenate(([0], np.cumsum(self._pieces.characters[tokens])))  # each token's offset
-        columns, words_of = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
-        spans = columns[-1]
-        frames = None if rows.frames is None else rows.frames.tolist()
-        durations = None if rows.durations is None else rows.durations.tolist()
-        tokens_of, text_of = bounds.tolist(), begins[bounds].tolist()
-        is_unspaced = self._pieces.begins_word_anywhere[tokens] | self._pieces.ends_word[tokens]
-        unspaced = set(row[is_unspaced].tolist())
-        drops_spaces = _DROPS_FIRST_SPACES.get(self._vocabulary.kind)
-        texts_of, said = [], []
-        for index in range(len(rows.counts)):
-            text = whole[text_of[index] : text_of[index + 1]]
-            texts_of.append(text.lstrip(_SPACE) if drops_spaces else text)
-            its_words = slice(words_of[index], words_of[index + 1])
-            if index in unusual:  # its words are found otherwise
-                said += [""] * (its_words.stop - its_words.start)
-            elif index in unspaced:
-                places = begins[bounds[index] + np.array(spans[its_words])] - text_of[index]
-                said += [text[begin:end].strip() for begin, end in places.tolist()]
-            else:
-                said += text.split()
-        found = list(map(_word, repeat(Word), zip(said, *columns, strict=True)))
-        spelled = []
-        for index, text in enumerate(texts_of):
-            if index in unusual:
-                spelled.append(self._alone(rows, index, lengths[index]))
-                continue
-            its = slice(tokens_of[index], tokens_of[index + 1])
-            words_of_it = found[words_of[index] : words_of[index + 1]]
-            its_frames, its_durations = frames and frames[its], durations and durations[its]
-            spelled.append(Transcript(text, ids[its], confidence[its], words_of_it, its_frames, its_durations))
-        return spelled
+        whole = pieces.joined(tokens)
+        begins = np.concatenate(([0], np.cumsum(pieces.characters[tokens])))  # each token's offset
+        text_of = begins[bounds].tolist()
+        raw = list(map(whole.__getitem__, map(slice, text_of, text_of[1:])))
+        texts = [text.lstrip(_SPACE) for text in raw] if _DROPS_FIRST_SPACES.get(self._vocabulary.kind) else raw
+        found = self._words(rows, tokens, row, is_first, begins, np.array(lengths))
+        of_word = row[found.first]  # its utterance
+        characters = None
+        if pieces.is_unspaced[tokens].any():
+            # Offsets in ``whole``, less those of the utterance's text, which may have lost spaces.
+            lost = np.array([len(text) - len(kept) for text, kept in zip(raw, texts, strict=True)])
+            begin = begins[found.first] + pieces.leading_spaces[tokens[found.first]]
+            characters = _whole(np.stack([begin, begins[found.last]]) - (begins[bounds[:-1]] + lost)[of_word])
+        return FlatTranscripts(
+            texts=texts,
+            token_bounds=_whole(bounds),
+            tokens=_whole(rows.tokens),
+            token_confidence=rows.confidence.tobytes(),
+            frames=None if rows.frames is None else _whole(rows.frames),
+            durations=None if rows.durations is None else _whole(rows.durations),
+            word_bounds=_whole(of_word.searchsorted(np.arange(len(rows.counts) + 1))),
+            word_times=found.start.tobytes() + found.end.tobytes(),
+            word_confidence=found.confidence.tobytes(),
+            word_tokens=_whole(found.first - bounds[of_word]) + _whole(found.last - bounds[of_word]),
+            word_characters=characters,
+            others={index: self._alone(rows, index, lengths[index]) for index in unusual},
+        )
 
     def one_by_one(self, rows: FlatRows, lengths: Sequence[float] | None = None) -> list[Transcript]:
         """Detokenize utterances one by one, with the same result in ten times the time."""
@@ -108,19 +103,18 @@ class Speller:
 
     def _words(
         self, rows: FlatRows, tokens: Numbers, row: Numbers, is_first: Bools, begins: Numbers, lengths: Floats
-    ) -> tuple[tuple[list[float], list[float], list[float], list[tuple[int, int]]], list[int]]:
-        """Return starts, ends, confidences and spans of all words, and the index of each utterance's first word."""
+    ) -> "_Words":
         assert rows.frames is not None
         assert rows.ends is not None
         pieces, bounds, is_space = self._pieces, rows.bounds, self._pieces.is_space[tokens]
         # A word ends at a space, which belongs to no word, and where the next word begins.
-        is_break = is_first | is_space | pieces.begins_word[tokens] | pieces.begins_word_anywhere[tokens]
+        is_break = is_first | pieces.begins_word[tokens]
         is_break[1:] |= pieces.ends_word[tokens[:-1]] & pieces.begins_with_letter[tokens[1:]]
         breaks = np.flatnonzero(is_break)
-        first, last = breaks + is_space[breaks], np.append(breaks[1:], len(tokens))
+        first, last = breaks + is_space[breaks], np.concatenate((breaks[1:], [len(tokens)]))
         first, last = first[first < last], last[first < last]
         # The first word of an utterance also has the spaces before it.
-        start = np.where(np.diff(row[first], prepend=-1) > 0, bounds[row[first]], first)
+        start = np.where(_differs(row[first]), bounds[row[first]], first)
         is_more_than_a_space = begins[first] + pieces.leading_spaces[tokens[first]] < begins[last]
         first, last, start = first[is_more_than_a_space], last[is_more_than_a_space], start[is_more_than_a_space]
         ends = rows.ends
@@ -129,24 +123,19 @@ class Speller:
         spoken = np.maximum.accumulate(np.where(is_mark, 0, np.arange(len(tokens))))
         if rows.durations is not None:  # a TDT gives marks a duration
             ends = ends[spoken]
-        slices = np.stack([first, last], axis=1)
-        confidence = np.minimum.reduceat(np.append(rows.confidence, np.float32(1)), slices.ravel())[::2]
+        slices = np.empty(2 * len(first), np.int64)
+        slices[::2], slices[1::2] = first, last
+        confidence = np.minimum.reduceat(np.concatenate((rows.confidence, _CERTAIN)), slices)[::2]
         seconds = self._seconds_up_to(int(rows.ends.max()))
-        spans = slices - bounds[row[first], None]
         begin_seconds, end_seconds = seconds[rows.frames[start]], seconds[ends[last - 1]]
         if self._is_ctc:
-            is_last = np.diff(row[first], append=-1) != 0
-            until = np.where(is_last, lengths[row[first]], np.append(begin_seconds[1:], np.inf))
+            until = lengths[row[first]]
+            has_next = np.flatnonzero(~_differs(row[first])) - 1
+            until[has_next] = begin_seconds[has_next + 1]
             token = np.maximum(spoken[last - 1], first)
             heard = seconds[rows.frames[token]] + pieces.lasts[tokens[token]]
             end_seconds = np.maximum(seconds[rows.ends[token]], np.minimum(heard, until))
-        columns = (
-            begin_seconds.tolist(),
-            end_seconds.tolist(),
-            confidence.tolist(),
-            list(zip(*spans.T.tolist(), strict=True)),
-        )
-        return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
+        return _Words(first, last, begin_seconds, end_seconds, confidence)
 
     def _alone(self, rows: FlatRows, index: int, length: float) -> Transcript:
         """Detokenize any one utterance."""
@@ -167,16 +156,46 @@ class Speller:
         return _Pieces.of(self._vocabulary)
 
 
+def _differs(numbers: Numbers) -> Bools:
+    """Return for each number whether it is the first, or another one than that before it."""
+    differs = np.ones(len(numbers), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=differs[1:])
+    return differs
+
+
+def _whole(numbers: npt.NDArray[np.integer]) -> bytes:
+    return numbers.astype(np.int32, copy=False).tobytes()
+
+
+class _Words(NamedTuple):
+    """The words of a batch.
+
+    Attributes:
+        first: index of the first token of each, [words].
+        last: index after the last token of each, [words].
+        start: seconds, [words].
+        end: seconds, [words].
+        confidence: the lowest of its tokens, float32 [words].
+    """
+
+    first: Numbers
+    last: Numbers
+    start: Floats
+    end: Floats
+    confidence: npt.NDArray[np.float32]
+
+
 @dataclass(frozen=True, slots=True)
 class _Pieces:
     """Properties of the pieces of a vocabulary, in arrays with an entry for each piece.
 
     Attributes:
-        texts: the text of each.
-        characters: length of the text.
+        letters: the texts of all, one after the other, in code points.
+        offsets: place of each text in ``letters``.
+        characters: length of each text.
         leading_spaces: spaces at the beginning of the text, before a word.
-        begins_word: whether it begins a word.
-        begins_word_anywhere: whether it begins a word even without a space before it, because of its script.
+        begins_word: whether it begins a word, also without a space before it, because of its script; or is a space.
+        is_unspaced: whether its words are not what spaces separate, because of its script.
         ends_word: whether it ends a word if a letter follows, because of its script.
         begins_with_letter: whether it begins with a letter or a number of a script with spaces.
         is_plain: whether its text is the same in any context, and has no space except before a word.
@@ -187,11 +206,12 @@ class _Pieces:
         lasts: seconds that it goes on after its run in the output of CTC.
     """
 
-    texts: tuple[str, ...]
+    letters: npt.NDArray[np.uint32]
+    offsets: Numbers
     characters: Numbers
     leading_spaces: Numbers
     begins_word: Bools
-    begins_word_anywhere: Bools
+    is_unspaced: Bools
     ends_word: Bools
     begins_with_letter: Bools
     is_plain: Bools
@@ -222,18 +242,30 @@ class _Pieces:
         def each(of: Callable[[int], bool]) -> Bools:
             return np.array([of(token) for token in range(len(texts))], np.bool_)
 
+        anywhere = np.array(vocabulary.begin_words_anywhere, np.bool_)
+        ends_word = np.array(vocabulary.end_words, np.bool_)
+        is_space = each(lambda token: shown[token] == _SPACE)
+        characters = np.array([len(text) for text in texts], np.int64)
         return cls(
-            texts=texts,
-            characters=np.array([len(text) for text in texts], np.int64),
+            letters=np.frombuffer("".join(texts).encode(_CODE_POINTS), np.uint32),
+            offsets=np.cumsum(characters) - characters,
+            characters=characters,
             leading_spaces=np.array([text.startswith(_SPACE) for text in texts], np.int64),
-            begins_word=np.array(vocabulary.begin_words, np.bool_),
-            begins_word_anywhere=np.array(vocabulary.begin_words_anywhere, np.bool_),
-            ends_word=np.array(vocabulary.end_words, np.bool_),
+            begins_word=np.array(vocabulary.begin_words, np.bool_) | anywhere | is_space,
+            is_unspaced=anywhere | ends_word,
+            ends_word=ends_word,
             begins_with_letter=np.array(vocabulary.begin_with_letters, np.bool_),
             is_plain=each(is_plain),
-            is_space=each(lambda token: shown[token] == _SPACE),
+            is_space=is_space,
             is_blank=each(lambda token: texts[token] == _SPACE),
             is_mark=each(lambda token: shown[token] in marks),
             begins_with_mark=each(lambda token: texts[token][:1] in marks),
             lasts=np.array([lasts(len(text.strip())) for text in shown], np.float64),
         )
+
+    def joined(self, tokens: Numbers) -> str:
+        """Return the texts of tokens, one after the other."""
+        counts = self.characters[tokens]
+        # Of each character of the result, its place in the text of its token, and from there in ``letters``.
+        shift = self.offsets[tokens] - (np.cumsum(counts) - counts)
+        return self.letters[np.arange(counts.sum()) + np.repeat(shift, counts)].tobytes().decode(_CODE_POINTS)

@@ -31,12 +31,10 @@ from typing import Any, Protocol
 from audio.samples import Samples
 from models.download import OnDownload
 from models.prompt import Prompt
-from models.spoken_language import Probabilities
-from models.transcript import Transcript
 from service import logs
 from service.engine.channel import EngineChannel
 from service.engine.download import DownloadReport
-from service.engine.protocol import Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Stop, ToEngine, Unload
+from service.engine.protocol import Answers, Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Stop, ToEngine, Unload
 from service.engine.staging import StagingView
 from service.priorities import give_way
 
@@ -64,7 +62,7 @@ class Recognized(Protocol):
     def wait(self) -> None:
         """Wait until the device is done with the batch, and raise its errors."""
 
-    def answers(self) -> Sequence[Transcript | Probabilities]:
+    def answers(self) -> Answers:
         """Return the answer for each utterance, after ``wait``."""
 
 
@@ -374,7 +372,7 @@ class Loop:
             # The device computed the batch before this one first.
             done = self._clock()
             seconds, self._done = done - max(began, self._done), done
-            return Result(laid.batch.number, list(recognized.answers()), seconds, laid.laid_out().padded_seconds)
+            return Result(laid.batch.number, recognized.answers(), seconds, laid.laid_out().padded_seconds)
         except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread is told
             failure = _failure(laid.batch, recognizer.kind_of(error), error)
             if failure.kind is FailureKind.DEVICE:

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 from typing import Any
@@ -29,7 +30,7 @@ from models.download import OnDownload
 from models.language_identifier import Identification
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
-from models.transcript import Transcript
+from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
@@ -311,16 +312,30 @@ class SpeechRecognized:
         """Wait until the device is done with the batch."""
         self._recognition.wait()
 
-    def answers(self) -> list[Transcript]:
+    def answers(self) -> Transcripts:
         """Detokenize the batch.
 
         Raises:
             NotFiniteError: if its outputs are not numbers.
         """
-        transcripts = self._recognition.transcripts()
-        self._sanity.check(chain.from_iterable(transcript.token_confidence for transcript in transcripts))
-        # The front has no use for the frames of tokens.
-        return [Transcript(*transcript[:4]) for transcript in transcripts]
+        transcripts = self._recognition.spelled()
+        self._sanity.check(_confidences(transcripts))
+        return _without_frames(transcripts)
+
+
+def _confidences(transcripts: Transcripts) -> Iterable[float]:
+    """Return the confidences of all tokens, or their sum, which is finite only if all are."""
+    if isinstance(transcripts, FlatTranscripts):
+        return [float(np.frombuffer(transcripts.token_confidence, np.float32).sum())]
+    return chain.from_iterable(transcript.token_confidence for transcript in transcripts)
+
+
+def _without_frames(transcripts: Transcripts) -> Transcripts:
+    """Return the transcripts without the frames of tokens, for which the front has no use."""
+    if isinstance(transcripts, FlatTranscripts):
+        others = {index: Transcript(*transcript[:4]) for index, transcript in transcripts.others.items()}
+        return replace(transcripts, frames=None, durations=None, others=others)
+    return [Transcript(*transcript[:4]) for transcript in transcripts]
 
 
 class LanguageRecognized:

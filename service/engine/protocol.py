@@ -11,6 +11,7 @@ exactly one `Result` or `Failure` that carries the batch's number. It loads one 
 messages, and meanwhile answers batches for loaded models.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
-from models.transcript import Transcript
+from models.transcript import FlatTranscripts, Transcript
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
@@ -122,11 +123,15 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     graphs: dict[str, dict[str, int]] = {}
 
 
+# Transcripts in arrays or one by one, or the probabilities of languages.
+Answers = FlatTranscripts | Sequence[Transcript | Probabilities]
+
+
 class Result(msgspec.Struct, frozen=True, tag=True):
     """The answers of a batch, in the order of its items: transcripts, or probabilities of languages."""
 
     number: int
-    answers: list[Transcript | Probabilities]
+    answers: Answers
     infer_seconds: float
     padded_seconds: float  # count x padded length
 

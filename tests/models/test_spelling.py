@@ -1,5 +1,7 @@
 """Spelling a batch at once gives what spelling each utterance by itself gives."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,7 +85,7 @@ def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, decod
     batch = flat(rows, decoder == "tdt", confidence)
     speller = Speller(vocabulary, seconds, is_ctc=decoder == "ctc")
 
-    assert speller(batch, lengths) == speller.one_by_one(batch, lengths)
+    assert list(speller(batch, lengths)) == speller.one_by_one(batch, lengths)
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate", "unspaced"])
@@ -104,7 +106,20 @@ def test_ordinary_tokens_are_spelled_without_a_loop_over_utterances(kind, monkey
         raise AssertionError("an utterance was spelled alone")
 
     monkeypatch.setattr(Speller, "_alone", unusual)
-    assert speller(batch) == wanted
+    assert list(speller(batch)) == wanted
+
+
+def test_a_batch_is_spelled_in_as_many_objects_as_it_has_utterances():
+    vocabulary = VOCABULARIES["bpe"]
+    word = vocabulary.pieces.index("▁the")
+    batch = flat([[(word, frame, 1) for frame in range(40)]] * 192, True, [0.5] * 7680)
+
+    spelled = Speller(vocabulary, seconds)(batch)
+
+    fields = [getattr(spelled, field.name) for field in dataclasses.fields(spelled)]
+    objects = sum(1 if isinstance(field, bytes | None) else 1 + len(field) for field in fields)
+    assert objects < 192 + 20
+    assert [len(transcript.words) for transcript in spelled] == [40] * 192
 
 
 def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
@@ -121,5 +136,5 @@ def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
 def test_no_utterances_and_utterances_without_tokens():
     speller = Speller(VOCABULARIES["bpe"], seconds)
 
-    assert speller(flat([], False, [])) == []
+    assert list(speller(flat([], False, []))) == []
     assert [text.text for text in speller(flat([[], [], []], True, []))] == ["", "", ""]

@@ -1,11 +1,13 @@
 import asyncio
+import dataclasses
 import socket
 import threading
 
+import numpy as np
 import pytest
 
 from models.prompt import Prompt
-from models.transcript import Transcript, Word
+from models.transcript import FlatTranscripts, Transcript, Word
 from service.engine.channel import EngineChannel, FrontChannel
 from service.engine.protocol import (
     NOTHING_ASKED,
@@ -29,12 +31,30 @@ RESULT = Result(
     2.0,
 )
 
+FLAT = FlatTranscripts(
+    ["hé"],
+    *(np.array(some, np.int32).tobytes() for some in ([0, 1], [1])),
+    np.array([0.5], np.float32).tobytes(),
+    *(None, None, np.array([0, 1], np.int32).tobytes(), np.array([0.0, 0.1]).tobytes()),
+    np.array([0.5], np.float32).tobytes(),
+    *(np.array(some, np.int32).tobytes() for some in ([0, 1], [0, 2])),
+)
+
+
+def test_transcripts_in_arrays_are_those_that_were_sent():
+    wanted = [Transcript("hé", [1], [0.5], [Word("hé", 0.0, 0.1, 0.5, (0, 1))])]
+    other = Transcript("ho", [2], [0.25], [])
+
+    assert list(FLAT) == wanted
+    assert list(dataclasses.replace(FLAT, word_characters=None)) == wanted
+    assert list(dataclasses.replace(FLAT, others={0: other})) == [other]
+
 
 def test_every_message_arrives_as_it_was_sent():
     ours, theirs = socket.socketpair()
     engine = EngineChannel(theirs)
     failures = Failure(None, FailureKind.LOAD, "no", "m"), Failure(7, FailureKind.BATCH, "x" * 300_000)
-    sent = [Heartbeat(), RESULT, *failures]
+    sent = [Heartbeat(), RESULT, Result(8, FLAT, 0.1, 2.0), *failures]
 
     async def front() -> tuple[list, list]:
         channel = await FrontChannel.open(ours)
