@@ -114,6 +114,13 @@ STEPS = (
         )
         for name, option in (("beside", ""), ("one-stream", " --one-stream"))
     ),
+    _benchmark(
+        "2k",
+        "dtypes",
+        3,
+        "offline --shape 0.6b --dtypes bfloat16 float16 tf32 --decoders tdt --utterances 8192 --batch-seconds 960",
+        f"{_OFFLINE_TOY} --dtypes float32 float16",
+    ),
     *(
         _benchmark(
             "2a",
@@ -177,8 +184,8 @@ STEPS = (
         "2a",
         "latency-jasper",
         2,
-        "latency --shape jasper10x5dr --dtypes float32 bfloat16 --repeats 500",
-        _LATENCY_TOY,
+        "latency --shape jasper10x5dr --dtypes float32 tf32 bfloat16 float16 --repeats 500",
+        f"{_LATENCY_TOY} --dtypes float32 float16",
     ),
     _benchmark(
         "5",

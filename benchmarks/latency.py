@@ -8,6 +8,7 @@ give a recording with --audio. Random models of published shapes find as many la
 import argparse
 import itertools
 from pathlib import Path
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -18,9 +19,9 @@ from benchmarks.random_model import DURATIONS, ENCODERS, SHAPES, random_checkpoi
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, Latency, times_of
 from models import Model, load_model
+from models.precision import Precision
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-OF_MODELS = DTYPES | {"int8": torch.int8}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def main() -> None:
@@ -62,15 +63,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--transducer", choices=sorted(DURATIONS), default="tdt", help="transducer of a random Conformer"
     )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=["float32"])
+    parser.add_argument("--dtypes", choices=get_args(Precision), nargs="+", default=["float32"])
 
 
 def chosen_models(args: argparse.Namespace) -> dict[str, Model]:
     """Return the model that the options name, in each of the dtypes."""
-    return {dtype: _chosen_model(args, OF_MODELS[dtype]) for dtype in args.dtypes}
+    return {dtype: _chosen_model(args, dtype) for dtype in args.dtypes}
 
 
-def _chosen_model(args: argparse.Namespace, dtype: torch.dtype) -> Model:
+def _chosen_model(args: argparse.Namespace, dtype: str) -> Model:
     if args.model is not None:
         return load_model(args.model, device=args.device, dtype=dtype)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)

@@ -1,7 +1,8 @@
 """What a batch takes of a GPU, calculated from the model's shape and the GPU's published peaks (Williams et al., 2009).
 
-A stage takes as long as the slowest of three: its operations at the peak of tensor cores in bfloat16 (float16 on a T4),
-its bytes at the memory's peak, its kernels one after the other. The second estimate takes shares of the peaks that
+A stage takes as long as the slowest of three: its operations at the peak of its dtype, its bytes at the memory's peak,
+its kernels one after the other. Features are float32 in any dtype; with tf32, so are searches and attention, which our
+kernels compute. The second estimate takes shares of the peaks that
 large products and copies reach on GPUs like these. Texts are written beside the device and cost it nothing.
 """
 
@@ -13,7 +14,11 @@ from dataclasses import asdict, dataclass
 from benchmarks.random_model import ENCODERS, LABELS, published_config
 from models.config import ConformerConfig
 
-_VALUE = 2  # bytes of a bfloat16
+# Bytes of a value. Stages are calculated for two, and take as many times the bytes as a value has.
+_VALUE = 2
+VALUES = {"bfloat16": 2, "float16": 2, "tf32": 4, "float32": 4}
+# Stages whose kernels compute float32 exactly also with tf32.
+_EXACT = ("attention", "search: scores", "search: predictor", "writing")
 _SAMPLE_RATE, _FEATURES_A_SECOND = 16_000, 100
 # From one kernel to the next that waits for it, in a graph; without one, a host launches about as fast.
 _SECONDS_A_KERNEL = 2.5e-6
@@ -34,21 +39,29 @@ class Gpu:
     """A GPU's published peaks.
 
     Attributes:
-        operations: a second in bfloat16 on tensor cores, dense; a multiplication and an addition are two.
+        operations: a second by dtype, on tensor cores where they have it, dense; a multiplication and an addition are
+            two. A dtype without units for it has none.
         bytes: a second from and to its memory.
     """
 
-    operations: float
+    operations: dict[str, float]
     bytes: float
+
+
+def _peaks(half: float, single: float, tf32: float | None = None) -> dict[str, float]:
+    """Return operations a second in float16 (and bfloat16, where there is TF32), float32 and TF32."""
+    since_ampere = {} if tf32 is None else {"bfloat16": half, "tf32": tf32}
+    return {"float16": half, "float32": single} | since_ampere
 
 
 # NVIDIA's data sheets: SXM modules with 80 GB of the A100 and H100.
 GPUS = {
-    "h200": Gpu(989.5e12, 4.8e12),
-    "h100": Gpu(989.5e12, 3.35e12),
-    "a100": Gpu(312e12, 2.039e12),
-    "l4": Gpu(121e12, 0.3e12),
-    "t4": Gpu(65e12, 0.32e12),
+    "h200": Gpu(_peaks(989.5e12, 67e12, 494.7e12), 4.8e12),
+    "h100": Gpu(_peaks(989.5e12, 67e12, 494.7e12), 3.35e12),
+    "a100": Gpu(_peaks(312e12, 19.5e12, 156e12), 2.039e12),
+    "l4": Gpu(_peaks(121e12, 30.3e12, 60e12), 0.3e12),
+    "v100": Gpu(_peaks(125e12, 15.7e12), 0.9e12),
+    "t4": Gpu(_peaks(65e12, 8.1e12), 0.32e12),
 }
 
 
@@ -59,22 +72,29 @@ class Stage:
     Attributes:
         name: of the part.
         operations: multiplications and additions.
-        bytes: read from and written to the GPU's memory.
+        bytes: read from and written to the GPU's memory, with values of two bytes.
         kernels: launched one after the other.
+        is_exact: whether it is float32 in any dtype, and ``bytes`` are those of float32.
     """
 
     name: str
     operations: float
     bytes: float
     kernels: float
+    is_exact: bool = False
 
-    def seconds(self, gpu: Gpu, operations: float = 1.0, moved: float = 1.0) -> float:
-        """Return what it takes at shares of the peaks of operations and bytes."""
+    def seconds(self, gpu: Gpu, operations: float = 1.0, moved: float = 1.0, dtype: str = "float16") -> float:
+        """Return what it takes in a dtype at shares of the peaks of operations and bytes."""
+        is_exact = self.is_exact or (dtype == "tf32" and self.name in _EXACT)
         return max(
-            self.operations / (operations * gpu.operations),
-            self.bytes / (moved * gpu.bytes),
+            self.operations / (operations * gpu.operations["float32" if is_exact else dtype]),
+            self.moved(dtype) / (moved * gpu.bytes),
             self.kernels * _SECONDS_A_KERNEL,
         )
+
+    def moved(self, dtype: str) -> float:
+        """Return the bytes that it moves in a dtype."""
+        return self.bytes if self.is_exact else self.bytes * VALUES[dtype] / _VALUE
 
 
 def main() -> None:
@@ -82,36 +102,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=sorted(ENCODERS), default="0.6b")
     parser.add_argument("--device", choices=sorted(GPUS), default="h200")
+    parser.add_argument("--dtype", choices=sorted(VALUES), help="default: bfloat16, or float16 before Ampere")
     parser.add_argument("--decoder", choices=("ctc", "rnnt", "tdt", "attention"), nargs="+", default=["ctc", "tdt"])
     parser.add_argument("--batch", type=int, default=192)
     parser.add_argument("--seconds", type=float, default=10.0)
     args = parser.parse_args()
 
-    gpu, encoder = GPUS[args.device], list(encoder_stages(ENCODERS[args.shape], args.batch, args.seconds))
+    gpu = GPUS[args.device]
+    dtype = args.dtype or ("bfloat16" if "bfloat16" in gpu.operations else "float16")
+    if dtype not in gpu.operations:
+        parser.error(f"{args.device} has no units for {dtype}")
+    encoder = list(encoder_stages(ENCODERS[args.shape], args.batch, args.seconds))
     audio, rows = args.batch * args.seconds, []
     for decoder in args.decoder:
         stages = [*encoder, *decoder_stages(decoder, args.shape, args.batch, args.seconds)]
-        total, likely = _seconds(stages, gpu)
-        print(f"{args.shape}, {decoder}, {args.batch} x {args.seconds:g} s, {args.device}")
+        total, likely = _seconds(stages, gpu, dtype)
+        print(f"{args.shape}, {decoder}, {args.batch} x {args.seconds:g} s, {args.device}, {dtype}")
         print(f"{'stage':24} {'TFLOP':>8} {'GB':>8} {'kernels':>8} {'ms at peak':>11} {'likely ms':>10} {'share':>7}")
         for stage in stages:
-            least, usual = _seconds([stage], gpu)
+            least, usual = _seconds([stage], gpu, dtype)
             print(
-                f"{stage.name:24} {stage.operations / 1e12:8.3f} {stage.bytes / 1e9:8.3f} {stage.kernels:8.0f}"
+                f"{stage.name:24} {stage.operations / 1e12:8.3f} {stage.moved(dtype) / 1e9:8.3f} {stage.kernels:8.0f}"
                 f" {1000 * least:11.2f} {1000 * usual:10.2f} {100 * usual / likely:6.1f} %"
             )
             rows.append(asdict(stage) | {"decoder": decoder, "at_peak": least, "likely": usual})
         print(f"{'all':51} {1000 * total:11.2f} {1000 * likely:10.2f}")
         print(f"{'RTFx':51} {audio / total:11.0f} {audio / likely:10.0f}")
         print(f"{_GOAL:,} RTFx leave the batch {1000 * audio / _GOAL:.1f} ms\n")
-    about = {"shape": args.shape, "device": args.device, "batch": args.batch, "seconds": args.seconds, "goal": _GOAL}
-    print(json.dumps({"benchmark": "roofline"} | about | {"rows": rows}))
+    about = {"shape": args.shape, "device": args.device, "dtype": dtype, "batch": args.batch, "seconds": args.seconds}
+    print(json.dumps({"benchmark": "roofline"} | about | {"goal": _GOAL, "rows": rows}))
 
 
-def _seconds(stages: list[Stage], gpu: Gpu) -> tuple[float, float]:
+def _seconds(stages: list[Stage], gpu: Gpu, dtype: str) -> tuple[float, float]:
     """Return what stages take at the peaks, and at the shares of them that are usual."""
     usual = _SHARE_OF_OPERATIONS, _SHARE_OF_BYTES
-    return sum(stage.seconds(gpu) for stage in stages), sum(stage.seconds(gpu, *usual) for stage in stages)
+    return (
+        sum(stage.seconds(gpu, dtype=dtype) for stage in stages),
+        sum(stage.seconds(gpu, *usual, dtype) for stage in stages),
+    )
 
 
 def encoder_stages(config: ConformerConfig, batch: int, seconds: float) -> Iterator[Stage]:
@@ -125,6 +153,7 @@ def encoder_stages(config: ConformerConfig, batch: int, seconds: float) -> Itera
         features * (2 * bins * config.mels + 5 * 512 * 9),
         batch * seconds * _SAMPLE_RATE * 4 + 3 * features * bins * 4 + 2 * features * config.mels * 4,
         _FFT_KERNELS,
+        is_exact=True,
     )
     yield _subsampling(config, features, frames)
     for name, columns_in, columns_out, times in (
@@ -152,7 +181,7 @@ def decoder_stages(decoder: str, shape: str, batch: int, seconds: float) -> Iter
     frames = batch * seconds * _FEATURES_A_SECOND / ENCODERS[shape].subsampling_factor
     if decoder == "ctc":
         yield _product("CTC's scores", frames, width, LABELS + 1, 1)
-        yield Stage("CTC's choice", 0, 3 * frames * (LABELS + 1) * 4, 8)
+        yield Stage("CTC's choice", 0, 3 * frames * (LABELS + 1) * 4, 8, is_exact=True)
         return
     if decoder == "attention":
         yield from _attention_decoder(width, batch, frames, batch and round(seconds * _LABELS_A_SECOND))

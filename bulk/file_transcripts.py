@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
+from bulk.errors import JobError
 from bulk.joining import Heard, joined_parts
 from bulk.storage import fetched
 from models.spoken_language import LanguageDecision, possible_languages
@@ -139,7 +140,7 @@ def _outcomes(
         if languages:
             prompt["language"], wholes = languages.of(parts_of_chunk)
         samples = [part.samples for part in parts_of_chunk]
-        transcripts = model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **prompt)
+        transcripts = _transcribed(model, samples, options, prompt)
         answers = zip(transcripts, wholes, strict=False)  # repeat() has no end
         for part in chunk:
             if isinstance(part, Failed):
@@ -189,6 +190,22 @@ class _Languages:
 
     def _new(self) -> LanguageDecision:
         return LanguageDecision(self._possible, bool(self._options.languages))
+
+
+def _transcribed(
+    model: Model, samples: Sequence[Samples], options: Options, prompt: Mapping[str, Any]
+) -> list[Transcript]:
+    """Transcribe the parts of some files.
+
+    Raises:
+        JobError: if the model does not work in the dtype that was chosen for it.
+    """
+    from models import Float16OverflowError  # with torch, which a process without a model does not load
+
+    try:
+        return model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **prompt)
+    except Float16OverflowError as error:
+        raise JobError(str(error)) from error
 
 
 def _parts(

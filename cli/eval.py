@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         "failed": failed,
         "decoder": args.decoder or model.decoders[0],
         "device": model.device.type,
-        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype": model.precision,
     }
     print(json.dumps(summary))
     return 1 if failed else 0

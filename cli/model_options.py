@@ -55,9 +55,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
         "--dtype",
-        choices=("auto", "float32", "bfloat16", "int8"),
+        choices=("auto", "float32", "tf32", "bfloat16", "float16", "int8"),
         default="auto",
-        help="auto: bfloat16 on cuda and on cpus that are fast in it, else float32; int8 is for Conformers on a cpu",
+        help="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, float16 on Volta and Turing, else "
+        "float32; tf32 is for GPUs since Ampere, int8 for Conformers on a CPU",
     )
     parser.add_argument(
         "--batch-seconds",
@@ -150,7 +151,7 @@ def open_model(args: argparse.Namespace) -> "Model":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     elif device == "cuda" and not torch.cuda.is_available():
         raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
-    dtype = default_dtype(torch.device(device)) if args.dtype == "auto" else getattr(torch, args.dtype)
+    dtype = default_dtype(torch.device(device)) if args.dtype == "auto" else args.dtype
     try:
         model = load_model(
             args.model,

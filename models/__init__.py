@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from models.checkpoint.location import checkpoint_path, model_id
     from models.language_identifier import LanguageIdentifier, load_identifier
     from models.model import Model, load_model
-    from models.precision import default_dtype
+    from models.precision import Float16OverflowError, default_dtype
     from models.prompt import Prompt, PromptError
     from models.recognition import Recognition
     from models.transcript import Transcript, Word
 
 _MODULES = {
     "CheckpointError": "models.checkpoint",
+    "Float16OverflowError": "models.precision",
     "LanguageIdentifier": "models.language_identifier",
     "Model": "models.model",
     "Prompt": "models.prompt",
@@ -35,6 +36,7 @@ _MODULES = {
 
 __all__ = [
     "CheckpointError",
+    "Float16OverflowError",
     "LanguageIdentifier",
     "Model",
     "Prompt",

@@ -91,6 +91,12 @@ def gain_of_bfloat16() -> float:
     return gain(_product(torch.float32), _product(torch.bfloat16), time.perf_counter)
 
 
+@cache
+def gain_of_float16() -> float:
+    """Return how many times as fast as in float32 a product is in float16."""
+    return gain(_product(torch.float32), _product(torch.float16), time.perf_counter)
+
+
 def fuses_swish_well() -> bool:
     """Return whether oneDNN's Swish, fused with a product in float32, is as fast as torch's after it.
 

@@ -19,7 +19,7 @@ from models.graphs.passes import MOST_SECONDS, GraphedPasses
 from models.graphs.sizes import row_sizes
 from models.host_copy import HostCopy
 from models.identifier_network import IdentifierNetwork
-from models.precision import keep_products_exact
+from models.precision import round_products
 from models.spoken_language import IDENTIFIED_SECONDS, Probabilities, language_of_label
 
 Waveform = npt.NDArray[np.float32]
@@ -51,13 +51,13 @@ class LanguageIdentifier:
     Attributes:
         device: the device that it computes on.
         dtype: dtype of its encoder.
+        precision: name of ``dtype``.
         sample_rate: rate of the audio it takes, in Hz.
         weight_bytes: memory of its weights on the device.
         languages: the languages that it knows: ISO 639-1 codes where there is one, else its own labels; sorted.
     """
 
     def __init__(self, checkpoint: IdentifierCheckpoint, device: torch.device, dtype: torch.dtype) -> None:
-        keep_products_exact(device)
         self._config = config = checkpoint.config
         self._front_end = LogMelFeatures(config.features, checkpoint.window, checkpoint.mel_bank).to(device)
         self._network = IdentifierNetwork.without_weights(config)
@@ -69,6 +69,7 @@ class LanguageIdentifier:
         self._network.eval().requires_grad_(requires_grad=False)
         self.device = device
         self.dtype = dtype
+        self.precision = str(dtype).removeprefix("torch.")
         self.sample_rate = config.features.sample_rate
         tensors = (*self._network.parameters(), *self._network.buffers())
         self.weight_bytes = sum(tensor.nbytes for tensor in tensors)
@@ -165,6 +166,7 @@ class LanguageIdentifier:
 
     def _as_current_device(self) -> AbstractContextManager[object]:
         """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are."""
+        round_products(self.device, "float32")
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
 

@@ -10,11 +10,12 @@ def valid_positions(lengths: Tensor, size: int) -> Tensor:
 
 
 def additive_mask(masked: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a mask to add to attention scores: 0, but the lowest number of ``dtype`` where ``masked`` is true.
+    """Return a mask to add to attention scores: 0, but half the lowest number of ``dtype`` where ``masked`` is true.
 
-    It is finite, so that a softmax over masked positions alone gives numbers. Beside others their weight is 0.
+    It is finite, also after it was added, so that a softmax over masked positions alone gives numbers. Beside others
+    their weight is 0. In float16, the lowest number itself would be infinite after a score of -20 was added.
     """
-    return torch.zeros_like(masked, dtype=dtype).masked_fill_(masked, torch.finfo(dtype).min)
+    return torch.zeros_like(masked, dtype=dtype).masked_fill_(masked, torch.finfo(dtype).min / 2)
 
 
 def unpadded(batch: Tensor, lengths: Tensor) -> list[Tensor]:

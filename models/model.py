@@ -19,7 +19,6 @@ from models.batching import batches
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
-from models.cpu import multiplies_eight_bits_exactly
 from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
@@ -27,7 +26,17 @@ from models.graphs.sizes import Sizes, row_sizes
 from models.language_identifier import LanguageIdentifier, load_identifier
 from models.language_model import read_language_model
 from models.network import Network
-from models.precision import default_dtype, keep_products_exact, warn_of_slow_dtype
+from models.precision import (
+    DTYPES,
+    check_overflow,
+    check_range,
+    checked_precision,
+    default_dtype,
+    dtype_of_identifier,
+    exact_products,
+    round_products,
+    warn_of_slow_dtype,
+)
 from models.prompt import Prompt
 from models.prompt_writer import PromptWriter, check_unprompted, translates
 from models.recognition import Recognition
@@ -46,12 +55,6 @@ from models.writer import Writer
 
 Waveform = npt.NDArray[np.float32]
 
-_DTYPES = (torch.float32, torch.bfloat16, torch.int8)
-# Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
-_NO_EIGHT_BITS = (
-    "int8 is for CPUs with products in 8 bits (VNNI), which this one has not; "
-    "without them it would be 1.1 to 1.3 times as fast as float32, which is to be used here"
-)
 # Without apostrophe and hyphen, which are part of words: a model that writes one of these punctuates.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
 
@@ -59,7 +62,7 @@ _SENTENCE_MARKS = ".,?!。、，？！।؟"
 def load_model(
     path: str | Path,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | str = torch.float32,
     attention_context: int | None = None,
     beam: int | None = None,
     on_download: OnDownload | None = None,
@@ -73,8 +76,10 @@ def load_model(
         path: a ``.nemo`` file, a folder that transformers wrote, a name on the hub (``owner/name`` or
             ``owner/name@revision``), which is downloaded first, or "bundled" for the model that ships with Steno.
         device: the device that it computes on.
-        dtype: dtype of weights and activations, float32 or bfloat16; or int8, on a CPU, which rounds the weights of a
-            Conformer and the inputs of its products. Features, decisions and confidences are float32.
+        dtype: dtype of weights and activations, float32, bfloat16 or float16; or int8, on a CPU, which rounds the
+            weights of a Conformer and the inputs of its products; or the name of one of these, or "tf32", which is
+            float32 whose products round their factors to 10 bits, on GPUs since Ampere. Features, sums, norms,
+            softmaxes, decisions and confidences are float32 in all of them.
         attention_context: encoder frames on each side that a Conformer trained with full attention attends to instead.
             Memory is then linear in the length of a recording, and transcripts differ (Rekesh et al., 2023; NeMo's
             ``change_attention_model``).
@@ -90,17 +95,12 @@ def load_model(
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
-        ValueError: if ``dtype`` is another one, or int8 is not for this device or model, ``attention_context``,
+        ValueError: if ``dtype`` is another one, or not for this device or model, ``attention_context``,
             ``language_model`` is not for this model, ``aligner`` has no CTC decoder, ``language_identifier`` takes
             audio of another rate or knows none of the model's languages, or ``beam`` is out of bounds.
     """
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype {dtype} is not supported; use {' or '.join(map(str, _DTYPES))}")
-    if dtype is torch.int8 and torch.device(device).type != "cpu":
-        raise ValueError("int8 is for CPUs; use another dtype here")
-    if dtype is torch.int8 and not multiplies_eight_bits_exactly():
-        raise ValueError(_NO_EIGHT_BITS)
-    warn_of_slow_dtype(dtype, torch.device(device))
+    precision = checked_precision(dtype, torch.device(device))
+    warn_of_slow_dtype(DTYPES[precision], torch.device(device))
     languages = bundled.LANGUAGES if path == bundled.NAME else None
     checkpoint = read_checkpoint(checkpoint_path(path, on_download))
     if attention_context is not None:
@@ -113,10 +113,10 @@ def load_model(
         checkpoint = replace(checkpoint, aligner=read_checkpoint(checkpoint_path(aligner, on_download)))
     identifier = None
     if language_identifier is not None and checkpoint.config.prompts:
-        rounded = default_dtype(torch.device(device)) if dtype is torch.int8 else dtype
+        rounded = dtype_of_identifier(precision, torch.device(device))
         identifier = load_identifier(language_identifier, device, rounded, on_download)
     language_model = None if language_model == "none" else language_model
-    return Model(checkpoint, torch.device(device), dtype, languages, language_model, identifier)
+    return Model(checkpoint, torch.device(device), precision, languages, language_model, identifier)
 
 
 def _with_local_attention(checkpoint: Checkpoint, context: int) -> Checkpoint:
@@ -144,6 +144,7 @@ class Model:
     Attributes:
         device: the device that it computes on.
         dtype: dtype of its weights and activations; with int8, activations have the dtype that the CPU is fastest in.
+        precision: name of ``dtype``, or "tf32" for float32 whose products are rounded.
         sample_rate: rate of the audio it takes, in Hz.
         weight_bytes: memory of its weights and its language model on the device.
         seconds_per_frame: seconds from one encoder frame to the next.
@@ -156,12 +157,13 @@ class Model:
         self,
         checkpoint: Checkpoint,
         device: torch.device,
-        dtype: torch.dtype,
+        dtype: torch.dtype | str,
         languages: Sequence[str] | None = None,
         language_model: str | Path | None = None,
         language_identifier: LanguageIdentifier | None = None,
     ) -> None:
-        keep_products_exact(device)
+        self.precision = checked_precision(dtype, device)
+        self.dtype = dtype = DTYPES[self.precision]
         self._languages = languages
         self.language_identifier = language_identifier
         self._config = checkpoint.config
@@ -178,6 +180,8 @@ class Model:
         self._activations = default_dtype(device) if dtype is torch.int8 else dtype
         if dtype is torch.int8:
             self._network.quantize(self._activations)
+        if dtype is torch.float16:
+            check_range(self._network)
         self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
         if device.type == "cpu":
             self._network.pack(self._activations)
@@ -193,7 +197,8 @@ class Model:
             prompts = PromptWriter(self._config.prompts, checkpoint.tokenizer)
             self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
             self._languages = self._config.prompts.languages
-        self._aligner = Model(checkpoint.aligner, device, self._activations) if checkpoint.aligner else None
+        for_aligner = self._activations if dtype is torch.int8 else self.precision
+        self._aligner = Model(checkpoint.aligner, device, for_aligner) if checkpoint.aligner else None
         self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
         if self._aligner:
             self._check_aligner(self._aligner)
@@ -204,7 +209,6 @@ class Model:
         if self._language_model:
             self.weight_bytes += self._language_model.nbytes
         self.device = device
-        self.dtype = dtype
         self.sample_rate = self._config.features.sample_rate
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds
@@ -469,7 +473,11 @@ class Model:
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
 
     def _as_current_device(self) -> AbstractContextManager[object]:
-        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are."""
+        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are.
+
+        Products then round as the model's precision says.
+        """
+        round_products(self.device, self.precision)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def _recognized(
@@ -482,11 +490,14 @@ class Model:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
             if self._writer:
                 asked = list(map(self._asked_of_writer, prompts))
-                written = self._writer.write(frames, encoder_lengths, features, lengths, asked)
+                written = self._checked(self._writer.write(frames, encoder_lengths, features, lengths, asked))
                 return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
             fetched = self._search(frames, encoder_lengths, decoder)
         seconds = (lengths / self.sample_rate).tolist()
-        return Recognition(fetched, partial(self._spellers[decoder], lengths=seconds))
+        return self._checked(Recognition(fetched, partial(self._spellers[decoder], lengths=seconds)))
+
+    def _checked(self, recognition: Recognition) -> Recognition:
+        return recognition.checked(check_overflow) if self.dtype is torch.float16 else recognition
 
     def _first_pass(self, decoder: Decoder) -> Pass:
         """Return the pass before the search: up to encoder frames, or for greedy CTC up to the tokens."""
@@ -512,7 +523,8 @@ class Model:
     def _features(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         if self._writer:
             waveforms, lengths = self._writer.lengthened(waveforms, lengths)
-        features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
+        with exact_products(self.precision):
+            features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
         return features
 
     def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> FetchedResult:

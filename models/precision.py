@@ -1,46 +1,154 @@
-"""The dtype that a processor is fastest in without losing accuracy, and a warning about slow ones."""
+"""The precision of a model: which one a processor is fastest in without losing accuracy, and how products round."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
 
+import numpy as np
 import torch
+from torch import nn
 
-from models.cpu import gain_of_bfloat16
+from models.cpu import gain_of_bfloat16, gain_of_float16, multiplies_eight_bits_exactly
+from models.search.result import FlatRows
 
 log = logging.getLogger("steno.models")
 
-_AMPERE = (8, 0)  # compute capability
+Precision = Literal["float32", "tf32", "bfloat16", "float16", "int8"]
+_PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+# Of weights and activations. With tf32 both are float32, and tensor cores round the factors of products to 10 bits.
+DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int8": torch.int8,
+}
+# Compute capabilities: the first with tensor cores, which multiply float16, and the first that also multiply bfloat16
+# and TF32.
+_VOLTA, _AMPERE = (7, 0), (8, 0)
 # bfloat16 is at least 2 times as fast as float32 on a CPU, or not faster. Little gain is not worth its rounding.
 _LEAST_GAIN = 1.25
 _SLOW = 0.8
+_LARGEST = torch.finfo(torch.float16).max
+# Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
+_NO_EIGHT_BITS = (
+    "int8 is for CPUs with products in 8 bits (VNNI), which this one has not; "
+    "without them it would be 1.1 to 1.3 times as fast as float32, which is to be used here"
+)
+
+
+class Float16OverflowError(ArithmeticError):
+    """Values of a model exceeded the range of float16, so its transcript would be garbage."""
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 where its products are fast, on GPUs since Ampere and on some CPUs, else float32.
+    """Return the dtype that a device is fastest in without losing accuracy.
 
-    On a CPU both are timed once, which takes some milliseconds. docs/performance.md has the word error rates of both.
+    On GPUs that is bfloat16 since Ampere, float16 on Volta and Turing, which have no units for bfloat16, and float32 on
+    older ones. On CPUs it is bfloat16 where its products are faster than those of float32, else float32. Both are timed
+    once, which takes some milliseconds. docs/performance.md has word error rates.
     """
-    is_fast = _has_units_for_bfloat16(device) if device.type == "cuda" else gain_of_bfloat16() > _LEAST_GAIN
-    return torch.bfloat16 if is_fast else torch.float32
+    if device.type != "cuda":
+        return torch.bfloat16 if gain_of_bfloat16() > _LEAST_GAIN else torch.float32
+    capability = torch.cuda.get_device_capability(device)
+    if capability >= _AMPERE:
+        return torch.bfloat16
+    return torch.float16 if capability >= _VOLTA else torch.float32
+
+
+def dtype_of_identifier(precision: str, device: torch.device) -> torch.dtype:
+    """Return the dtype of a language identifier beside a model: bfloat16 if that is the model's, else float32.
+
+    Its convolutions have no int8, and nothing would tell of an overflow in float16.
+    """
+    dtype = default_dtype(device) if precision in ("auto", "int8") else DTYPES[precision]
+    return torch.bfloat16 if dtype is torch.bfloat16 else torch.float32
+
+
+def checked_precision(dtype: torch.dtype | str, device: torch.device) -> Precision:
+    """Return the precision that was asked for by its name or as a dtype.
+
+    Raises:
+        ValueError: if there is no such precision, or not on this device.
+    """
+    name = dtype if isinstance(dtype, str) else str(dtype).removeprefix("torch.")
+    for known in _PRECISIONS:
+        if name == known:
+            _check_device(known, device)
+            return known
+    raise ValueError(f"dtype {name} is not supported; use one of {', '.join(DTYPES)}")
+
+
+def _check_device(precision: Precision, device: torch.device) -> None:
+    if precision == "tf32" and not (device.type == "cuda" and torch.cuda.get_device_capability(device) >= _AMPERE):
+        raise ValueError("tf32 is for GPUs since Ampere; use float32 here")
+    if precision == "int8" and device.type != "cpu":
+        raise ValueError("int8 is for CPUs; use another dtype here")
+    if precision == "int8" and not multiplies_eight_bits_exactly():
+        raise ValueError(_NO_EIGHT_BITS)
 
 
 def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
-    """Log a warning if a dtype that was asked for is slower than float32 on this CPU."""
-    if dtype is torch.bfloat16 and device.type == "cpu" and (gain := gain_of_bfloat16()) < _SLOW:
-        log.warning("This CPU takes %.1f times as long in bfloat16 as in float32.", 1 / gain)
+    """Log a warning if a dtype that was asked for is slower than another one on this device."""
+    if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
+        gain = gain_of_bfloat16() if dtype is torch.bfloat16 else gain_of_float16()
+        if gain < _SLOW:
+            name = str(dtype).removeprefix("torch.")
+            log.warning("This CPU takes %.1f times as long in %s as in float32.", 1 / gain, name)
+    elif device.type == "cuda" and dtype is torch.bfloat16 and default_dtype(device) is torch.float16:
+        log.warning("This GPU has no units for bfloat16, and emulates it; float16 is several times as fast.")
 
 
-def keep_products_exact(device: torch.device) -> None:
-    """On a GPU, keep float32 products in full precision, and sum all products in float32.
+def round_products(device: torch.device, precision: Precision) -> None:
+    """On a GPU, let products round as the precision says, and sum all products in float32.
 
-    Otherwise convolutions in float32 round their factors to 10 bits (TF32), and products in bfloat16 that are divided
-    between programs round their partial sums.
+    Otherwise convolutions in float32 round their factors to 10 bits (TF32), and products in half precision that are
+    divided between programs round their partial sums. These settings are the process's, so a model sets them for each
+    batch.
     """
     if device.type == "cuda":
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        matmul = torch.backends.cuda.matmul
+        matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+        matmul.allow_bf16_reduced_precision_reduction = False
+        matmul.allow_fp16_reduced_precision_reduction = False
 
 
-def _has_units_for_bfloat16(gpu: torch.device) -> bool:
-    """Return whether a GPU has units for bfloat16, and does not emulate it."""
-    return torch.cuda.get_device_capability(gpu) >= _AMPERE
+@contextmanager
+def exact_products(precision: Precision) -> Iterator[None]:
+    """Compute float32 products exactly in the block, also with tf32: features are float32 in any precision."""
+    if precision != "tf32":
+        yield
+        return
+    matmul, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    matmul.allow_tf32 = convolutions.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32 = convolutions.allow_tf32 = True
+
+
+def check_range(network: nn.Module) -> None:
+    """Check that float16 can hold the weights of a network.
+
+    Raises:
+        ValueError: if it cannot; it names one.
+    """
+    for name, weight in network.state_dict().items():
+        if weight.is_floating_point() and not weight.is_meta and weight.numel() and weight.abs().max() > _LARGEST:
+            largest = float(weight.abs().max())
+            raise ValueError(
+                f"{name} has a value of {largest:.3g}, beyond the range of float16; use bfloat16 or float32"
+            )
+
+
+def check_overflow(rows: FlatRows) -> None:
+    """Check that a model in float16 had no values beyond its range, which end as confidences that are not numbers.
+
+    Raises:
+        Float16OverflowError: if it had.
+    """
+    if not np.isfinite(rows.confidence).all():
+        raise Float16OverflowError(
+            "values of the model went beyond the range of float16 (65,504); use bfloat16 or float32 with it"
+        )

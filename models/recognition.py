@@ -32,6 +32,15 @@ class Recognition:
         """Wait, and return the transcript of each utterance, in few objects where that is possible."""
         return self._spell(self._fetched.flat_rows())
 
+    def checked(self, check: Callable[[FlatRows], None]) -> "Recognition":
+        """Return a copy whose tokens are checked before they are detokenized."""
+
+        def spell(rows: FlatRows) -> Transcripts:
+            check(rows)
+            return self._spell(rows)
+
+        return Recognition(self._fetched, spell)
+
     def with_transcripts(self, transcripts: list[Transcript]) -> "Recognition":
         """Return a copy with other transcripts, which are known."""
         return Recognition(self._fetched, lambda _: transcripts)

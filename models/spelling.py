@@ -268,4 +268,5 @@ class _Pieces:
         counts = self.characters[tokens]
         # Of each character of the result, its place in the text of its token, and from there in ``letters``.
         shift = self.offsets[tokens] - (np.cumsum(counts) - counts)
-        return self.letters[np.arange(counts.sum()) + np.repeat(shift, counts)].tobytes().decode(_CODE_POINTS)
+        letters = self.letters[np.arange(counts.sum()) + np.repeat(shift, counts)]
+        return str(letters.tobytes(), _CODE_POINTS)

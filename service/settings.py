@@ -115,10 +115,10 @@ class Settings(BaseSettings):
         description="auto: the first GPU, else the CPU; cuda: every GPU, each with an engine of its own; "
         "cuda:0,cuda:1: some of them; cpu; cpu:N: N engines that share the cores.",
     )
-    dtype: Literal["auto", "float32", "bfloat16", "int8"] = Field(
+    dtype: Literal["auto", "float32", "tf32", "bfloat16", "float16", "int8"] = Field(
         default="auto",
-        description="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, else float32. "
-        "int8 is for Conformers on a CPU.",
+        description="auto: bfloat16 on GPUs since Ampere and on CPUs that are fast in it, float16 on Volta and Turing "
+        "(V100, T4), else float32. tf32 is for GPUs since Ampere, int8 for Conformers on a CPU.",
     )
     threads: Count | None = Field(
         default=None, description="CPU threads per batch; unset: torch decides, and several engines share the cores."

@@ -21,7 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.environment import describe
-from benchmarks.latency import OF_MODELS
+from benchmarks.latency import DTYPES
 from benchmarks.peers import nemo, onnx, onnx_asr, sherpa, steno, transformers
 from benchmarks.peers.engine import Engine
 from benchmarks.peers.peak import encoder_operations, peaks
@@ -30,6 +30,7 @@ from benchmarks.rows import Rows, add_rows_option
 from models.checkpoint import Checkpoint
 from models.cpu import multiplies_eight_bits_exactly
 
+_DTYPES = DTYPES | {"int8": torch.int8}
 _PEERS = ("nemo", "transformers", "onnxruntime", "onnx_asr", "sherpa_onnx")
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     parser.add_argument("--transducer", choices=sorted(DURATIONS), default="tdt")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a clip")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--dtypes", choices=sorted(OF_MODELS), nargs="+", default=sorted(OF_MODELS))
+    parser.add_argument("--dtypes", choices=sorted(_DTYPES), nargs="+", default=["bfloat16", "float32", "int8"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--engines", choices=(*_PEERS, "steno"), nargs="+", default=[*_PEERS, "steno"])
     parser.add_argument("--rounds", type=int, default=7, help="measured turns of every engine")
@@ -48,9 +49,9 @@ def main() -> None:
     args = parser.parse_args()
 
     device = torch.device(args.device)
-    dtypes = [OF_MODELS[name] for name in args.dtypes if name != "int8" or _has_int8(device)]
+    dtypes = [_DTYPES[name] for name in args.dtypes if name != "int8" or _has_int8(device)]
     peers = _installed(device)
-    eight_bits = [name == "int8" for name in args.dtypes if name != "bfloat16"]
+    eight_bits = [name == "int8" for name in args.dtypes if name not in ("bfloat16", "float16")]
     about = {"shape": args.shape, "seconds": args.seconds, "rounds": args.rounds}
     rows = Rows("peers", about | describe(device), args.rows)
     checkpoint = random_checkpoint(args.shape, args.transducer, device=args.device)

@@ -15,6 +15,7 @@ Kernel = TypeVar("Kernel")
 FRAMES_WORTH_A_KERNEL = 4096
 _WARM_UPS, _MEASURED = 3, 10
 _OF_TENSOR_CORES = (torch.float32, torch.float16, torch.bfloat16)
+_AMPERE = (8, 0)  # compute capability
 
 log = logging.getLogger("steno.models")
 
@@ -24,6 +25,16 @@ DepthwiseHalves = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 SwishExpansion = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 DecoderStep = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 ResidualNorm = Callable[[Tensor, Tensor, float, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+
+
+def products_suit(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether kernels with products of matrices are worth trying on a device.
+
+    Before Ampere Triton does not use tensor cores: such kernels compile, but multiply in half precision without them,
+    and spill registers (tests/models/kernels/compile_kernels.py). The library's products use them.
+    """
+    is_half = dtype in (torch.float16, torch.bfloat16)
+    return not (device.type == "cuda" and is_half and torch.cuda.get_device_capability(device) < _AMPERE)
 
 
 @cache
@@ -80,10 +91,12 @@ def residual_norm_on(device: torch.device, dtype: torch.dtype) -> ResidualNorm |
 def relative_attention_on(device: torch.device, dtype: torch.dtype, share: int) -> RelativeAttentionKernel | None:
     """Return the kernel of attention by content and distance (attention.py) for heads of ``share`` channels.
 
-    It had a trial run; None if it does not run.
+    It had a trial run; None if it does not run, or products do not suit it.
     """
 
-    def tried() -> RelativeAttentionKernel:
+    def tried() -> RelativeAttentionKernel | None:
+        if not products_suit(device, dtype):
+            return None
         from models.kernels.attention import relative_attention  # only a GPU has Triton
 
         merged = torch.zeros(1, 8, 3 * share, dtype=dtype, device=device)
@@ -104,7 +117,9 @@ def decoder_step_on(device: torch.device, dtype: torch.dtype) -> DecoderStep | N
     if dtype not in _OF_TENSOR_CORES:
         return None
 
-    def tried() -> DecoderStep:
+    def tried() -> DecoderStep | None:
+        if not products_suit(device, dtype):
+            return None
         from models.kernels.decoder_step import attend_from_token, multiply  # only a GPU has Triton
 
         rows = torch.zeros(1, 64, dtype=dtype, device=device)
@@ -126,14 +141,16 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
         shape: shape of the weights.
 
     Returns:
-        None if it does not run, if the library's product and Swish are faster, or for float32, which tensor cores
-        round.
+        None if it does not run or products do not suit the device, if the library's product and Swish are faster, or
+        for float32, which tensor cores round.
     """
     columns, channels = shape
     if dtype == torch.float32 or columns * dtype.itemsize % 16 or channels * dtype.itemsize % 16:
         return None
 
     def tried() -> SwishExpansion | None:
+        if not products_suit(device, dtype):
+            return None
         from models.kernels.feed_forward import LAUNCHES, swish_expansion  # only a GPU has Triton
 
         frames = torch.randn(FRAMES_WORTH_A_KERNEL, channels, dtype=dtype, device=device)

@@ -13,6 +13,7 @@ from torch import Tensor
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import Sizes, frame_size, row_sizes, says_it_cannot_capture
 from models.heads.transducer import Joint, Predictor
+from models.kernels import products_suit
 from models.search.drivers.graph import GraphDriver
 from models.search.look_ahead import LookAhead, look_ahead, window_of
 from models.search.result import FetchedResult
@@ -55,14 +56,15 @@ class GraphedLookAhead:
             predictor: the predictor, folded.
             joint: the joint.
             max_symbols: labels after which a frame is left without a blank.
-            fused: whether steps use our kernels; None: on a GPU.
+            fused: whether steps use our kernels; None: on a GPU that they suit.
             loops: whether a GPU repeats steps by itself, if it can.
             window: frames that a step scores; None chooses by the number of rows.
         """
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
-        self.fused = joint.output.weight.is_cuda if fused is None else fused
+        weight = joint.output.weight
+        self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
         self._has_told = False
         self._loops = loops
         self._window = window

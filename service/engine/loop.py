@@ -34,7 +34,19 @@ from models.prompt import Prompt
 from service import logs
 from service.engine.channel import EngineChannel
 from service.engine.download import DownloadReport
-from service.engine.protocol import Answers, Batch, Failure, FailureKind, Heartbeat, Load, Ready, Result, Stop, ToEngine, Unload
+from service.engine.protocol import (
+    Answers,
+    Batch,
+    Failure,
+    FailureKind,
+    Heartbeat,
+    Load,
+    Ready,
+    Result,
+    Stop,
+    ToEngine,
+    Unload,
+)
 from service.engine.staging import StagingView
 from service.priorities import give_way
 

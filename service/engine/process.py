@@ -28,6 +28,7 @@ from models import (
 )
 from models.download import OnDownload
 from models.language_identifier import Identification
+from models.precision import dtype_of_identifier
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts
@@ -77,7 +78,7 @@ class DeviceRecognizer(ABC):
         self.info: dict[str, Any] = model.info() | {
             "model": load.model,
             "device": _device_name(device),
-            "dtype": str(model.dtype).removeprefix("torch."),
+            "dtype": model.precision,
         }
         self.spellings: Sequence[bytes] = ()
         self.sample_rate: int = model.sample_rate
@@ -245,10 +246,8 @@ class LanguageRecognizer(DeviceRecognizer):
         device = _device(load.device)
         _use_threads(load.threads)
         checkpoint, identity = _found(load, on_download)
-        dtype = _dtype(load.dtype, device)
-        dtype = default_dtype(device) if dtype is torch.int8 else dtype  # which its convolutions cannot have
         try:
-            model = load_identifier(checkpoint, device, dtype, on_download)
+            model = load_identifier(checkpoint, device, dtype_of_identifier(load.dtype, device), on_download)
         except ValueError as error:
             raise ValueError(f"the language identifier {load.checkpoint} cannot be loaded: {error}") from error
         self._model: LanguageIdentifier
@@ -408,7 +407,7 @@ def _setup(model: Model | LanguageIdentifier, device: torch.device, identity: st
     return Setup(
         model=identity or load.checkpoint,
         device=_device_name(device) if is_gpu else processor(),
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=model.precision,
         threads=0 if is_gpu else torch.get_num_threads(),
         longest=max(load.bucket_seconds),
         versions=f"{version('steno')} {torch.__version__}",
@@ -425,10 +424,8 @@ def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        return default_dtype(device)
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}[name]
+def _dtype(name: str, device: torch.device) -> torch.dtype | str:
+    return default_dtype(device) if name == "auto" else name
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         model: its id, which later messages refer to.
         checkpoint: a path, a name on the hub, or "bundled".
         device: "auto", "cpu", "cuda" or "cuda:N"; the same for every model of an engine.
-        dtype: "auto", "float32", "bfloat16" or "int8".
+        dtype: "auto", "float32", "tf32", "bfloat16", "float16" or "int8".
         bucket_seconds: upper bounds of the length buckets, ascending.
         batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.

@@ -44,9 +44,21 @@ def test_more_audio_never_takes_less(batch, seconds, gpu):
 def test_the_slowest_of_the_three_counts():
     gpu = GPUS["a100"]
 
-    assert Stage("", gpu.operations, 0, 0).seconds(gpu, operations=0.5) == 2
+    assert Stage("", gpu.operations["float16"], 0, 0).seconds(gpu, operations=0.5) == 2
     assert Stage("", 1, 3 * gpu.bytes, 0).seconds(gpu) == 3
     assert Stage("", 1, 1, 4).seconds(gpu) == pytest.approx(1e-5)
+
+
+def test_values_of_four_bytes_and_exact_stages_take_longer():
+    gpu = GPUS["a100"]
+    products, bytes_alone = Stage("", gpu.operations["float32"], 0, 0), Stage("", 0, gpu.bytes, 0)
+    features = Stage("features", gpu.operations["float32"], 0, 0, is_exact=True)
+
+    for dtype, seconds in (("bfloat16", 0.0625), ("float16", 0.0625), ("tf32", 0.125), ("float32", 1.0)):
+        assert products.seconds(gpu, dtype=dtype) == pytest.approx(seconds)
+        assert features.seconds(gpu, dtype=dtype) == pytest.approx(1.0)
+    assert [bytes_alone.seconds(gpu, dtype=dtype) for dtype in ("float16", "tf32")] == [1.0, 2.0]
+    assert Stage("attention", gpu.operations["float32"], 0, 0).seconds(gpu, dtype="tf32") == pytest.approx(1.0)
 
 
 def test_every_decoder_has_a_table():
@@ -56,3 +68,12 @@ def test_every_decoder_has_a_table():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert done.stdout.count("RTFx  ") == 4
+
+
+def test_a_dtype_without_units_is_refused():
+    command = [sys.executable, "-m", "benchmarks", "roofline", "--device", "t4", "--dtype", "tf32"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "t4 has no units for tf32" in done.stderr

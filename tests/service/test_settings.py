@@ -104,7 +104,7 @@ def test_a_misspelt_name_is_refused_with_a_suggestion(monkeypatch, name, suggest
         ("STENO_MAX_AUDIO_SECONDS", "inf"),
         ("STENO_MAX_AUDIO_SECONDS", "nan"),
         ("STENO_MAX_CHANNELS", "0"),
-        ("STENO_DTYPE", "float16"),
+        ("STENO_DTYPE", "float64"),
         ("STENO_BUCKET_SECONDS", "4,2"),
         ("STENO_LOCAL_ATTENTION", "0"),
         ("STENO_BUCKET_SECONDS", "1,x"),

@@ -37,6 +37,7 @@ from training.losses.kernels.lattice import WARPS, _sum_backwards, _sum_forwards
 from training.losses.kernels.scores import _pull, _weigh
 
 CAPABILITY, ONLY = int(sys.argv[1]), sys.argv[2:]
+HALF = "bf16" if CAPABILITY >= 80 else "fp16"  # before Ampere, tensor cores multiply float16 alone
 ASSEMBLER = [get_ptxas(CAPABILITY).path, "-v", f"-arch={sm_arch_from_capability(CAPABILITY)}", "-o", os.devnull]
 # Types of arguments, by kernel or for all; every other one points to values in the model's precision.
 INTEGERS = dict.fromkeys(("rows", "frames", "frames_in", "tiles", "columns", "max_symbols"), "i32")
@@ -79,7 +80,7 @@ KERNELS = [
 ]  # fmt: skip
 
 
-# Small tiles, and in bfloat16 large ones.
+# Small tiles, and in half precision large ones.
 OF_TILES = {}
 for window, tile in ((8, SCORES_OF_FEW), (4, SCORES_OF_MANY)):
     constants = {"WINDOW": window, "ROWS": tile.rows, "LABELS": tile.columns}
@@ -121,10 +122,10 @@ for launch in LAUNCHES:
         "weight": (launch.columns, 64),
         "expanded": (launch.frames, launch.columns),
     }
-    descriptors = {argument: f"tensordesc<bf16[{rows},{columns}]>" for argument, (rows, columns) in blocks.items()}
+    descriptors = {argument: f"tensordesc<{HALF}[{rows},{columns}]>" for argument, (rows, columns) in blocks.items()}
     KERNELS.append((_expand, {"blocks": "i32"} | descriptors, OF_EXPANSION | tiles))
 
-for dtype in ("bf16", "fp32"):
+for dtype in (HALF, "fp32"):
     for kernel, types, constants in KERNELS:
         if ONLY and kernel.__name__ not in ONLY:
             continue
@@ -134,7 +135,7 @@ for dtype in ("bf16", "fp32"):
         if tile and tile.rows > 16 and dtype == "fp32":
             continue
         if kernel is _attend:
-            constants |= {"bf16": {"TILE": ATTENTION.tile, "KEYS": ATTENTION.keys}, "fp32": {"TILE": 16, "KEYS": 16}}[
+            constants |= {HALF: {"TILE": ATTENTION.tile, "KEYS": ATTENTION.keys}, "fp32": {"TILE": 16, "KEYS": 16}}[
                 dtype
             ]
         known = TYPES | types | dict.fromkeys(constants, "constexpr")

@@ -27,7 +27,7 @@ class ShapeModel:
     """Stands in for a model on a GPU: it notes the shapes that it is given, and what it prepares for them."""
 
     device: torch.device
-    dtype: torch.dtype = torch.bfloat16
+    precision: str = "bfloat16"
     sample_rate: int = RATE
     spellings: tuple[bytes, ...] = ()
     weight_bytes: int = 0
