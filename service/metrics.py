@@ -261,8 +261,8 @@ class Metrics:
         for work, states in ready.graphs.items():
             for state, count in states.items():
                 self.graphs.labels(ready.model, work, state).set(count)
-        kind = (str(ready.info.get(key)) for key in ("family", "dtype", "device"))
-        self.model_info.labels(ready.model, *kind).set(1)
+        info = ready.info
+        self.model_info.labels(ready.model, info.family, info.dtype, info.device).set(1)
 
     def forget_model(self, model: str) -> None:
         """Remove the gauges of a model that was unloaded; its counters stay, as Prometheus expects."""

@@ -35,12 +35,12 @@ from service import logs
 from service.engine.channel import EngineChannel
 from service.engine.download import DownloadReport
 from service.engine.protocol import (
-    Answers,
     Batch,
     Failure,
     FailureKind,
     Heartbeat,
     Load,
+    ModelInfo,
     Ready,
     Result,
     Stop,
@@ -81,7 +81,7 @@ class Recognized(Protocol):
 class Recognizer(Protocol):
     """A loaded model on its device."""
 
-    info: dict[str, Any]
+    info: ModelInfo
     spellings: Sequence[bytes]
     sample_rate: int
     batch_seconds: float

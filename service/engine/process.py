@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import chain
-from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 
@@ -35,8 +34,8 @@ from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
-from service.engine.loop import LaidOut, Recognized
-from service.engine.protocol import NOTHING_ASKED, FailureKind, Load
+from service.engine.loop import LaidOut
+from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, ModelInfo
 from service.engine.shapes import most_rows, padded_samples
 
 # The default batch budget in audio-seconds, padding included. On a CPU, larger batches are hardly faster and only make
@@ -75,14 +74,12 @@ class DeviceRecognizer(ABC):
         self._sanity = Sanity()
         self.checkpoint, self.identity = checkpoint, identity
         self._bucket_seconds = load.bucket_seconds
-        self.info: dict[str, Any] = model.info() | {
-            "model": load.model,
-            "device": _device_name(device),
-            "dtype": model.precision,
-        }
-        self.spellings: Sequence[bytes] = ()
-        self.sample_rate: int = model.sample_rate
-        self._setup = _setup(model, device, identity, load)
+        where = {"device": _device_name(device), "dtype": str(self._model.dtype).removeprefix("torch.")}
+        self.info = msgspec.convert(self._model.info() | where, ModelInfo)
+        self.spellings: Sequence[bytes] = self._model.spellings
+        self.sample_rate: int = self._model.sample_rate
+        self._load = load
+        self._setup = _setup(self._model, device, self.identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)

@@ -13,7 +13,6 @@ messages, and meanwhile answers batches for loaded models.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -87,12 +86,66 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     """Finish the running batches, and exit with status 0."""
 
 
+class Vocabulary(msgspec.Struct, frozen=True):
+    """The vocabulary of a model: its kind, and how many labels it has."""
+
+    kind: str
+    size: int
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What a model can do.
+
+    Attributes:
+        translation: whether it translates.
+        word_timestamps: whether it gives the times of words.
+        punctuation: whether it writes punctuation.
+        itn: whether it can be asked to write numbers as people do.
+    """
+
+    translation: bool = False
+    word_timestamps: bool = True
+    punctuation: bool = False
+    itn: bool = False
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """The part of a model's description (`Model.info`) that the front uses, and where the model runs.
+
+    Attributes:
+        family: kind of encoder.
+        device: name of the device.
+        dtype: dtype of the weights.
+        parameters: number of parameters; None if it is not known.
+        decoders: the decoders; the first is the default.
+        languages: ISO 639-1 codes; None if they are not known.
+        piece_seconds: length of the parts that long recordings are best cut into; None: as long as utterances may be.
+        vocabulary: the vocabulary; None if it is not known.
+        capabilities: what it can do.
+    """
+
+    family: str
+    device: str
+    dtype: str
+    parameters: int | None = None
+    decoders: list[str] = []
+    languages: list[str] | None = None
+    piece_seconds: float | None = None
+    vocabulary: Vocabulary | None = None
+    capabilities: Capabilities = Capabilities()
+
+    @property
+    def takes_prompts(self) -> bool:
+        """Whether it takes prompts, because it has an attention decoder."""
+        return "aed" in self.decoders
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """A model is loaded and warmed up.
 
     Attributes:
         model: its id.
-        info: the model's description, as `steno info --json` prints it.
+        info: the model's description.
         spellings: the text of each token, in UTF-8, by id.
         sample_rate: rate of the audio that the engine takes, in Hz.
         batch_seconds: the batch budget on this device in audio-seconds, padding included.
@@ -108,7 +161,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """
 
     model: str
-    info: dict[str, Any]
+    info: ModelInfo
     spellings: list[bytes]
     sample_rate: int
     batch_seconds: float

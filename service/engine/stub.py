@@ -19,7 +19,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ from models.spoken_language import Probabilities
 from models.transcript import Transcript, Word
 from service.engine import loop
 from service.engine.loop import LaidOut
-from service.engine.protocol import FailureKind, Load
+from service.engine.protocol import FailureKind, Load, ModelInfo
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0
@@ -117,19 +116,10 @@ class StubRecognizer:
         if name == "remote":
             on_download(1, 2)
             on_download(2, 2)
-        self.info: dict[str, Any] = {"model": load.model, "family": "stub", "device": "none", "dtype": "float32"}
-        if "ctc" in load.checkpoint:
-            self.info["decoders"] = ["tdt", "ctc"]
-        self._identifies = load.identifies
         self._is_polyglot = "polyglot" in load.checkpoint
-        self._is_prompted = "prompted" in load.checkpoint
-        if self._is_polyglot or self._is_prompted:
-            self.info["languages"] = list(LANGUAGES)
-        if self._is_prompted:
-            self.info["decoders"] = ["aed"]
-            self.info["capabilities"] = {"translation": True, "word_timestamps": True}
-        if self._identifies:
-            self.info["languages"] = [*LANGUAGES, "ja"]
+        decoders = ["tdt", "ctc"] if "ctc" in load.checkpoint else []
+        languages = ["de", "en", "fr"] if self._is_polyglot else None
+        self.info = ModelInfo("stub", "none", "float32", decoders=decoders, languages=languages)
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0

@@ -390,8 +390,8 @@ class Supervisor:
                     extra={
                         "pid": engine.pid,
                         "model": message.model,
-                        "device": message.info.get("device"),
-                        "dtype": message.info.get("dtype"),
+                        "device": message.info.device,
+                        "dtype": message.info.dtype,
                         "rtfx": round(message.rtfx, 1),
                         "load_seconds": round(message.load_seconds, 2),
                         "warmup_seconds": round(message.warmup_seconds, 2),

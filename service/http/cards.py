@@ -6,7 +6,6 @@ from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
 from service.http.front import Front
-from service.http.prompts import takes_prompts
 from service.http.served import Served
 
 State = Literal["loading", "ready", "leaving", "absent"]
@@ -93,25 +92,22 @@ def absent_card(front: Front, model: str) -> ModelCard:
 
 
 def _abilities(front: Front, served: Served) -> Abilities:
-    info, settings = served.info, front.settings
-    can = info.get("capabilities", {})
-    languages = served.languages
-    translates = bool(can.get("translation"))
-    vocabulary = info.get("vocabulary")
+    info, settings, languages = served.info, front.settings, served.languages
+    can, vocabulary = info.capabilities, info.vocabulary
     return Abilities(
-        family=info["family"],
-        parameters=info.get("parameters"),
-        tasks=["transcribe", "translate"] if translates else ["transcribe"],
+        family=info.family,
+        parameters=info.parameters,
+        tasks=["transcribe", "translate"] if can.translation else ["transcribe"],
         languages=Languages(spoken=languages, written=languages),
-        decoders=list(info.get("decoders", ())),
-        word_timestamps=can.get("word_timestamps", True),
-        punctuation="never" if not can.get("punctuation") else "optional" if takes_prompts(info) else "always",
-        itn=can.get("itn", False),
+        decoders=info.decoders,
+        word_timestamps=can.word_timestamps,
+        punctuation="never" if not can.punctuation else "optional" if info.takes_prompts else "always",
+        itn=can.itn,
         formats=["spoken", "written"] if front.grammars.write_any(languages) else ["spoken"],
-        vocabulary=None if vocabulary is None else ModelVocabulary(**vocabulary),
+        vocabulary=None if vocabulary is None else ModelVocabulary(kind=vocabulary.kind, size=vocabulary.size),
         sample_rate=served.ready.sample_rate,
         longest_recording_seconds=settings.max_audio_seconds,
         longest_utterance_seconds=settings.edges[-1],
-        dtype=info["dtype"],
-        device=info["device"],
+        dtype=info.dtype,
+        device=info.device,
     )

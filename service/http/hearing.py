@@ -19,7 +19,7 @@ from service.http.errors import error_response
 from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
 from service.http.formats import Task, Written, has_segments, render, segment_texts
 from service.http.parts import Parts
-from service.http.prompts import assumed_language, takes_prompts
+from service.http.prompts import assumed_language
 from service.http.schemas import LanguageSource, TranscriptionForm
 from service.http.served import Served
 from service.http.subtitle_stream import SubtitleStream
@@ -59,8 +59,7 @@ class Asked:
         task: Task = "transcribe" if target == language else "translate"
         if fields.target_language:
             source = "request"
-        times = info.get("capabilities", {}).get("word_timestamps", True)
-        return Written(task, target, has_times=times, source=source)
+        return Written(task, target, has_times=info.capabilities.word_timestamps, source=source)
 
     @property
     def _spoken(self) -> tuple[str | None, LanguageSource]:
@@ -70,7 +69,7 @@ class Asked:
         if len(spoken) == 1:
             return spoken[0], "model"
         # A model with prompts assumed its default language.
-        return (assumed_language(fields), "assumed") if takes_prompts(self.served.info) else (None, "text")
+        return (assumed_language(fields), "assumed") if self.served.info.takes_prompts else (None, "text")
 
     async def told(self, texts: Sequence[str]) -> Written:
         """Return language and task of a text, given by segments; the language is detected if the answer needs it."""

@@ -4,11 +4,10 @@ Models with prompts (Canary) have several languages, translate, and write times 
 Other models get an empty prompt.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from models.prompt import Prompt
-from service.engine.protocol import NOTHING_ASKED
+from service.engine.protocol import NOTHING_ASKED, ModelInfo
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import TranscriptionForm
@@ -21,37 +20,31 @@ _TIMED = ("srt", "vtt")
 _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 
-def takes_prompts(info: Mapping[str, Any]) -> bool:
-    """Return whether a model takes prompts, because it has an attention decoder."""
-    return "aed" in info.get("decoders", ())
-
-
-def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
+def prompt_of(fields: TranscriptionForm, info: ModelInfo) -> Prompt:
     """Return the prompt for a model.
 
     Args:
         fields: the form; its languages are checked already.
-        info: the model's description, as `steno info --json` prints it.
+        info: the model's description.
 
     Raises:
         RequestError: if the model cannot do what a field asks for; it names the field.
     """
-    capabilities = info.get("capabilities", {})
-    times = capabilities.get("word_timestamps", True)
-    if not times:
+    capabilities = info.capabilities
+    if not capabilities.word_timestamps:
         _refuse_times(fields)
-    if fields.itn and not capabilities.get("itn"):
+    if fields.itn and not capabilities.itn:
         message = "The model cannot be asked for numbers as people write them; format=written has grammars do it."
         raise _unsupported("itn", message)
-    if not takes_prompts(info):
+    if not info.takes_prompts:
         if fields.target_language not in (None, fields.language):
             raise _unsupported("target_language", "The model does not translate.")
-        if not fields.punctuation and capabilities.get("punctuation"):
+        if not fields.punctuation and capabilities.punctuation:
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
         return NOTHING_ASKED
     language, target = fields.language or _narrowed(fields), fields.target_language
     if target not in (None, language):
-        if not capabilities.get("translation"):
+        if not capabilities.translation:
             raise _unsupported("target_language", "The model does not translate.")
         if fields.language is None:
             raise RequestError(
@@ -62,7 +55,7 @@ def prompt_of(fields: TranscriptionForm, info: Mapping[str, Any]) -> Prompt:
         if ENGLISH not in (language, target):
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
             raise _unsupported("target_language", message)
-    is_timed = times and fields.response_format in _BETTER_TIMED
+    is_timed = capabilities.word_timestamps and fields.response_format in _BETTER_TIMED
     return Prompt(language, target, fields.punctuation, is_timed, fields.itn)
 
 

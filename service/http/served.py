@@ -1,15 +1,13 @@
 """A loaded model, and checks whether it can do what a request asks for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from service.dispatch.catalog import ServedModel
 from service.dispatch.utterance import Lane
-from service.engine.protocol import Ready
+from service.engine.protocol import ModelInfo, Ready
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.prompts import takes_prompts
 from service.http.schemas import TranscriptionForm
 from service.languages import NAMES
 
@@ -34,8 +32,8 @@ class Served:
         return self.model.id
 
     @property
-    def info(self) -> Mapping[str, Any]:
-        """Its description, as `steno info --json` prints it."""
+    def info(self) -> ModelInfo:
+        """Its description."""
         return self.ready.info
 
     @property
@@ -49,8 +47,8 @@ class Served:
 
         Settings have priority over a checkpoint, except for a model with prompts, which has only its own languages.
         """
-        told, known = self.told_languages, self.info.get("languages") or ()
-        if takes_prompts(self.info):
+        told, known = self.told_languages, self.info.languages or ()
+        if self.info.takes_prompts:
             return [code for code in told if code in known] or list(known)
         return list(told or known)
 
@@ -90,7 +88,7 @@ class Served:
         Raises:
             RequestError: if it does not.
         """
-        if not self.info.get("capabilities", {}).get("translation"):
+        if not self.info.capabilities.translation:
             message = f"The model {self.id!r} does not translate."
             raise RequestError(message, code=ErrorCode.MODEL_NOT_FOUND, param="model")
 
@@ -100,7 +98,7 @@ class Served:
         Raises:
             RequestError: if it has no such decoder.
         """
-        known = self.info.get("decoders", ())
+        known = self.info.decoders
         if decoder is not None and decoder not in known:
             names = ", ".join(map(repr, known))
             message = f"The model {self.id!r} has no decoder {decoder!r}; it has {names}."

@@ -287,7 +287,7 @@ async def answer(
 def _rule(recording: Recording, asked: Asked, longest: float) -> SegmentRule | None:
     """Return where to cut a recording; None if it is one utterance."""
     # A recording that fits is not cut; a longer one is cut into parts of the length that suits the model.
-    piece = min(longest, asked.served.info.get("piece_seconds") or longest)
+    piece = min(longest, asked.served.info.piece_seconds or longest)
     if asked.fields.chunking_strategy is not None:
         return asked.fields.chunking_strategy.rule(piece)
     return SegmentRule(piece) if recording.seconds > longest else None

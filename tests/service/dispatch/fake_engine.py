@@ -12,7 +12,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane
-from service.engine.protocol import Failure, FailureKind, Ready, Result
+from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 
 LIMITS = AdmissionLimits(
@@ -20,7 +20,7 @@ LIMITS = AdmissionLimits(
 )
 RATE = 100
 LANE = Lane("m")
-READY = Ready("m", {}, [], RATE, 120.0, 1, 100.0, 1000, 1.0, 1.0)
+READY = Ready("m", ModelInfo("stub", "none", "float32"), [], RATE, 120.0, 1, 100.0, 1000, 1.0, 1.0)
 OTHER = replace_struct(READY, model="other", rtfx=10.0)
 
 

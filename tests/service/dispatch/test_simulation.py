@@ -27,7 +27,7 @@ from service.dispatch.errors import (
     TranscriptionFailedError,
 )
 from service.dispatch.utterance import Lane
-from service.engine.protocol import Failure, FailureKind, Ready, Result
+from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 from tests.service.dispatch.virtual_time import DeadlockError, run
 
@@ -109,7 +109,10 @@ class World:
             metrics=METRICS,
             clock=lambda: self.now,
         )
-        self.ready = [Ready(model, {}, [], RATE, BUDGET, 1, RTFX, 1, 1.0, 1.0) for model in MODELS]
+        self.ready = [
+            Ready(model, ModelInfo("stub", "none", "float32"), [], RATE, BUDGET, 1, RTFX, 1, 1.0, 1.0)
+            for model in MODELS
+        ]
         for one in self.ready:
             self.front.catalog.ready(one)
         self.deaths = chance.choice((0.0, 0.0, 0.02, 0.1))

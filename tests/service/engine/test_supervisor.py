@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
-from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, Ready, Result
+from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
@@ -139,7 +139,8 @@ def ready_engine() -> Iterator[Engine]:
     channel = SimpleNamespace(send=lambda message: None, close=lambda: None)
     engine = Engine("cpu", SimpleNamespace(pid=1), channel, unnamed_file(), ThreadPoolExecutor(1))
     engine.load(load("m"))
-    engine.become_ready(Ready("m", {}, [], 16_000, 60.0, 2, 30.0, 0, 1.0, 1.0), longest_seconds=40.0)
+    ready = Ready("m", ModelInfo("stub", "none", "float32"), [], 16_000, 60.0, 2, 30.0, 0, 1.0, 1.0)
+    engine.become_ready(ready, longest_seconds=40.0)
     yield engine
     engine.release()
 

@@ -37,7 +37,7 @@ class ShapeModel:
     room: float = float("inf")
 
     def info(self):
-        return {}
+        return {"family": "stub"}
 
     def prepare(self, rows, samples):
         self.graphs |= {(most, samples) for most in graph_rows(min(rows, int(MOST_SECONDS * RATE) // samples))}

@@ -3,15 +3,20 @@
 import pytest
 
 from models.prompt import Prompt
-from service.engine.protocol import NOTHING_ASKED
+from service.engine.protocol import NOTHING_ASKED, Capabilities, ModelInfo
 from service.http.errors import RequestError
 from service.http.prompts import into_english, prompt_of
 from service.http.schemas import TranscriptionForm
 
-CAPABILITIES = {"transcription": True, "translation": True, "word_timestamps": True, "punctuation": True, "itn": True}
-CANARY = {"decoders": ["aed"], "capabilities": CAPABILITIES}
-WITHOUT_TIMES = {"decoders": ["aed"], "capabilities": CAPABILITIES | {"word_timestamps": False}}
-CTC = {"decoders": ["ctc"], "capabilities": CAPABILITIES | {"translation": False, "itn": False}}
+
+def info(decoder: str, **lacks: bool) -> ModelInfo:
+    capabilities = {"translation": True, "word_timestamps": True, "punctuation": True, "itn": True} | lacks
+    return ModelInfo("stub", "none", "float32", decoders=[decoder], capabilities=Capabilities(**capabilities))
+
+
+CANARY = info("aed")
+WITHOUT_TIMES = info("aed", word_timestamps=False)
+CTC = info("ctc", translation=False, itn=False)
 
 
 def fields(**given) -> TranscriptionForm:
@@ -45,7 +50,7 @@ def test_a_canary_model_gets_the_options_of_the_form(given, prompt):
 
 def test_other_models_get_no_options():
     assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC) is NOTHING_ASKED
-    assert prompt_of(fields(response_format="vtt"), {}) is NOTHING_ASKED
+    assert prompt_of(fields(response_format="vtt"), ModelInfo("stub", "none", "float32")) is NOTHING_ASKED
 
 
 def test_a_model_without_times_is_not_asked_for_them():
@@ -53,7 +58,7 @@ def test_a_model_without_times_is_not_asked_for_them():
 
 
 @pytest.mark.parametrize(
-    ("given", "info", "code", "param"),
+    ("given", "model", "code", "param"),
     [
         ({"target_language": "de"}, CTC, "unsupported_value", "target_language"),
         ({"language": "en", "target_language": "de"}, CTC, "unsupported_value", "target_language"),
@@ -72,8 +77,8 @@ def test_a_model_without_times_is_not_asked_for_them():
     ],
     ids=str,
 )
-def test_what_a_model_cannot_do_is_refused_by_its_field(given, info, code, param):
-    assert refusal(prompt_of, fields(**given), info) == (code, param)
+def test_what_a_model_cannot_do_is_refused_by_its_field(given, model, code, param):
+    assert refusal(prompt_of, fields(**given), model) == (code, param)
 
 
 def test_a_translation_is_from_the_only_foreign_language_or_the_one_named():
