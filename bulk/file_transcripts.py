@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
-from bulk.errors import JobError
-from bulk.joining import Heard, joined_parts
 from bulk.storage import fetched
-from models.spoken_language import LanguageDecision, possible_languages
+from models.joining import Joiner, joined, shifted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -128,7 +126,8 @@ def transcribe_channels(
 def _outcomes(
     model: Model, locations: Iterable[str], options: Options, *, by_channel: bool
 ) -> Iterator[Sequence[Transcribed] | Failed]:
-    heard: list[Heard] = []  # the parts so far of the current channel
+    joiner = Joiner()  # of the current channel, like its parts so far
+    parts_so_far: list[Transcript] = []
     channels: list[Transcribed] = []  # the channels so far of the current file
     languages = _Languages.of_model(model, options)
     decoded = _decoded(locations, model.sample_rate, options, by_channel=by_channel)
@@ -146,11 +145,11 @@ def _outcomes(
             if isinstance(part, Failed):
                 yield part
                 continue
-            transcript, whole = next(answers)
-            heard.append(Heard(transcript, part.start, part.stop, part.shared))
+            moved = shifted(next(transcripts), part.start, round(part.start / model.seconds_per_frame))
+            parts_so_far.append(joiner.push(moved, part.stop, part.shared))
             if part.file_seconds is not None:
-                channels.append(Transcribed(part.file_seconds, joined_parts(heard, model.seconds_per_frame), whole))
-                heard = []
+                channels.append(Transcribed(part.file_seconds, joined(parts_so_far)))
+                joiner, parts_so_far = Joiner(), []
             if part.ends_file:
                 yield channels
                 channels = []

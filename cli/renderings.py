@@ -100,7 +100,7 @@ def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, s
                 *("\t".join([*turn.cells[:2], str(turn.channel), turn.text]) for turn in turns),
             ]
         )
-    from service.scripts import run_together
+    from models.scripts import run_together
 
     stretches = itertools.groupby(turns, key=lambda turn: turn.channel)
     return "\n".join(f"Channel {number}: {run_together([turn.text for turn in said])}" for number, said in stretches)

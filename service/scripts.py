@@ -1,37 +1,17 @@
-"""Scripts without spaces between words, and the width of characters."""
+"""Where lines may end, and the width of characters."""
 
 import re
 import unicodedata
 
-# Han, kana, bopomofo and their punctuation: without spaces between sentences too.
-_WIDE = (
-    "\u2e80-\u2fff\u3001-\u30ff\u3100-\u312f\u31c0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f"
-    "\U00020000-\U000323af"
-)
+from models.scripts import WIDE
+
 # Thai, Lao, Tibetan, Myanmar, Khmer: with spaces between phrases.
 _PHRASED = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
-_ENDS_WIDE = re.compile(rf"[{_WIDE}]\Z")
-_BEGINS_WIDE = re.compile(rf"[{_WIDE}]")
-_UNSPACED = re.compile(rf"[{_WIDE}{_PHRASED}]")
+_UNSPACED = re.compile(rf"[{WIDE}{_PHRASED}]")
 # Characters that no line may begin with: closing punctuation, marks that lengthen or repeat, small kana.
 _BOUND = re.compile(
     r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜ー々ゝヽぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮ.,;:?!%’”ฯๆ]"
 )
-
-
-def separator(before: str, after: str) -> str:
-    """Return the separator of two texts: a space, but none between Han or kana."""
-    if not before or not after:
-        return ""
-    return "" if _ENDS_WIDE.search(before) and _BEGINS_WIDE.match(after) else " "
-
-
-def run_together(texts: list[str]) -> str:
-    """Join texts with the separators of their scripts; empty texts are skipped."""
-    text = ""
-    for following in texts:
-        text += separator(text, following) + following
-    return text
 
 
 def width(text: str) -> int:

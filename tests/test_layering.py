@@ -32,7 +32,14 @@ FORBIDDEN_INSIDE = {
 }
 ONLY_HERE_TORCH = "service/engine/process.py"
 # What the rest of the service may import of models: none of it imports torch.
-SHARED = ("models.download", "models.prompt", "models.spoken_language", "models.transcript")
+SHARED = (
+    "models.download",
+    "models.joining",
+    "models.prompt",
+    "models.scripts",
+    "models.seam",
+    "models.transcript",
+)
 
 
 def imports(path: Path) -> set[str]:

@@ -3,7 +3,7 @@
 A segment begins with speech and ends with a pause. While the segment is short, only a long pause ends it; so segments
 are about as long as the model's training clips, and long silences are left out. Where speech goes on for longer than a
 segment may last, the cut is in its longest pause. Where that pause is too short for a safe cut, or there is none, the
-two segments share some audio around the cut, and their transcripts are joined (``audio.segment.seam``). Everything is
+two segments share some audio around the cut, and their transcripts are joined (``models.seam``). Everything is
 counted in frames.
 """
 

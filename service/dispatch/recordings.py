@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Any
 
 from audio.segment.segmenter import Segment
+from models.joining import Joiner, shifted
 from models.prompt import Prompt
 from service.dispatch.backlog import Accepted
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.errors import DeadlineExceededError
-from service.dispatch.joining import Joiner, shifted
 from service.dispatch.utterance import Lane
 from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED

@@ -14,11 +14,12 @@ from starlette.responses import PlainTextResponse, Response
 
 from audio.decode import Origin
 from audio.segment.cuts import Probabilities
+from models.joining import joined
+from models.scripts import run_together, separator
 from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
-from service.dispatch.joining import joined
 from service.http.errors import error_response
 from service.http.events import DONE, Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
 from service.http.formats import (
@@ -38,7 +39,6 @@ from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
 from service.http.timed_words import spread_words, timed_words
 from service.metrics import Metrics
-from service.scripts import run_together, separator
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import orjson
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from models.scripts import separator
 from models.transcript import Transcript, Word
 from service.http.formats import described_word, told_fields
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
 from service.http.timed_words import text_of, timed_words
-from service.scripts import separator
 from service.text_language import Told
 
 

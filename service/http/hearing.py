@@ -8,12 +8,12 @@ import numpy as np
 from starlette.responses import Response
 
 from audio.decode import Origin
+from models.joining import joined
 from models.prompt import Prompt
 from models.transcript import Transcript
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
-from service.dispatch.joining import joined
 from service.dispatch.utterance import Lane
 from service.http.errors import error_response
 from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from audio.segment.segmenter import Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS
+from models.joining import Joiner, joined
 from models.transcript import Transcript, Word
-from service.dispatch.joining import Joiner, joined
 from service.http.chunking import ServerVad
 
 # Three words, so that the same ones follow each other often. Runs of them have no pause that a frame would show.

@@ -7,9 +7,10 @@ import webvtt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.scripts import run_together, separator
 from models.transcript import Word
 from service.http.subtitles import LEAST_SECONDS, USUAL, CueSize, cues, srt, vtt
-from service.scripts import pieces, run_together, separator, width
+from service.scripts import pieces, width
 
 SPOKEN = st.lists(
     st.tuples(

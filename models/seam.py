@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Protocol
+
+from models.transcript import Word
 
 # Seconds. Times of the same word in two segments differ by a frame or two of the encoder, seldom by more.
 _TOLERANCE = 0.3
@@ -19,30 +20,14 @@ _WORDS_A_SECOND = 6
 _FRAGMENTS = 2
 
 
-class SpokenWord(Protocol):
-    """A word and its times in seconds of the recording; None where they are not known."""
-
-    @property
-    def text(self) -> str:
-        """The word."""
-
-    @property
-    def start(self) -> float | None:
-        """When it begins."""
-
-    @property
-    def end(self) -> float | None:
-        """When it ends."""
-
-
-def sure_words(words: Sequence[SpokenWord], begin: float, end: float) -> int:
+def sure_words(words: Sequence[Word], begin: float, end: float) -> int:
     """Return how many words of a segment come before the audio that it shares with the next, ``begin`` to ``end``."""
     if _timed(words):
         return sum(_end(word) <= begin for word in words)
     return max(0, len(words) - _most_words(begin, end))
 
 
-def seam(before: Sequence[SpokenWord], after: Sequence[SpokenWord], begin: float, end: float) -> tuple[int, int]:
+def seam(before: Sequence[Word], after: Sequence[Word], begin: float, end: float) -> tuple[int, int]:
     """Return how many words of a segment are kept, and the index of the first that is kept of the next segment.
 
     Args:
@@ -68,27 +53,14 @@ def seam(before: Sequence[SpokenWord], after: Sequence[SpokenWord], begin: float
     return sure + sum(_middle(word) < time for word in doubted), sum(_middle(word) < time for word in repeated)
 
 
-def not_before(words: Sequence[SpokenWord], time: float | None) -> list[tuple[float | None, float | None]]:
-    """Return the times of words, moved so that none begins before ``time``: those of two segments may disagree."""
-    if time is None:
-        return [(word.start, word.end) for word in words]
-    return [
-        (word.start, word.end)
-        if word.start is None or word.end is None
-        else (max(word.start, time), max(word.end, time))
-        for word in words
-    ]
-
-
 def text_of(text: str, words: Sequence[str], first: int, last: int) -> str:
-    """Return the part of a text that holds the words from ``first`` up to ``last``, spelled as in the text."""
-    begin = end = place = 0
+    """Return the part of a text that holds the words from ``first`` up to ``last``, as the text writes them."""
+    begin = end = 0
     for index, word in enumerate(words[:last]):
-        found = text.find(word, place)
-        place = place if found < 0 else found + len(word)
+        found = text.find(word, end)
         if index == first:
-            begin = place if found < 0 else found
-        end = place
+            begin = end if found < 0 else found
+        end = end if found < 0 else found + len(word)
     return text[begin:end] if first < last else ""
 
 
@@ -106,23 +78,23 @@ def _most_words(begin: float, end: float) -> int:
     return math.ceil(_WORDS_A_SECOND * (end - begin)) + _FRAGMENTS
 
 
-def _timed(words: Sequence[SpokenWord]) -> bool:
+def _timed(words: Sequence[Word]) -> bool:
     return all(word.start is not None and word.end is not None for word in words)
 
 
-def _start(word: SpokenWord) -> float:
+def _start(word: Word) -> float:
     return word.start or 0.0
 
 
-def _end(word: SpokenWord) -> float:
+def _end(word: Word) -> float:
     return word.end or 0.0
 
 
-def _middle(word: SpokenWord) -> float:
+def _middle(word: Word) -> float:
     return (_start(word) + _end(word)) / 2
 
 
-def _common(before: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> list[tuple[int, int]]:
+def _common(before: Sequence[Word], after: Sequence[Word]) -> list[tuple[int, int]]:
     """Return the alignment, pairs of words in order, with the highest sum of ``_agreement``."""
     best = [[0.0] * (len(after) + 1) for _ in range(len(before) + 1)]
     for left in reversed(range(len(before))):
@@ -142,7 +114,7 @@ def _common(before: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> list[t
     return pairs
 
 
-def _agreement(left: SpokenWord, right: SpokenWord) -> float:
+def _agreement(left: Word, right: Word) -> float:
     """Return 1 for the same word at the same time, less for one nearby in time, 0 for another word."""
     distance = abs(_middle(left) - _middle(right))
     if distance >= _TOLERANCE or _letters(left.text) != _letters(right.text):
@@ -156,7 +128,7 @@ def _letters(text: str) -> str:
     return text.casefold().strip(".,;:?!\"'()[]…。，？！、") or text
 
 
-def _quiet_time(words: Sequence[SpokenWord], begin: float, end: float) -> float:
+def _quiet_time(words: Sequence[Word], begin: float, end: float) -> float:
     """Return a time between ``begin`` and ``end``, near their middle and, if possible, inside no word."""
     middle = (begin + end) / 2
 

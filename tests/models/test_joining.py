@@ -1,15 +1,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.joining import Joiner, joined, shifted
 from models.transcript import Transcript, Word
-from service.dispatch.joining import Joiner, joined, shifted
 
 
 def heard(*texts: str) -> Transcript:
-    """A transcript in which each word has two tokens and lasts a tenth of a second."""
+    """A transcript in which each word has two tokens and two frames, and lasts a tenth of a second."""
     words = [Word(text, n / 10, (n + 1) / 10, 0.5, (2 * n, 2 * n + 2)) for n, text in enumerate(texts)]
     tokens = [ord(text[0]) for text in texts for _ in range(2)]
-    return Transcript(" ".join(texts), tokens, [0.5] * len(tokens), words)
+    counts = list(range(len(tokens)))
+    return Transcript(" ".join(texts), tokens, [0.5] * len(tokens), words, counts, [1] * len(tokens))
 
 
 WORDS = st.lists(st.text("abc", min_size=1, max_size=3), max_size=5)
@@ -17,16 +18,19 @@ WORDS = st.lists(st.text("abc", min_size=1, max_size=3), max_size=5)
 
 @given(st.lists(WORDS, max_size=6))
 def test_a_joined_transcript_has_everything_once_and_each_word_its_own_tokens(parts):
-    whole = joined(heard(*texts) for texts in parts)
+    whole = joined([shifted(heard(*texts), 10.0 * number, 1000 * number) for number, texts in enumerate(parts)])
 
     words = [text for texts in parts for text in texts]
     assert whole.text.split() == words
     assert "  " not in whole.text
     assert [word.text for word in whole.words] == words
     assert len(whole.tokens) == len(whole.token_confidence) == 2 * len(words)
+    assert whole.frames == (sorted(whole.frames) if parts else None)
+    assert whole.durations == ([1] * len(whole.tokens) if parts else None)
     for word in whole.words:
         begin, end = word.token_span
         assert whole.tokens[begin:end] == [ord(word.text[0])] * 2
+        assert whole.frames[begin] // 1000 == word.start // 10
 
 
 def test_times_become_those_of_the_recording_to_the_millisecond():
@@ -43,7 +47,7 @@ def test_times_are_rounded_in_the_first_part_too():
 def test_a_time_that_is_not_known_stays_unknown():
     part = Transcript("a", [97], [0.5], [Word("a", None, None, 0.5, (0, 1))])
 
-    assert shifted(part, 12.5).words == part.words
+    assert joined([shifted(part, 12.5)]) == part
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.integers(0, 5)), min_size=1, max_size=6))
@@ -53,7 +57,7 @@ def test_parts_that_share_audio_are_put_together_as_they_come(parts):
     for number, (own, shared) in enumerate(parts):
         shared = 0 if number + 1 == len(parts) else shared
         said = begin + own + shared + (parts[number - 1][1] if number else 0)
-        part = shifted(heard(*(f"w{word}" for word in range(begin, said))), begin / 10)
+        part = shifted(heard(*(f"w{word}" for word in range(begin, said))), begin / 10, 2 * begin)
         certain.append(joiner.push(part, said / 10, shared / 10))
         begin = said - shared
 
@@ -62,6 +66,7 @@ def test_parts_that_share_audio_are_put_together_as_they_come(parts):
     assert whole.text.split() == [f"w{word}" for word in range(said)]
     assert [word.token_span for word in whole.words] == [(2 * n, 2 * n + 2) for n in range(said)]
     assert len(whole.tokens) == len(whole.token_confidence) == 2 * said
+    assert whole.frames == list(range(2 * said))
 
 
 def test_words_in_audio_shared_with_the_next_part_are_held_back_until_it_comes():

@@ -1,10 +1,11 @@
 """Joining the transcripts of a recording's parts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from audio.segment.seam import not_before, seam, sure_words, text_of
+from models.scripts import run_together
+from models.seam import seam, sure_words, text_of
 from models.transcript import Transcript, Word
-from service.scripts import run_together
 
 _NOTHING = Transcript("", [], [], [])
 
@@ -47,42 +48,52 @@ def _divided(transcript: Transcript, words: int) -> tuple[Transcript, Transcript
     if words >= len(transcript.words):
         return transcript, _NOTHING
     texts, token = [word.text for word in transcript.words], transcript.words[words].token_span[0]
-    others = _moved(transcript.words[words:], -token)
+    text, tokens, confidence, all_words, frames, durations = transcript
     return (
         Transcript(
-            text_of(transcript.text, texts, 0, words),
-            transcript.tokens[:token],
-            transcript.token_confidence[:token],
-            transcript.words[:words],
+            text_of(text, texts, 0, words),
+            tokens[:token],
+            confidence[:token],
+            all_words[:words],
+            frames and frames[:token],
+            durations and durations[:token],
         ),
         Transcript(
-            text_of(transcript.text, texts, words, len(texts)),
-            transcript.tokens[token:],
-            transcript.token_confidence[token:],
-            others,
+            text_of(text, texts, words, len(texts)),
+            tokens[token:],
+            confidence[token:],
+            _moved(all_words[words:], -token),
+            frames and frames[token:],
+            durations and durations[token:],
         ),
     )
 
 
 def _not_before(part: Transcript, time: float | None) -> Transcript:
+    """Move words so that none begins before ``time``, because the times of two segments may disagree."""
+    if time is None:
+        return part
     words = [
-        word._replace(start=start, end=end)
-        for word, (start, end) in zip(part.words, not_before(part.words, time), strict=True)
+        word
+        if word.start is None or word.end is None
+        else word._replace(start=max(word.start, time), end=max(word.end, time))
+        for word in part.words
     ]
     return part._replace(words=words)
 
 
-def shifted(transcript: Transcript, seconds: float) -> Transcript:
-    """Add ``seconds`` to the times of a part, which turns them into times of the recording."""
+def shifted(transcript: Transcript, seconds: float, frames: int = 0) -> Transcript:
+    """Return the transcript of a part with times and frames of the recording, in which it begins at these."""
     # Rounded to the millisecond, the unit of subtitles, because sums of binary fractions are long in JSON.
     words = [
         Word(text, _later(start, seconds), _later(end, seconds), confidence, span)
         for text, start, end, confidence, span in transcript.words
     ]
-    return transcript._replace(words=words)
+    moved = None if transcript.frames is None else [frame + frames for frame in transcript.frames]
+    return transcript._replace(words=words, frames=moved)
 
 
-def joined(parts: Iterable[Transcript]) -> Transcript:
+def joined(parts: Sequence[Transcript]) -> Transcript:
     """Concatenate transcripts of parts, in order and with times of the recording."""
     texts: list[str] = []
     tokens: list[int] = []
@@ -94,7 +105,17 @@ def joined(parts: Iterable[Transcript]) -> Transcript:
         words += _moved(part.words, len(tokens))
         tokens += part.tokens
         confidence += part.token_confidence
-    return Transcript(run_together(texts), tokens, confidence, words)
+    return Transcript(
+        *(run_together(texts), tokens, confidence, words),
+        frames=_concatenated(part.frames for part in parts),
+        durations=_concatenated(part.durations for part in parts),
+    )
+
+
+def _concatenated(lists: Iterable[list[int] | None]) -> list[int] | None:
+    """Return what is known, one after the other; None if nothing is."""
+    known = [one for one in lists if one is not None]
+    return list(chain.from_iterable(known)) if known else None
 
 
 def _later(time: float | None, seconds: float) -> float | None:
