@@ -23,7 +23,7 @@ class Times:
     Attributes:
         form: on the front's event loop, from a message of the engine to a batch.
         stage: copying samples, in a thread of the front.
-        lay_out: copying them to pinned memory, in a thread of the engine.
+        collate: copying them, padded, to pinned memory, in a thread of the engine.
         launch: launching the work, in a thread of the engine.
         device: on the device.
         write: detokenizing and sending the texts, in a thread of the engine.
@@ -31,7 +31,7 @@ class Times:
 
     form: float
     stage: float
-    lay_out: float
+    collate: float
     launch: float
     device: float
     write: float
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--form", type=float, default=2.0)
     parser.add_argument("--stage", type=float, default=10.8)
-    parser.add_argument("--lay-out", type=float, default=9.7)
+    parser.add_argument("--collate", type=float, default=9.7)
     parser.add_argument("--launch", type=float, default=7.0)
     parser.add_argument("--device", type=float, default=40.0)
     parser.add_argument(
@@ -60,7 +60,7 @@ def main() -> None:
     rows = []
     print(f"{'write':>6} {'slots':>6} {'free':>10} {'idle':>8}")
     for write in args.write:
-        times = Times(args.form, args.stage, args.lay_out, args.launch, args.device, write)
+        times = Times(args.form, args.stage, args.collate, args.launch, args.device, write)
         for slots, when_done in ((2, False), (2, True), (3, False)):
             idle = idle_share(times, slots, when_done=when_done, spread=args.spread)
             free = "when done" if when_done else "when sent"
@@ -81,12 +81,12 @@ def idle_share(times: Times, slots: int, *, when_done: bool, spread: float = 0.0
     """
     device = times.device * np.random.default_rng(_SEED).uniform(1 - spread, 1 + spread, batches)
     free = [0.0] * slots
-    formed = staged = laid_out = launched = done = written = began = 0.0
+    formed = staged = collated = launched = done = written = began = 0.0
     for index in range(batches):
         formed = max(formed, free[index % slots]) + times.form
         staged = max(staged, formed) + times.stage
-        laid_out = max(laid_out, staged) + times.lay_out
-        launches_from = max(launched, laid_out)
+        collated = max(collated, staged) + times.collate
+        launches_from = max(launched, collated)
         launched = launches_from + times.launch
         # The device begins with the first launch, and cannot be done before the last.
         begins = max(done, launches_from)

@@ -1,9 +1,9 @@
-"""The life of an engine process: load models, warm them up, answer batches until told to stop.
+"""The life of an engine process: load models, warm them up, answer batches until `Stop`.
 
 Four threads share the work, so that the device never waits:
 
 - The main thread alone launches work on the device.
-- A thread receives messages from the front, and stages the next batch while the device computes one.
+- A thread receives messages from the front, and collates the next batch while the device computes one.
 - A thread waits for batches in order, and detokenizes them. A GPU has its next batch before the last is done.
 - A thread loads models, while batches for loaded ones go on. A new model's warm-up runs between batches, bucket by
   bucket.
@@ -61,8 +61,8 @@ log = logging.getLogger("steno.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class LaidOut:
-    """A batch staged for its recognizer, and its padded audio-seconds."""
+class Collated:
+    """A batch in memory that the device reads, and its padded audio-seconds."""
 
     batch: Any
     padded_seconds: float
@@ -97,10 +97,10 @@ class Recognizer(Protocol):
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs after the warm-up, by purpose and state."""
 
-    def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
-        """Copy the utterances of a batch to memory that the device reads; any thread may call this."""
+    def collate(self, utterances: Sequence[Samples]) -> Collated:
+        """Copy the utterances of a batch, padded, to memory that the device reads; any thread may call this."""
 
-    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Launch one batch on the device, with a prompt for each utterance."""
 
     def kind_of(self, error: Exception) -> FailureKind:
@@ -157,7 +157,7 @@ def _beat(channel: EngineChannel) -> None:
 
 
 @dataclass(slots=True)
-class _Arrival:
+class _Loading:
     """A model that is being loaded or warmed up."""
 
     load: Load
@@ -171,12 +171,12 @@ class _Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class _Laid:
-    """A staged batch. ``laid_out`` raises if staging failed; no recognizer means no such model."""
+class _Received:
+    """A batch from the front. ``collated`` raises if collating failed; no recognizer means no such model."""
 
     batch: Batch
     recognizer: Recognizer | None
-    laid_out: Callable[[], LaidOut]
+    collated: Callable[[], Collated]
 
 
 class _DeviceLostError(Exception):
@@ -217,9 +217,9 @@ class Loop:
         self._inbox: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._unanswered: queue.SimpleQueue[Callable[[], Result | Failure] | None] = queue.SimpleQueue()
         self._recognizers: dict[str, Recognizer] = {}
-        self._to_load: deque[_Arrival] = deque()
+        self._to_load: deque[_Loading] = deque()
         self._is_loading = False
-        self._warming: deque[_Arrival] = deque()
+        self._warming: deque[_Loading] = deque()
         self._done = started  # when the device finished its last batch
 
     def run(self) -> int:
@@ -240,21 +240,21 @@ class Loop:
     def _listen(self) -> None:
         try:
             for message in self._channel.messages():
-                self._inbox.put(self._laid(message) if isinstance(message, Batch) else message)
+                self._inbox.put(self._received(message) if isinstance(message, Batch) else message)
         finally:
             self._inbox.put(None)
 
-    def _laid(self, batch: Batch) -> _Laid:
-        """Stage a batch, while the device may compute another one."""
+    def _received(self, batch: Batch) -> _Received:
+        """Collate a batch, while the device may compute another one."""
         recognizer = self._recognizers.get(batch.model)
-        laying_out: Future[LaidOut] = Future()
+        collating: Future[Collated] = Future()
         if recognizer is not None:
             try:
                 utterances = [self._staging.read(item) for item in batch.items]
-                laying_out.set_result(recognizer.lay_out(utterances))
+                collating.set_result(recognizer.collate(utterances))
             except Exception as error:  # noqa: BLE001  # the main thread reports it
-                laying_out.set_exception(error)
-        return _Laid(batch, recognizer, laying_out.result)
+                collating.set_exception(error)
+        return _Received(batch, recognizer, collating.result)
 
     def _answer_all(self) -> None:
         """Send the answers in order, until the end."""
@@ -276,17 +276,17 @@ class Loop:
     def _handle(self, event: "_Event") -> None:
         match event:
             case Load():
-                self._to_load.append(_Arrival(event, self._started or self._clock()))
+                self._to_load.append(_Loading(event, self._started or self._clock()))
                 self._started = None
                 self._load_next()
-            case _Arrival():
+            case _Loading():
                 self._is_loading = False
-                self._take_in(event)
+                self._begin_warm_up(event)
                 self._load_next()
             case Unload():
                 if recognizer := self._recognizers.pop(event.model, None):
                     recognizer.release()
-            case _Laid():
+            case _Received():
                 self._recognize(event)
             case _Lost():
                 raise _DeviceLostError from event.error
@@ -296,55 +296,55 @@ class Loop:
             self._is_loading = True
             threading.Thread(target=self._load, args=(self._to_load.popleft(),), daemon=True).start()
 
-    def _load(self, arrival: _Arrival) -> None:
-        load = arrival.load
+    def _load(self, loading: _Loading) -> None:
+        load = loading.load
         try:
-            arrival.recognizer = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
-        except Exception as error:  # noqa: BLE001  # the front must be told any error
-            arrival.error = error
-        arrival.loaded = self._clock()
-        self._inbox.put(arrival)
+            loading.recognizer = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
+        except Exception as error:  # noqa: BLE001  # the front gets any error
+            loading.error = error
+        loading.loaded = self._clock()
+        self._inbox.put(loading)
 
-    def _take_in(self, arrival: _Arrival) -> None:
-        if arrival.recognizer is None:
-            assert arrival.error is not None
-            self._refuse(arrival, arrival.error)
+    def _begin_warm_up(self, loading: _Loading) -> None:
+        if loading.recognizer is None:
+            assert loading.error is not None
+            self._refuse(loading, loading.error)
         else:
-            arrival.steps = arrival.recognizer.warm_up()
-            self._warming.append(arrival)
+            loading.steps = loading.recognizer.warm_up()
+            self._warming.append(loading)
 
-    def _warm_up(self, arrival: _Arrival) -> None:
+    def _warm_up(self, loading: _Loading) -> None:
         """Warm up one more bucket; after the last, the model is ready."""
-        recognizer = arrival.recognizer
+        recognizer = loading.recognizer
         assert recognizer is not None
         try:
-            step = next(arrival.steps, None)
+            step = next(loading.steps, None)
         except Exception as error:
-            self._warming.remove(arrival)
+            self._warming.remove(loading)
             kind = recognizer.kind_of(error)
             recognizer.release()
-            self._refuse(arrival, error)
+            self._refuse(loading, error)
             if kind is FailureKind.DEVICE:
                 raise _DeviceLostError from error
             return
         if step is not None:
-            arrival.audio_seconds += step[0]
-            arrival.busy_seconds += step[1]
+            loading.audio_seconds += step[0]
+            loading.busy_seconds += step[1]
             return
-        self._warming.remove(arrival)
-        self._recognizers[arrival.load.model] = recognizer
+        self._warming.remove(loading)
+        self._recognizers[loading.load.model] = recognizer
         self._channel.send(
             Ready(
-                model=arrival.load.model,
+                model=loading.load.model,
                 info=recognizer.info,
                 spellings=list(recognizer.spellings),
                 sample_rate=recognizer.sample_rate,
                 batch_seconds=recognizer.batch_seconds,
                 slots=recognizer.slots,
-                rtfx=arrival.audio_seconds / arrival.busy_seconds,
+                rtfx=loading.audio_seconds / loading.busy_seconds,
                 weight_bytes=recognizer.weight_bytes,
-                load_seconds=arrival.loaded - arrival.began,
-                warmup_seconds=self._clock() - arrival.loaded,
+                load_seconds=loading.loaded - loading.began,
+                warmup_seconds=self._clock() - loading.loaded,
                 checkpoint=recognizer.checkpoint,
                 identity=recognizer.identity,
                 padded_seconds=list(recognizer.padded_seconds),
@@ -352,41 +352,43 @@ class Loop:
             )
         )
 
-    def _refuse(self, arrival: _Arrival, error: Exception) -> None:
+    def _refuse(self, loading: _Loading, error: Exception) -> None:
         if not isinstance(error, ValueError | OSError):  # the messages of these two say what is wrong with the input
-            log.error("%s could not be loaded", arrival.load.model, exc_info=error)
+            log.error("%s could not be loaded", loading.load.model, exc_info=error)
         message = str(error) or type(error).__name__
-        self._channel.send(Failure(None, FailureKind.LOAD, message, arrival.load.model))
+        self._channel.send(Failure(None, FailureKind.LOAD, message, loading.load.model))
 
-    def _recognize(self, laid: _Laid) -> None:
+    def _recognize(self, received: _Received) -> None:
         """Launch a batch, and pass it to the thread that answers."""
         began = self._clock()
-        batch, recognizer, laid_out = laid.batch, laid.recognizer, laid.laid_out
+        batch, recognizer, collated = received.batch, received.recognizer, received.collated
         # The callers have left, and the model was unloaded while the batch was on its way.
         if recognizer is None or recognizer is not self._recognizers.get(batch.model):
             gone = Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
             self._unanswered.put(lambda: gone)
             return
         try:
-            recognized = recognizer.recognize(laid_out(), batch.prompts, batch.decoder)
+            recognized = recognizer.recognize(collated(), batch.prompts, batch.decoder)
         except Exception as error:  # must not end the loop; the recognizer tells whether the device survived
             failure = _failure(batch, recognizer.kind_of(error), error)
             self._unanswered.put(lambda: failure)
             if failure.kind is FailureKind.DEVICE:
                 raise _DeviceLostError from error
             return
-        self._unanswered.put(lambda: self._answer(laid, recognizer, recognized, began))
+        self._unanswered.put(lambda: self._answer(received, recognizer, recognized, began))
 
-    def _answer(self, laid: _Laid, recognizer: Recognizer, recognized: Recognized, began: float) -> Result | Failure:
+    def _answer(
+        self, received: _Received, recognizer: Recognizer, recognized: Recognized, began: float
+    ) -> Result | Failure:
         """Wait for a batch that was launched at ``began``, and detokenize it."""
         try:
             recognized.wait()
             # The device computed the batch before this one first.
             done = self._clock()
             seconds, self._done = done - max(began, self._done), done
-            return Result(laid.batch.number, recognized.answers(), seconds, laid.laid_out().padded_seconds)
-        except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread is told
-            failure = _failure(laid.batch, recognizer.kind_of(error), error)
+            return Result(received.batch.number, recognized.transcripts(), seconds, received.collated().padded_seconds)
+        except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread learns of it
+            failure = _failure(received.batch, recognizer.kind_of(error), error)
             if failure.kind is FailureKind.DEVICE:
                 self._inbox.put(_Lost(error))
             return failure
@@ -397,4 +399,4 @@ def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:
     return Failure(batch.number, kind, f"{type(error).__name__}: {error}")
 
 
-_Event = ToEngine | _Arrival | _Laid | _Lost
+_Event = ToEngine | _Loading | _Received | _Lost

@@ -34,7 +34,7 @@ from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
-from service.engine.loop import LaidOut
+from service.engine.loop import Collated
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, ModelInfo
 from service.engine.shapes import most_rows, padded_samples
 
@@ -51,7 +51,7 @@ _KNEE_SECONDS, _KNEE_ROWS, _KNEE_ROUNDS, _KNEE_PATIENCE = 7.0, 6, 3, 3.0
 _SLOTS = {"cpu": 1, "cuda": 2}
 _WARMUP_SEED = 0
 _CPU_WARMUP_STEP = 3
-_MOST_INSANE_BATCHES = 3
+_MOST_BATCHES_NOT_FINITE = 3  # in a row
 
 log = logging.getLogger("steno.engine")
 
@@ -110,13 +110,11 @@ class DeviceRecognizer(ABC):
         lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
-            samples = noise.standard_normal((most, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
+            samples = self._noise(noise, most, seconds)
             sizes = self._model.prepare(*samples.shape)
             for decoder in self._decoders if on_gpu else self._decoders[:1]:
                 for rows in sizes:
-                    began = time.monotonic()
-                    self.recognize(self.lay_out(list(samples[:rows])), [NOTHING_ASKED] * rows, decoder).wait()
-                    yield rows * seconds, time.monotonic() - began
+                    yield self._run(samples[:rows], decoder)
 
     def _find_budget(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
         """Measure the batch budget, unless it is known; yield audio-seconds and seconds of each batch run for it."""
@@ -130,7 +128,7 @@ class DeviceRecognizer(ABC):
         else:
             took: dict[int, float] = {}
             for rows in (1, _KNEE_ROWS) * _KNEE_ROUNDS:
-                step = self._run(noise, rows, _KNEE_SECONDS, None)
+                step = self._run(self._noise(noise, rows, _KNEE_SECONDS), None)
                 yield step
                 if step[1] > _KNEE_PATIENCE:  # the fixed cost of a batch is small for such a model
                     return
@@ -148,7 +146,7 @@ class DeviceRecognizer(ABC):
         def fits(budget: float) -> bool:
             try:
                 steps.extend(
-                    self._run(noise, most_rows(budget, seconds), seconds, decoder)
+                    self._run(self._noise(noise, most_rows(budget, seconds), seconds), decoder)
                     for seconds in sorted(self.padded_seconds, reverse=True)
                     for decoder in self._decoders
                 )
@@ -160,21 +158,30 @@ class DeviceRecognizer(ABC):
 
         return largest_that_fits(self.batch_seconds, max(self.padded_seconds), fits), steps
 
-    def _run(self, noise: np.random.Generator, rows: int, seconds: float, decoder: str | None) -> tuple[float, float]:
-        samples = noise.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
+    def _noise(self, noise: np.random.Generator, rows: int, seconds: float) -> Samples:
+        return noise.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
+
+    def _run(self, samples: Samples, decoder: str | None) -> tuple[float, float]:
+        """Recognize a batch [rows, samples]; return its audio-seconds and the seconds that it took."""
         began = time.monotonic()
-        self.recognize(self.lay_out(list(samples)), [NOTHING_ASKED] * rows, decoder).wait()
-        return rows * seconds, time.monotonic() - began
+        self.recognize(self.collate(list(samples)), [NOTHING_ASKED] * len(samples), decoder).wait()
+        return samples.size / self.sample_rate, time.monotonic() - began
 
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs, by purpose and state."""
         return self._model.graphs()
 
-    def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
-        """Stack utterances in memory that the device reads."""
+    def collate(self, utterances: Sequence[Samples]) -> Collated:
+        """Copy utterances, padded, to memory that the device reads."""
         longest = max(len(samples) for samples in utterances)
         width = next((samples for samples in self._padded_samples if samples >= longest), longest)
-        return LaidOut(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
+        return Collated(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
+
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
+        """Launch a batch on the device."""
+        waveforms, lengths = collated.batch
+        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
+        return SpeechRecognized(recognition, self._sanity)
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Classify an error by trying the device: a broken CUDA context fails each later call."""
@@ -277,12 +284,12 @@ class Sanity:
     """Counts batches in a row whose outputs are not numbers. A single recording may cause one, but not several."""
 
     def __init__(self) -> None:
-        self._insane = 0
+        self._in_a_row = 0
 
     @property
     def is_lost(self) -> bool:
         """Whether the device or the weights on it must be broken."""
-        return self._insane >= _MOST_INSANE_BATCHES
+        return self._in_a_row >= _MOST_BATCHES_NOT_FINITE
 
     def check(self, outputs: Iterable[float]) -> None:
         """Check a batch.
@@ -290,11 +297,12 @@ class Sanity:
         Raises:
             NotFiniteError: if a confidence or probability in it is not a number.
         """
-        if math.isfinite(sum(outputs)):  # only if all are
-            self._insane = 0
+        # A sum is finite only if all its terms are.
+        if all(math.isfinite(sum(transcript.token_confidence)) for transcript in transcripts):
+            self._in_a_row = 0
             return
-        self._insane += 1
-        raise NotFiniteError(f"outputs of the model are no numbers, {self._insane} batches in a row")
+        self._in_a_row += 1
+        raise NotFiniteError(f"outputs of the model are no numbers, {self._in_a_row} batches in a row")
 
 
 class SpeechRecognized:

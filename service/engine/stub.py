@@ -28,7 +28,7 @@ from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import Transcript, Word
 from service.engine import loop
-from service.engine.loop import LaidOut
+from service.engine.loop import Collated
 from service.engine.protocol import FailureKind, Load, ModelInfo
 
 SAMPLE_RATE = 16_000
@@ -137,19 +137,19 @@ class StubRecognizer:
         """Return no graphs."""
         return GRAPHS
 
-    def lay_out(self, utterances: Sequence[Samples]) -> LaidOut:
+    def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Compute the transcripts."""
         lengths = [len(samples) for samples in utterances]
-        return LaidOut([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
+        return Collated([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
     def recognize(
         self,
-        laid_out: LaidOut,
-        prompts: Sequence[Prompt],
+        collated: Collated,
+        prompts: Sequence[Prompt],  # noqa: ARG002  # numbers have no language
         decoder: str | None,
     ) -> "StubRecognized":
         """Answer, or have the special effect of a number of samples."""
-        lengths = [len(samples) for samples in laid_out.batch]
+        lengths = [len(samples) for samples in collated.batch]
         if CRASH_SAMPLES in lengths:
             os.abort()
         if FAIL_SAMPLES in lengths:
@@ -162,8 +162,8 @@ class StubRecognizer:
             asked = [prompt.target_language or prompt.language or "en" for prompt in prompts]
             return StubRecognized([phrase(*pair) for pair in zip(laid_out.batch, asked, strict=True)])
         if self._is_polyglot:
-            return StubRecognized([phrase(samples) for samples in laid_out.batch])
-        return StubRecognized([transcript(samples, decoder or "") for samples in laid_out.batch])
+            return StubRecognized([phrase(samples) for samples in collated.batch])
+        return StubRecognized([transcript(samples, decoder or "") for samples in collated.batch])
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all errors except one."""

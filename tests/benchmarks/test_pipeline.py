@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmarks.pipeline import Times, idle_share
 from service.engine.process import _SLOTS
 
-NOW = Times(form=2.0, stage=10.8, lay_out=9.7, launch=7.0, device=40.0, write=3.6)
+NOW = Times(form=2.0, stage=10.8, collate=9.7, launch=7.0, device=40.0, write=3.6)
 
 
 def test_with_one_slot_the_device_waits_for_everything_but_the_launches():

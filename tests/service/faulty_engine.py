@@ -33,10 +33,10 @@ class FaultyRecognizer(SpeechRecognizer):
         yield from super().warm_up()
         self._is_warm = True
 
-    def recognize(self, laid_out, prompts, decoder):
+    def recognize(self, collated, prompts, decoder):
         if self._is_warm:
-            self._obey(laid_out.batch[1].tolist())
-        return super().recognize(laid_out, prompts, decoder)
+            self._obey(collated.batch[1].tolist())
+        return super().recognize(collated, prompts, decoder)
 
     def kind_of(self, error):
         if self._is_poisoned:  # as if it were a GPU: the device is asked whether it survived

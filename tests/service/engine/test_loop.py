@@ -11,7 +11,7 @@ import pytest
 
 from audio.descriptor import unnamed_file
 from service.engine.channel import EngineChannel
-from service.engine.loop import LaidOut, Loop
+from service.engine.loop import Collated, Loop
 from service.engine.protocol import (
     NOTHING_ASKED,
     Batch,
@@ -36,7 +36,7 @@ class Gates:
     """Events by name: a step reports that it began, and waits until the test lets it go on."""
 
     def __init__(self):
-        began = "laid out 2", "recognized 1", "recognized 2", "recognized 3", "awaited 1", "awaited 2", "wrote 1"
+        began = "collated 2", "recognized 1", "recognized 2", "recognized 3", "awaited 1", "awaited 2", "wrote 1"
         self.began = {name: threading.Event() for name in began}
         self.may_go_on = {name: threading.Event() for name in ("recognized 1", "awaited 1", "awaited 2", "wrote 1")}
 
@@ -51,18 +51,18 @@ class Slow(StubRecognizer):
 
     def __init__(self, load, on_download):
         super().__init__(load, on_download)
-        self.gates, self.laid, self.recognized = Gates(), 0, 0
-        self.fails_to_lay_out = False
+        self.gates, self.received, self.recognized = Gates(), 0, 0
+        self.fails_to_collate = False
 
-    def lay_out(self, utterances):
-        self.laid += 1
-        if self.fails_to_lay_out:
-            raise MemoryError("no room to lay it out")
-        self.gates.reach(f"laid out {self.laid}")
-        return LaidOut((self.laid, [samples.copy() for samples in utterances]), 1.0)
+    def collate(self, utterances):
+        self.received += 1
+        if self.fails_to_collate:
+            raise MemoryError("no room to collate it")
+        self.gates.reach(f"collated {self.received}")
+        return Collated((self.received, [samples.copy() for samples in utterances]), 1.0)
 
-    def recognize(self, laid_out, prompts, decoder):
-        number, utterances = laid_out.batch
+    def recognize(self, collated, prompts, decoder):
+        number, utterances = collated.batch
         self.gates.reach(f"recognized {number}")
         return SlowlyRecognized(self.gates, number, utterances)
 
@@ -144,7 +144,7 @@ def test_a_batch_is_copied_while_another_is_recognized_and_a_third_is_detokenize
     engine.ask(2)
 
     assert gates.began["recognized 1"].wait(PATIENCE)
-    assert gates.began["laid out 2"].wait(PATIENCE)  # while 1 is on the device
+    assert gates.began["collated 2"].wait(PATIENCE)  # while 1 is on the device
     gates.may_go_on["recognized 1"].set()
     assert gates.began["awaited 1"].wait(PATIENCE)
     assert gates.began["recognized 2"].wait(PATIENCE)  # while the device has 1
@@ -203,13 +203,13 @@ def test_a_lost_device_that_shows_late_ends_the_engine():
 
 def test_a_batch_that_cannot_be_copied_fails_alone(engine):
     engine.open_gates()
-    engine.recognizer.fails_to_lay_out = True
+    engine.recognizer.fails_to_collate = True
     engine.ask(1)
     failure = engine.next()
-    engine.recognizer.fails_to_lay_out = False
+    engine.recognizer.fails_to_collate = False
     engine.ask(2)
 
-    assert failure == Failure(1, FailureKind.BATCH, "MemoryError: no room to lay it out")
+    assert failure == Failure(1, FailureKind.BATCH, "MemoryError: no room to collate it")
     assert isinstance(engine.next(), Result)
 
 

@@ -129,13 +129,13 @@ def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gp
     lengths = [edges[-1] * (0.9 - spread * 0.9 + spread * share) for share in shares]
 
     for batch in batches(engine, edges, lengths):
-        laid_out = engine.lay_out(batch)
-        (rows, width), _ = laid_out.batch
-        assert rows == 1 or laid_out.padded_seconds <= budget * (1 + 1e-9)
+        collated = engine.collate(batch)
+        (rows, width), _ = collated.batch
+        assert rows == 1 or collated.padded_seconds <= budget * (1 + 1e-9)
         assert model.search_size(rows, width) in warmed
         if rows * width <= MOST_SECONDS * RATE:
             assert any(most >= rows for most, samples in graphs if samples == width)
-        engine.recognize(laid_out, [NOTHING_ASKED] * rows, None)
+        engine.recognize(collated, [NOTHING_ASKED] * rows, None)
     assert model.searches == warmed
 
 
@@ -150,6 +150,6 @@ def test_the_budget_counts_the_padding_of_a_bucket(gpu):
 def test_an_utterance_that_resampling_made_a_little_longer_than_the_longest_has_a_shape(gpu):
     engine = recognizer([2.0, 8.0], 100.0)
 
-    (_, width), _ = engine.lay_out([np.empty(8 * RATE + 3, np.float32)]).batch
+    (_, width), _ = engine.collate([np.empty(8 * RATE + 3, np.float32)]).batch
 
     assert width / RATE in engine.padded_seconds
