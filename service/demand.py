@@ -104,11 +104,11 @@ class Demand:
         """Return the ids of models that may be loaded, as far as they can be listed."""
         return [] if self.is_off else await asyncio.to_thread(self._loadable.ids)
 
-    async def may_bring(self, model: str) -> bool:
+    async def may_load(self, model: str) -> bool:
         """Return whether a model may be loaded."""
         return not self.is_off and await asyncio.to_thread(self._loadable.checkpoint, model) is not None
 
-    async def bring(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
+    async def get_or_load(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
         """Return the model of this name, after loading it if needed; None if there is no such model.
 
         A model that an operator is loading is returned at once, ready or not. If the call is cancelled, the load goes
@@ -157,9 +157,9 @@ class Demand:
         """Unload idle models from time to time, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            self.let_idle_go()
+            self.unload_idle()
 
-    def let_idle_go(self) -> None:
+    def unload_idle(self) -> None:
         """Unload models on demand that had no request for ``idle_seconds``."""
         now = self._clock()
         kept = {model: one for model, one in self._failures.items() if now < one.until + _LONGEST_REST_SECONDS}
@@ -193,9 +193,9 @@ class Demand:
 
     async def _load(self, load: _Load, model: str, checkpoint: str) -> ServedModel:
         await self._residency.until_gone(model)
-        log.info("model asked for", extra={"model": model})
+        log.info("loading model on demand", extra={"model": model})
         try:
-            served = await self._residency.bring_in(model, checkpoint, is_on_demand=True)
+            served = await self._residency.load(model, checkpoint, is_on_demand=True)
         except KeyError:  # an operator was faster
             raise EngineGoneError("it is being loaded") from None
         load.hold(served)

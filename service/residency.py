@@ -35,7 +35,7 @@ class Residency:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._known_bytes: dict[str, int] = {}
 
-    async def bring_in(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
+    async def load(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
         """Load a model; it is in the catalog from now on, and ready when this returns.
 
         If its weights need room, models on demand are unloaded, the longest idle first.
@@ -61,10 +61,10 @@ class Residency:
             raise
         metrics.expect_models([model])
         metrics.model_loads.labels("ok").inc()
-        log.info("model brought in", extra={"model": model, "checkpoint": checkpoint})
+        log.info("model loaded", extra={"model": model, "checkpoint": checkpoint})
         return served
 
-    async def let_go(self, model: str) -> None:
+    async def unload(self, model: str) -> None:
         """Take no more requests for a model, wait for those under way, and unload it.
 
         If the call is cancelled, the model is unloaded all the same.
@@ -85,7 +85,7 @@ class Residency:
     def evict(self, model: ServedModel, reason: Literal["idle", "memory"]) -> "asyncio.Task[None]":
         """Unload a model on demand; it takes no more requests from now on."""
         self._dispatcher.metrics.model_evictions.labels(reason).inc()
-        log.info("model not needed", extra={"model": model.id, "reason": reason})
+        log.info("model evicted", extra={"model": model.id, "reason": reason})
         return self._begin_leaving(model)
 
     def _begin_leaving(self, served: ServedModel) -> "asyncio.Task[None]":
@@ -99,11 +99,11 @@ class Residency:
         if served.id in self._dispatcher.catalog:  # unless it was lost with its engine
             self._fleet.unload(served.id)
             self._dispatcher.forget(served.id)
-        log.info("model let go", extra={"model": served.id})
+        log.info("model unloaded", extra={"model": served.id})
 
     async def _refuse(self, served: ServedModel, taken: int) -> None:
         left = (self._max_weight_bytes or 0) - self._dispatcher.catalog.weight_bytes + taken
-        await self.let_go(served.id)
+        await self.unload(served.id)
         raise ModelLoadError(f"its weights take {taken} bytes, and {left} of {self._max_weight_bytes} are left")
 
     async def _make_room(self, served: ServedModel, more: int) -> bool:

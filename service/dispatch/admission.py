@@ -104,7 +104,7 @@ class Admission:
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
-            is_background: it brings a job, which may wait for longer than anybody would.
+            is_background: whether it is for a job, which may wait for longer than a client would.
 
         Raises:
             DrainingError: while the service shuts down.
@@ -127,7 +127,7 @@ class Admission:
 
         Args:
             announced_bytes: Content-Length, or 0 where none is given.
-            is_background: it brings a job, which may wait for longer than anybody would.
+            is_background: whether it is for a job, which may wait for longer than a client would.
 
         Raises:
             RefusedError: as `check`.

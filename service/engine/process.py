@@ -158,8 +158,8 @@ class DeviceRecognizer(ABC):
 
         return largest_that_fits(self.batch_seconds, max(self.padded_seconds), fits), steps
 
-    def _noise(self, noise: np.random.Generator, rows: int, seconds: float) -> Samples:
-        return noise.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
+    def _noise(self, generator: np.random.Generator, rows: int, seconds: float) -> Samples:
+        return generator.standard_normal((rows, round(seconds * self.sample_rate))).astype(np.float32) * 0.1
 
     def _run(self, samples: Samples, decoder: str | None) -> tuple[float, float]:
         """Recognize a batch [rows, samples]; return its audio-seconds and the seconds that it took."""

@@ -88,7 +88,7 @@ async def load_model(request: Request, asked: NewModel) -> ModelState:
     except ValueError as error:
         raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:
-        return _state(await front.residency.bring_in(model, checkpoint))
+        return _state(await front.residency.load(model, checkpoint))
     except KeyError:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
@@ -104,7 +104,7 @@ async def unload_model(request: Request, model: str) -> JSONResponse:
     if model not in catalog:
         raise RequestError(f"The model {model!r} does not exist.", code=ErrorCode.MODEL_NOT_FOUND)
     try:
-        await front.residency.let_go(model)
+        await front.residency.unload(model)
     except KeyError:
         raise RequestError(f"The model {model!r} is on its way.", code=ErrorCode.MODEL_BUSY) from None
     return JSONResponse({"id": model, "object": "model", "deleted": True})

@@ -75,7 +75,7 @@ class Front:
         """
         return self._ready(self.found(name))
 
-    async def bring(self, name: str, seconds: float, resources: AsyncExitStack) -> Served:
+    async def get_or_load(self, name: str, seconds: float, resources: AsyncExitStack) -> Served:
         """Return the model of this id or alias, after loading it on demand if needed.
 
         Args:
@@ -89,7 +89,7 @@ class Front:
         """
         try:
             async with asyncio.timeout(seconds):
-                model = await self.demand.bring(name, resources)
+                model = await self.demand.get_or_load(name, resources)
         except TimeoutError:
             raise self.dispatcher.admission.still_loading() from None
         except DemandError as error:

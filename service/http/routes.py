@@ -49,7 +49,7 @@ async def list_models(request: Request) -> ModelList:
 async def get_model(request: Request, name: str) -> ModelCard:
     """Describe one model."""
     front: Front = request.app.state.front
-    if front.dispatcher.catalog.find(name) is None and await front.demand.may_bring(name):
+    if front.dispatcher.catalog.find(name) is None and await front.demand.may_load(name):
         return absent_card(front, name)
     return card(front, front.found(name))
 

@@ -202,8 +202,8 @@ async def _served(
         return served
     began = time.monotonic()
     try:
-        bringing = front.bring(name, front.settings.request_timeout_seconds, resources)
-        return await (unless_client_leaves(receive, bringing) if receive else bringing)
+        loading = front.get_or_load(name, front.settings.request_timeout_seconds, resources)
+        return await (unless_client_leaves(receive, loading) if receive else loading)
     finally:
         record.stages["load"] = time.monotonic() - began
 

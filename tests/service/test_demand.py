@@ -32,7 +32,7 @@ class FakeResidency:
     async def until_gone(self, model: str) -> None:
         pass
 
-    async def bring_in(self, model: str, checkpoint: str, *, is_on_demand: bool) -> ServedModel:
+    async def load(self, model: str, checkpoint: str, *, is_on_demand: bool) -> ServedModel:
         self.loads.append(checkpoint)
         served = self.catalog.add(model, checkpoint, is_on_demand=is_on_demand)
         await self.may_load.wait()
@@ -48,9 +48,9 @@ class FakeResidency:
         self.catalog.remove(model.id)
 
 
-async def bring(demand: Demand, model: str) -> ServedModel | None:
+async def get_or_load(demand: Demand, model: str) -> ServedModel | None:
     async with AsyncExitStack() as resources:
-        return await demand.bring(model, resources)
+        return await demand.get_or_load(model, resources)
 
 
 def parts(idle_seconds: float = 60.0):
@@ -65,7 +65,7 @@ def parts(idle_seconds: float = 60.0):
 def test_a_hundred_requests_at_once_share_one_load():
     async def scenario():
         _, _, residency, demand = parts()
-        asking = [asyncio.create_task(bring(demand, "late")) for _ in range(100)]
+        asking = [asyncio.create_task(get_or_load(demand, "late")) for _ in range(100)]
         while not residency.loads:
             await asyncio.sleep(0)
         residency.may_load.set()
@@ -73,8 +73,8 @@ def test_a_hundred_requests_at_once_share_one_load():
 
         assert residency.loads == ["late.nemo"]
         assert {model.id for model in models} == {"late"}
-        assert await bring(demand, "unknown") is None
-        assert (await bring(demand, "m")).id == "m"
+        assert await get_or_load(demand, "unknown") is None
+        assert (await get_or_load(demand, "m")).id == "m"
 
     asyncio.run(scenario())
 
@@ -82,7 +82,7 @@ def test_a_hundred_requests_at_once_share_one_load():
 def test_a_request_that_leaves_does_not_end_the_load_of_others():
     async def scenario():
         _, _, residency, demand = parts()
-        first, second = (asyncio.create_task(bring(demand, "late")) for _ in range(2))
+        first, second = (asyncio.create_task(get_or_load(demand, "late")) for _ in range(2))
         while not residency.loads:
             await asyncio.sleep(0)
         first.cancel()
@@ -103,18 +103,18 @@ def test_each_failed_load_doubles_the_time_to_the_next_try():
         for rest in (30, 60, 120):
             for _ in range(3):
                 with pytest.raises(DemandError, match="not a checkpoint") as refusal:
-                    await bring(demand, "late")
+                    await get_or_load(demand, "late")
                 assert refusal.value.retry_after == rest
             clock.now += rest
-            demand.let_idle_go()
+            demand.unload_idle()
         assert len(residency.loads) == 3
         residency.failure = None
-        assert (await bring(demand, "late")).id == "late"
+        assert (await get_or_load(demand, "late")).id == "late"
 
         residency.catalog.remove("late")
         residency.failure = ModelLoadError("again")
         with pytest.raises(DemandError) as refusal:
-            await bring(demand, "late")
+            await get_or_load(demand, "late")
         assert refusal.value.retry_after == 30
 
     asyncio.run(scenario())
@@ -126,10 +126,10 @@ def test_an_engine_that_is_missing_is_not_the_models_fault():
         residency.may_load.set()
         residency.failure = EngineGoneError("no engine is running")
         with pytest.raises(DemandError, match="no engine is running"):
-            await bring(demand, "late")
+            await get_or_load(demand, "late")
         residency.failure = None
 
-        assert (await bring(demand, "late")).id == "late"
+        assert (await get_or_load(demand, "late")).id == "late"
 
     asyncio.run(scenario())
 
@@ -138,19 +138,19 @@ def test_a_model_is_unloaded_when_it_has_been_idle_for_a_while():
     async def scenario():
         clock, catalog, residency, demand = parts(idle_seconds=60)
         residency.may_load.set()
-        model = await bring(demand, "late")
+        model = await get_or_load(demand, "late")
         clock.now += 59
-        demand.let_idle_go()
+        demand.unload_idle()
         assert residency.evicted == []
         with model.use():
             clock.now += 100
-            demand.let_idle_go()
+            demand.unload_idle()
             assert residency.evicted == []
         clock.now += 59
-        demand.let_idle_go()
+        demand.unload_idle()
         assert residency.evicted == []
         clock.now += 1
-        demand.let_idle_go()
+        demand.unload_idle()
 
         assert residency.evicted == [("late", "idle")]
         assert "m" in catalog
@@ -162,7 +162,7 @@ def test_a_loaded_model_stays_until_each_waiting_request_has_it():
     async def scenario():
         _, catalog, residency, demand = parts()
         async with AsyncExitStack() as first, AsyncExitStack() as second:
-            asking = [asyncio.create_task(demand.bring("late", stack)) for stack in (first, second)]
+            asking = [asyncio.create_task(demand.get_or_load("late", stack)) for stack in (first, second)]
             while not residency.loads:
                 await asyncio.sleep(0)
             residency.may_load.set()

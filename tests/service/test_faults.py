@@ -273,7 +273,7 @@ def test_a_second_sigterm_ends_the_load_of_a_further_model(tmp_path):
         concurrent.futures.ThreadPoolExecutor(1) as pool,
     ):
         asked = pool.submit(service.client.post, "/v1/audio/transcriptions", **form(CLIP, model="hub/endless"))
-        wait_for(lambda: bool(service.events("model asked for")))
+        wait_for(lambda: bool(service.events("loading model on demand")))
 
         stop_twice(service)
 

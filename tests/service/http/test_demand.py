@@ -122,17 +122,17 @@ def test_a_load_that_takes_too_long_is_503_and_goes_on():
 
 
 def test_the_wait_for_a_model_is_part_of_a_recordings_time_and_its_upload_is_not(monkeypatch):
-    allowed, waited, bring, transcribe = [], [], Front.bring, Recordings.transcribe
+    allowed, waited, get_or_load, transcribe = [], [], Front.get_or_load, Recordings.transcribe
 
     def note_time(front, name, seconds, resources):
         allowed.append(seconds)
-        return bring(front, name, seconds, resources)
+        return get_or_load(front, name, seconds, resources)
 
     def note_wait(*arguments, **options):
         waited.append(options["waited_seconds"])
         return transcribe(*arguments, **options)
 
-    monkeypatch.setattr(Front, "bring", note_time)
+    monkeypatch.setattr(Front, "get_or_load", note_time)
     monkeypatch.setattr(Recordings, "transcribe", note_wait)
     with serving(models_on_demand=ON_DEMAND, request_timeout_seconds=77.0) as service:
         brought, there = ask(service, "one"), ask(service, "one")
