@@ -17,14 +17,16 @@ _TELLING = 0.5
 _lock = threading.Lock()
 
 
-class Told(NamedTuple):
+class DetectedLanguage(NamedTuple):
     """A language in ISO 639-1, and its probability among the candidates, 0 to 1."""
 
     language: str
     probability: float
 
 
-def tell(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Told | None, list[Told | None]]:
+def detect_languages(
+    texts: Sequence[str], among: Sequence[str] = ()
+) -> tuple[DetectedLanguage | None, list[DetectedLanguage | None]]:
     """Detect the language of texts that belong together: of all together and of each. Any thread may call this.
 
     A text that is too short has the language of all, with its own probability of that.
@@ -48,16 +50,16 @@ def tell(texts: Sequence[str], among: Sequence[str] = ()) -> tuple[Told | None, 
     return whole, [_of_part(rank, whole) for rank in ranks]
 
 
-def _best(rank: dict[str, float]) -> Told:
+def _best(rank: dict[str, float]) -> DetectedLanguage:
     language = max(rank, key=rank.__getitem__)
-    return Told(language, rank[language])
+    return DetectedLanguage(language, rank[language])
 
 
-def _of_part(rank: dict[str, float], whole: Told) -> Told | None:
+def _of_part(rank: dict[str, float], whole: DetectedLanguage) -> DetectedLanguage | None:
     if not rank:
         return None
     best = _best(rank)
-    return best if best.probability >= _TELLING else Told(whole.language, rank[whole.language])
+    return best if best.probability >= _TELLING else DetectedLanguage(whole.language, rank[whole.language])
 
 
 @lru_cache(maxsize=16)

@@ -96,7 +96,7 @@ class Admission:
 
     @property
     def retry_after(self) -> int:
-        """Seconds that a refused client is told to wait: the predicted wait, within the range that clients obey."""
+        """Seconds that a refused client should wait: the predicted wait, within the range that clients obey."""
         return _retry_after(self.predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:

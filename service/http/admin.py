@@ -80,11 +80,11 @@ async def list_models(request: Request) -> ModelStates:
 
 
 @router.post("", status_code=201)
-async def load_model(request: Request, asked: NewModel) -> ModelState:
+async def load_model(request: Request, new: NewModel) -> ModelState:
     """Load a model, while the others go on; answers when it is ready."""
     front = _front(request)
     try:
-        model, checkpoint = model_entry(asked.checkpoint)
+        model, checkpoint = model_entry(new.checkpoint)
     except ValueError as error:
         raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
 from service.http.front import Front
-from service.http.served import Served
+from service.http.loaded_model import LoadedModel
 
 State = Literal["loading", "ready", "leaving", "absent"]
 
@@ -80,9 +80,9 @@ class ModelList(BaseModel):
 
 def card(front: Front, model: ServedModel) -> ModelCard:
     """Describe a model."""
-    served = front.as_served(model)
-    state: State = "leaving" if model.is_leaving else "ready" if served else "loading"
-    details = Details(state=state, abilities=None if served is None else _abilities(front, served))
+    loaded = front.loaded_model(model)
+    state: State = "leaving" if model.is_leaving else "ready" if loaded else "loading"
+    details = Details(state=state, abilities=None if loaded is None else _abilities(front, loaded))
     return ModelCard(id=model.id, created=front.started, owned_by="steno", steno=details)
 
 
@@ -91,8 +91,8 @@ def absent_card(front: Front, model: str) -> ModelCard:
     return ModelCard(id=model, created=front.started, owned_by="steno", steno=Details(state="absent", abilities=None))
 
 
-def _abilities(front: Front, served: Served) -> Abilities:
-    info, settings, languages = served.info, front.settings, served.languages
+def _abilities(front: Front, loaded: LoadedModel) -> Abilities:
+    info, settings, languages = loaded.info, front.settings, loaded.languages
     can, vocabulary = info.capabilities, info.vocabulary
     return Abilities(
         family=info.family,
@@ -105,7 +105,7 @@ def _abilities(front: Front, served: Served) -> Abilities:
         itn=can.itn,
         formats=["spoken", "written"] if front.grammars.write_any(languages) else ["spoken"],
         vocabulary=None if vocabulary is None else ModelVocabulary(kind=vocabulary.kind, size=vocabulary.size),
-        sample_rate=served.ready.sample_rate,
+        sample_rate=loaded.ready.sample_rate,
         longest_recording_seconds=settings.max_audio_seconds,
         longest_utterance_seconds=settings.edges[-1],
         dtype=info.dtype,

@@ -23,17 +23,17 @@ from service.dispatch.errors import DispatchError
 from service.http.errors import error_response
 from service.http.events import DONE, Delta, EventStream, delta_event, deltas, frame, segment_event, with_heartbeats
 from service.http.formats import (
-    Written,
+    TextLanguage,
     described_segments,
     described_word,
+    detected_fields,
     json_response,
     segment_texts,
-    told_fields,
     verbose_head,
 )
-from service.http.hearing import Asked, count, count_coverage
 from service.http.logprobs import token_logprobs
 from service.http.parts import Parts
+from service.http.reply import TranscriptionOptions, count, count_coverage
 from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
@@ -49,13 +49,13 @@ class Channel:
         number: its number in the answer, from 1.
         cut_recording: its recording.
         answers: answers of its parts; None if it is silent.
-        heard: transcripts of the parts so far.
+        transcripts: transcripts of the parts so far.
     """
 
     number: int
     cut_recording: CutRecording
     answers: AsyncGenerator[Answer, None] | None
-    heard: list[Transcript] = field(default_factory=list)
+    transcripts: list[Transcript] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -76,8 +76,8 @@ class Channel:
                 part, start = answer.transcript, answer.start
                 if not part.text:
                     continue
-                is_first = not self.heard
-                self.heard.append(part)
+                is_first = not self.transcripts
+                self.transcripts.append(part)
                 for delta in deltas(part):
                     known = [word.start for word in delta.words if word.start is not None]
                     start = max(start, min(known, default=start))  # in order, even if a model's times are not
@@ -121,7 +121,7 @@ class Conversation:
 
     metrics: Metrics
     record: Record
-    asked: Asked
+    options: TranscriptionOptions
     origin: Origin
     channels: Sequence[Channel]
     turns: Parts[Turn]
@@ -133,7 +133,7 @@ class Conversation:
             DispatchError: if a part gets no transcript.
         """
         turns = [turn async for turn in self.turns]
-        response_format = self.asked.fields.response_format
+        response_format = self.options.fields.response_format
         speech = {channel.number: await self._speech(channel) for channel in self.channels}
         coverage = await self._finish()
         if response_format == "text":
@@ -142,13 +142,13 @@ class Conversation:
             return PlainTextResponse(srt(self._cues()))
         if response_format == "vtt":
             return PlainTextResponse(vtt(self._cues()))
-        told = await self._told()
+        languages = await self._language_of()
         # Audio that was not transcribed is not counted.
         usage = {"type": "duration", "seconds": sum(channel.seconds for channel in self.channels)}
-        body = self._whole(turns, told) | {"usage": usage}
+        body = self._whole(turns, languages) | {"usage": usage}
         if response_format == "verbose_json":
-            head = verbose_head(told.whole, self.origin.seconds, body["text"], coverage)
-            body = head | self._timed(speech, told) | body
+            head = verbose_head(languages.whole, self.origin.seconds, body["text"], coverage)
+            body = head | self._timed(speech, languages) | body
         return json_response(body)
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
@@ -156,10 +156,10 @@ class Conversation:
         return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:
-        said: list[Turn] = []
-        fields = self.asked.fields
-        is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
-        subtitles = SubtitleStream.of(fields.response_format, self.asked.cue_size)
+        sent: list[Turn] = []
+        fields = self.options.fields
+        is_timed = fields.response_format == "verbose_json" and self.options.text_language.has_times
+        subtitles = SubtitleStream.of(fields.response_format, self.options.cue_size)
         try:
             async for turn in self.turns:
                 if subtitles is not None:
@@ -167,73 +167,73 @@ class Conversation:
                         yield shown
                     continue
                 number = {"channel": turn.channel.number}
-                event = delta_event(turn.delta, turn.part, self.asked.spellings, is_first=turn.is_first)
-                yield frame(event | {"delta": separator(said[-1].text if said else "", turn.text) + turn.text} | number)
+                event = delta_event(turn.delta, turn.part, self.options.spellings, is_first=turn.is_first)
+                yield frame(event | {"delta": separator(sent[-1].text if sent else "", turn.text) + turn.text} | number)
                 if is_timed:
                     words = self._timed_words(turn)
-                    timed = segment_event(len(said), words, with_words="word" in fields.timestamp_granularities)
-                    languages = (await self.asked.told([turn.text])).languages
-                    language = told_fields(languages[0]) if languages else {}
+                    timed = segment_event(len(sent), words, with_words="word" in fields.timestamp_granularities)
+                    detected = (await self.options.language_of([turn.text])).languages
+                    language = detected_fields(detected[0]) if detected else {}
                     yield frame(timed | {"speaker": turn.channel.name} | number | language)
-                said.append(turn)
+                sent.append(turn)
         except DispatchError as error:  # the status is sent already; clients understand an error event
             response = error_response(error)
             note_error(self.record, response)
             yield frame(bytes(response.body))
             return
-        told = await self._told()
+        languages = await self._language_of()
         await self._finish()
         if subtitles is not None:
             for shown in subtitles.last_frames():
                 yield shown
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
-        yield frame({"type": DONE, **self._whole(said, told), "duration": self.origin.seconds})
+        yield frame({"type": DONE, **self._whole(sent, languages), "duration": self.origin.seconds})
 
     def _timed_words(self, turn: Turn) -> list[Word]:
-        heard = turn.part._replace(text=turn.delta.text, words=turn.delta.words)
-        return timed_words(heard, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
+        stretch = turn.part._replace(text=turn.delta.text, words=turn.delta.words)
+        return timed_words(stretch, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
-    async def _told(self) -> "_Told":
-        if not self.asked.fields.tells_language:
-            return _Told(self.asked.written, [self.asked.written] * len(self.channels))
-        texts = [segment_texts(joined(channel.heard), self.origin.seconds) for channel in self.channels]
-        whole = await self.asked.told([text for of_channel in texts for text in of_channel])
-        return _Told(whole, [await self.asked.told(of_channel) for of_channel in texts])
+    async def _language_of(self) -> "_Languages":
+        if not self.options.fields.tells_language:
+            return _Languages(self.options.text_language, [self.options.text_language] * len(self.channels))
+        texts = [segment_texts(joined(channel.transcripts), self.origin.seconds) for channel in self.channels]
+        whole = await self.options.language_of([text for of_channel in texts for text in of_channel])
+        return _Languages(whole, [await self.options.language_of(of_channel) for of_channel in texts])
 
-    def _whole(self, turns: Sequence[Turn], told: "_Told") -> dict[str, Any]:
+    def _whole(self, turns: Sequence[Turn], languages: "_Languages") -> dict[str, Any]:
         """Return the text in the order of time, and channel by channel."""
-        spellings = self.asked.spellings
+        spellings = self.options.spellings
         described = []
-        tells = self.asked.fields.tells_language
-        for channel, written in zip(self.channels, told.channels, strict=True):
-            transcript = joined(channel.heard)
-            language = written.told_fields if tells else {}
+        tells = self.options.fields.tells_language
+        for channel, text_language in zip(self.channels, languages.channels, strict=True):
+            transcript = joined(channel.transcripts)
+            language = text_language.part_fields if tells else {}
             logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
             described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
-        language = told.whole.language_fields if tells else {}
+        language = languages.whole.language_fields if tells else {}
         return {"text": run_together([turn.text for turn in turns]), **language, "channels": described}
 
-    def _timed(self, speech: dict[int, Probabilities], told: "_Told") -> dict[str, Any]:
+    def _timed(self, speech: dict[int, Probabilities], languages: "_Languages") -> dict[str, Any]:
         """Return the requested words and segments of all channels, in the order of time."""
-        seconds, granularities = self.origin.seconds, self.asked.fields.timestamp_granularities
+        seconds, granularities = self.origin.seconds, self.options.fields.timestamp_granularities
         words, segments = [], []
-        for channel, written in zip(self.channels, told.channels, strict=True):
-            transcript, number = joined(channel.heard), {"channel": channel.number}
+        for channel, text_language in zip(self.channels, languages.channels, strict=True):
+            transcript, number = joined(channel.transcripts), {"channel": channel.number}
             words += [described_word(word) | number for word in spread_words(transcript, seconds)]
-            if self.asked.has_segments:
-                heard = described_segments(transcript, seconds, speech[channel.number], written.languages)
-                segments += [segment | number for segment in heard]
+            if self.options.has_segments:
+                described = described_segments(transcript, seconds, speech[channel.number], text_language.languages)
+                segments += [segment | number for segment in described]
         timed: dict[str, Any] = {}
         if "word" in granularities:
             timed["words"] = sorted(words, key=lambda word: word["start"])
-        if self.asked.has_segments:
+        if self.options.has_segments:
             segments.sort(key=lambda segment: segment["start"])
             timed["segments"] = [segment | {"id": number} for number, segment in enumerate(segments)]
         return timed
 
     async def _speech(self, channel: Channel) -> Probabilities:
-        if self.asked.has_segments and any(part.words for part in channel.heard):
+        if self.options.has_segments and any(part.words for part in channel.transcripts):
             return await channel.cut_recording.speech()
         return np.empty(0, np.float32)
 
@@ -242,34 +242,36 @@ class Conversation:
         shown = [
             cue
             for channel in self.channels
-            for cue in cues(timed_words(joined(channel.heard), self.origin.seconds), self.asked.cue_size, channel.name)
+            for cue in cues(
+                timed_words(joined(channel.transcripts), self.origin.seconds), self.options.cue_size, channel.name
+            )
         ]
         return sorted(shown, key=lambda cue: cue.start)
 
     async def _finish(self) -> Coverage:
         self.turns.note_end()
-        words = sum(len(part.words) for channel in self.channels for part in channel.heard)
-        count(self.metrics, self.asked, self.origin, words)
+        words = sum(len(part.words) for channel in self.channels for part in channel.transcripts)
+        count(self.metrics, self.options, self.origin, words)
         coverages = [await channel.cut_recording.coverage() for channel in self.channels]
         coverage = functools.reduce(operator.add, coverages)
         self.record.coverage = coverage
-        count_coverage(self.metrics, self.asked, coverage)
+        count_coverage(self.metrics, self.options, coverage)
         return coverage
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Languages:
     """Language and task of the whole text, and of each channel's."""
 
-    whole: Written
-    channels: Sequence[Written]
+    whole: TextLanguage
+    channels: Sequence[TextLanguage]
 
 
 def _lines(turns: Sequence[Turn]) -> Iterator[str]:
     """Yield a line for each stretch in which one channel speaks."""
     for _, stretch in itertools.groupby(turns, key=lambda turn: turn.channel.number):
-        said = list(stretch)
-        yield f"{said[0].channel.name}: {run_together([turn.text for turn in said])}"
+        sent = list(stretch)
+        yield f"{sent[0].channel.name}: {run_together([turn.text for turn in sent])}"
 
 
 async def in_order(channels: Sequence[AsyncGenerator[Turn, None]]) -> AsyncGenerator[Turn, None]:

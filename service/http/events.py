@@ -11,11 +11,11 @@ from starlette.types import Receive, Scope, Send
 
 from models.scripts import separator
 from models.transcript import Transcript, Word
-from service.http.formats import described_word, told_fields
+from service.http.formats import described_word, detected_fields
 from service.http.logprobs import token_logprobs
 from service.http.segments import split_segments
 from service.http.timed_words import text_of, timed_words
-from service.text_language import Told
+from service.text_language import DetectedLanguage
 
 
 class EventStream(StreamingResponse):
@@ -86,7 +86,7 @@ def delta_event(
 
 
 def segment_frames(
-    part: Transcript, seconds: float, before: int, languages: Sequence[Told | None], *, with_words: bool
+    part: Transcript, seconds: float, before: int, languages: Sequence[DetectedLanguage | None], *, with_words: bool
 ) -> Iterator[bytes]:
     """Yield an event with times for each segment of a part, in the shape of OpenAI's events for speakers.
 
@@ -99,7 +99,7 @@ def segment_frames(
     """
     for place, words in enumerate(split_segments(timed_words(part, seconds))):
         event = segment_event(before + place, words, with_words=with_words)
-        yield frame(event | (told_fields(languages[place]) if languages else {}))
+        yield frame(event | (detected_fields(languages[place]) if languages else {}))
 
 
 def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
         "start": words[0].start,
         "end": words[-1].end,
         "text": text_of(words),
-        "speaker": "",  # required by clients; speakers of a channel are not told apart
+        "speaker": "",  # required by clients; speakers within a channel are not distinguished
     }
     return event | ({"words": [described_word(word) for word in words]} if with_words else {})
 

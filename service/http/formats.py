@@ -23,7 +23,7 @@ from service.http.segments import split_segments
 from service.http.subtitles import USUAL, CueSize, cues, srt, vtt
 from service.http.timed_words import spread_words, text_of, timed_words
 from service.languages import NAMES
-from service.text_language import Told
+from service.text_language import DetectedLanguage
 
 UNKNOWN_LANGUAGE = "unknown"
 _SPEECH = 0.5  # probability from which a frame is speech, as in OpenAI's server_vad
@@ -32,7 +32,7 @@ Task = Literal["transcribe", "translate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TextLanguage:
     """Language and task of a text.
 
     Attributes:
@@ -49,10 +49,10 @@ class Written:
     has_times: bool
     source: LanguageSource = "request"
     probability: float | None = None
-    languages: Sequence[Told | None] = ()
+    languages: Sequence[DetectedLanguage | None] = ()
 
     @property
-    def told_fields(self) -> dict[str, Any]:
+    def part_fields(self) -> dict[str, Any]:
         """Fields of the language for a part of the text."""
         return _language_fields(self.language, self.probability)
 
@@ -70,7 +70,7 @@ def render(
     seconds: float,
     response_format: ResponseFormat,
     granularities: Sequence[Granularity],
-    written: Written,
+    text_language: TextLanguage,
     spellings: Sequence[bytes] | None,
     speech: Probabilities,
     coverage: Coverage,
@@ -84,7 +84,7 @@ def render(
         seconds: length of the recording.
         response_format: one of the formats.
         granularities: what verbose_json lists with times.
-        written: language and task, for verbose_json.
+        text_language: language and task, for verbose_json.
         spellings: the text of each token, for json with log-probabilities; None leaves them out.
         speech: probability of speech in each frame, for the segments of verbose_json.
         coverage: how much of the recording was transcribed, for verbose_json.
@@ -100,21 +100,21 @@ def render(
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
         logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
-        language = written.language_fields if asks_language else {}
+        language = text_language.language_fields if asks_language else {}
         return json_response({"text": transcript.text, **language, **logprobs, "usage": usage})
-    body = verbose_head(written, seconds, transcript.text, coverage) | {"usage": usage}
+    body = verbose_head(text_language, seconds, transcript.text, coverage) | {"usage": usage}
     if "word" in granularities:
         body["words"] = [described_word(word) for word in spread_words(transcript, seconds)]
-    if has_segments(granularities, written):
-        body["segments"] = described_segments(transcript, seconds, speech, written.languages)
+    if has_segments(granularities, text_language):
+        body["segments"] = described_segments(transcript, seconds, speech, text_language.languages)
     return json_response(body)
 
 
-def verbose_head(written: Written, seconds: float, text: str, coverage: Coverage) -> dict[str, Any]:
+def verbose_head(text_language: TextLanguage, seconds: float, text: str, coverage: Coverage) -> dict[str, Any]:
     """Return the fields of verbose_json for the whole text."""
     return {
-        "task": written.task,
-        **written.language_fields,
+        "task": text_language.task,
+        **text_language.language_fields,
         "duration": seconds,
         "text": text,
         "heard_seconds": coverage.heard,
@@ -123,9 +123,9 @@ def verbose_head(written: Written, seconds: float, text: str, coverage: Coverage
     }
 
 
-def has_segments(granularities: Sequence[Granularity], written: Written) -> bool:
+def has_segments(granularities: Sequence[Granularity], text_language: TextLanguage) -> bool:
     """Return whether verbose_json lists segments."""
-    return written.has_times and "segment" in granularities
+    return text_language.has_times and "segment" in granularities
 
 
 def json_response(body: dict[str, Any]) -> Response:
@@ -144,19 +144,19 @@ def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
 
 
 def described_segments(
-    transcript: Transcript, seconds: float, speech: Probabilities, languages: Sequence[Told | None] = ()
+    transcript: Transcript, seconds: float, speech: Probabilities, languages: Sequence[DetectedLanguage | None] = ()
 ) -> list[dict[str, Any]]:
     """Return the segments of a transcript as verbose_json lists them, with their detected languages."""
     groups = split_segments(timed_words(transcript, seconds))
     segments = [_segment(number, words, transcript, speech) for number, words in enumerate(groups)]
     if languages:
-        segments = [one | told_fields(told) for one, told in zip(segments, languages, strict=True)]
+        segments = [one | detected_fields(detected) for one, detected in zip(segments, languages, strict=True)]
     return segments
 
 
-def told_fields(told: Told | None) -> dict[str, Any]:
+def detected_fields(detected: DetectedLanguage | None) -> dict[str, Any]:
     """Return the fields of a detected language."""
-    return _language_fields(*(told or (None, None)))
+    return _language_fields(*(detected or (None, None)))
 
 
 def _language_fields(code: str | None, probability: float | None) -> dict[str, Any]:

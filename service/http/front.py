@@ -16,7 +16,7 @@ from service.http.access import Access
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.intake import Intake
-from service.http.served import Served
+from service.http.loaded_model import LoadedModel
 from service.jobs.jobs import Jobs
 from service.metrics import Metrics
 from service.outbound import Outbound
@@ -66,16 +66,16 @@ class Front:
     jobs: Jobs | None = None
     tracer: Tracer = field(default_factory=PassingOn)
 
-    def served(self, name: str | None) -> Served:
+    def ready_model(self, name: str | None) -> LoadedModel:
         """Return the model of this id or alias, or without a name the default.
 
         Raises:
             RequestError: if there is no such model.
             ModelNotReadyError: if it is not loaded yet.
         """
-        return self._ready(self.found(name))
+        return self._require_loaded(self.find_model(name))
 
-    async def get_or_load(self, name: str, seconds: float, resources: AsyncExitStack) -> Served:
+    async def get_or_load(self, name: str, seconds: float, resources: AsyncExitStack) -> LoadedModel:
         """Return the model of this id or alias, after loading it on demand if needed.
 
         Args:
@@ -100,20 +100,20 @@ class Front:
                 retry_after=error.retry_after,
                 should_retry=False,
             ) from None
-        return self._ready(model or self.found(name))
+        return self._require_loaded(model or self.find_model(name))
 
-    def _ready(self, model: ServedModel) -> Served:
-        served = self.as_served(model)
-        if served is None:
+    def _require_loaded(self, model: ServedModel) -> LoadedModel:
+        loaded = self.loaded_model(model)
+        if loaded is None:
             raise self.dispatcher.admission.still_loading()
-        return served
+        return loaded
 
-    def as_served(self, model: ServedModel) -> Served | None:
+    def loaded_model(self, model: ServedModel) -> LoadedModel | None:
         """Return a model for requests; None before it was loaded."""
-        told = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
-        return None if model.ready is None else Served(model, model.ready, told)
+        configured = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
+        return None if model.ready is None else LoadedModel(model, model.ready, configured)
 
-    def found(self, name: str | None) -> ServedModel:
+    def find_model(self, name: str | None) -> ServedModel:
         """Return the model of this id or alias, loaded or not; without a name the default, or the only one.
 
         Raises:

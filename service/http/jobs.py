@@ -24,7 +24,7 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
 from service.http.telemetry import Record
-from service.http.transcriptions import answer, received, understood
+from service.http.transcriptions import answer, parse_options, receive_form
 from service.jobs.job import Delivery, Job, Result
 from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError
@@ -158,23 +158,23 @@ async def create_job(request: Request) -> Response:
     front, record, jobs = _parts(request)
     async with AsyncExitStack() as resources:
         await _check_room(jobs, record.caller)  # before the body is received
-        form, _ = await received(request, resources, is_background=True)
+        form, _ = await receive_form(request, resources, is_background=True)
         own = JobForm.parse(form)
         delivery = _delivery(jobs, own, front.settings.webhook_secret)
         rest = FormData([(name, value) for name, value in form.multi_items() if name not in JobForm.model_fields])
-        asked = await understood(
+        options = await parse_options(
             front, record, rest, resources, is_translation=own.task == "translate", receive=request.receive
         )
-        if asked.fields.stream:
+        if options.fields.stream:
             raise RequestError("A job is not streamed.", code=ErrorCode.UNSUPPORTED_VALUE, param="stream")
         record.stages["receive"] = time.monotonic() - record.began
-        file: UploadFile = asked.fields.file
+        file: UploadFile = options.fields.file
         try:
             job = await jobs.add(
                 file.file,
                 caller=record.caller,
-                model=asked.served.id,
-                request=_written_down(rest, file, asked.served.id, own.task),
+                model=options.model.id,
+                request=_written_down(rest, file, options.model.id, own.task),
                 file_bytes=file.size or 0,
                 delivery=delivery,
             )
@@ -270,12 +270,12 @@ async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -
             media_type = Headers({"content-type": written["media_type"]})
             upload = UploadFile(file, size=job.file_bytes, filename=job.id, headers=media_type)
             form = FormData([*map(tuple, written["fields"]), ("file", upload)])
-            asked = await understood(front, record, form, resources, is_translation=written["task"] == "translate")
+            options = await parse_options(front, record, form, resources, is_translation=written["task"] == "translate")
 
             async def keep() -> None:
                 """Keep the file, because the job may have to begin again."""
 
-            response = await answer(front, record, asked, resources, keep, is_background=True)
+            response = await answer(front, record, options, resources, keep, is_background=True)
     except RefusedError as error:
         raise LaterError(error.retry_after, None if isinstance(error, DrainingError) else _failed(error)) from None
     except (RequestError, AudioError, DispatchError) as error:

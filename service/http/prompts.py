@@ -48,7 +48,7 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo) -> Prompt:
             raise _unsupported("target_language", "The model does not translate.")
         if fields.language is None:
             raise RequestError(
-                "To translate, the model must be told what is spoken: set language.",
+                "A translation needs the spoken language: set language.",
                 code=ErrorCode.MISSING_REQUIRED_PARAMETER,
                 param="language",
             )
@@ -80,7 +80,7 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> Transcr
     foreign = [language for language in languages if language != ENGLISH]
     if fields.language is None and len(foreign) != 1:
         raise RequestError(
-            f"The model must be told what is spoken: set language, to one of {', '.join(languages)}.",
+            f"The model needs the spoken language: set language, to one of {', '.join(languages)}.",
             code=ErrorCode.MISSING_REQUIRED_PARAMETER,
             param="language",
         )

@@ -51,7 +51,7 @@ async def get_model(request: Request, name: str) -> ModelCard:
     front: Front = request.app.state.front
     if front.dispatcher.catalog.find(name) is None and await front.demand.may_load(name):
         return absent_card(front, name)
-    return card(front, front.found(name))
+    return card(front, front.find_model(name))
 
 
 @operations.get("/healthz")

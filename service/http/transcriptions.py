@@ -32,10 +32,10 @@ from service.http.disconnect import unless_client_leaves
 from service.http.events import EventStream
 from service.http.fetching import fetch
 from service.http.front import Front
-from service.http.hearing import Asked, Hearing
+from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
 from service.http.prompts import into_english, prompt_of
-from service.http.served import Served
+from service.http.reply import Reply, TranscriptionOptions
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record
 from service.http.upload import Upload, announced_bytes
@@ -95,15 +95,17 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
     front: Front = request.app.state.front
     record: Record = request.state.record
     async with AsyncExitStack() as resources:
-        form, permit = await received(request, resources)
+        form, permit = await receive_form(request, resources)
         record.stages["receive"] = time.monotonic() - record.began
-        asked = await understood(front, record, form, resources, is_translation=is_translation, receive=request.receive)
+        options = await parse_options(
+            front, record, form, resources, is_translation=is_translation, receive=request.receive
+        )
 
         async def free_upload() -> None:
             await form.close()
             permit.free()
 
-        response = await unless_client_leaves(request.receive, answer(front, record, asked, resources, free_upload))
+        response = await unless_client_leaves(request.receive, answer(front, record, options, resources, free_upload))
         response.headers["server-timing"] = record.server_timing()
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - record.began)))
         if isinstance(response, EventStream):
@@ -111,7 +113,7 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         return response
 
 
-async def received(
+async def receive_form(
     request: Request, resources: AsyncExitStack, *, is_background: bool = False
 ) -> tuple[FormData, Permit]:
     """Admit a request by gate 1, and receive its form.
@@ -151,7 +153,7 @@ async def received(
     return body.form, permit
 
 
-async def understood(
+async def parse_options(
     front: Front,
     record: Record,
     form: FormData,
@@ -159,7 +161,7 @@ async def understood(
     *,
     is_translation: bool,
     receive: Receive | None = None,
-) -> Asked:
+) -> TranscriptionOptions:
     """Validate a form, and find its model.
 
     Args:
@@ -175,31 +177,31 @@ async def understood(
         ModelNotReadyError: if the model is not loaded yet.
     """
     fields = schemas.TranscriptionForm.parse(form)
-    served = await _served(front, record, fields.model, resources, receive)
-    record.model = served.id
-    fields = served.narrowed(fields)
+    model = await _loaded(front, record, fields.model, resources, receive)
+    record.model = model.id
+    fields = model.narrowed(fields)
     if is_translation:
-        served.check_translation()
-        fields = into_english(fields, served.languages)
+        model.check_translation()
+        fields = into_english(fields, model.languages)
     for name in schemas.ignored_fields(form):
         front.metrics.ignored_fields.labels(name).inc()
     settings = front.settings
     size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
-    prompt = prompt_of(fields, served.info)
-    asked = Asked(fields, served, served.lane(fields.decoder), prompt, front.cut_threads, size)
+    prompt = prompt_of(fields, model.info)
+    options = TranscriptionOptions(fields, model, model.lane(fields.decoder), prompt, front.cut_threads, size)
     if fields.format == "written":
-        check_written_form(front.grammars, asked.written.language)
-    return asked
+        check_written_form(front.grammars, options.text_language.language)
+    return options
 
 
-async def _served(
+async def _loaded(
     front: Front, record: Record, name: str | None, resources: AsyncExitStack, receive: Receive | None
-) -> Served:
+) -> LoadedModel:
     """Return the model, held by ``resources``, after loading it on demand if needed."""
     if name is None or front.demand.is_off or front.dispatcher.catalog.find_ready(name):
-        served = front.served(name)
-        resources.enter_context(served.model.use())
-        return served
+        model = front.ready_model(name)
+        resources.enter_context(model.entry.use())
+        return model
     began = time.monotonic()
     try:
         loading = front.get_or_load(name, front.settings.request_timeout_seconds, resources)
@@ -211,7 +213,7 @@ async def _served(
 async def answer(
     front: Front,
     record: Record,
-    asked: Asked,
+    options: TranscriptionOptions,
     resources: AsyncExitStack,
     free_upload: Callable[[], Awaitable[None]],
     *,
@@ -222,7 +224,7 @@ async def answer(
     Args:
         front: the service.
         record: gets the times of stages.
-        asked: the validated request.
+        options: the validated request.
         resources: hold what the answer needs until they are closed.
         free_upload: called when the file is decoded.
         is_background: whether it is a job's.
@@ -232,8 +234,8 @@ async def answer(
         AudioError: if the file cannot be decoded.
         DispatchError: if it gets no transcript.
     """
-    began, fields, longest = time.monotonic(), asked.fields, front.settings.max_utterance_seconds
-    rate = asked.served.ready.sample_rate
+    began, fields, longest = time.monotonic(), options.fields, front.settings.max_utterance_seconds
+    rate = options.model.ready.sample_rate
     recording: Recording | Channels = Channels(rate, longest) if fields.multichannel else Recording(rate, longest)
     resources.enter_context(recording)
     allowance = front.access.allowance(record.caller)
@@ -247,16 +249,16 @@ async def answer(
         await allowance.until_audio()  # if others used it up meanwhile: no decoding a second time
 
     def cut_recording_of(one: Recording) -> CutRecording:
-        return CutRecording(one, _rule(one, asked, longest), front.detector, front.cut_threads)
+        return CutRecording(one, _rule(one, options, longest), front.detector, front.cut_threads)
 
     async def write(phrases: Sequence[str]) -> list[str]:
-        language = (await asked.surely_told(phrases)).language
+        language = (await options.detect_language(phrases)).language
         return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
 
     def answers_of(cut_recording: CutRecording) -> AsyncGenerator[Answer, None]:
         caller = record.caller or record.request_id
         answers = front.recordings.transcribe(
-            *(cut_recording, caller, asked.lane, asked.prompt),
+            *(cut_recording, caller, options.lane, options.prompt),
             waited_seconds=record.stages.get("load", 0.0),
             is_background=is_background,
         )
@@ -274,22 +276,22 @@ async def answer(
         with allowance.audio(record.audio_seconds):
             turns = await Parts.begin(in_order([channel.turns() for channel in channels]), record, patience)
             resources.push_async_callback(turns.aclose)
-            conversation = Conversation(front.metrics, record, asked, origin, channels, turns)
+            conversation = Conversation(front.metrics, record, options, origin, channels, turns)
             return conversation.stream(heartbeat) if fields.stream else await conversation.response()
     cut_recording = cut_recording_of(recording)
     with allowance.audio(origin.seconds):
         parts = await Parts.begin(answers_of(cut_recording), record, patience)
         resources.push_async_callback(parts.aclose)
-        hearing = Hearing(front.metrics, record, asked, origin, parts, cut_recording)
-        return hearing.stream(heartbeat) if fields.stream else await hearing.response()
+        reply = Reply(front.metrics, record, options, origin, parts, cut_recording)
+        return reply.stream(heartbeat) if fields.stream else await reply.response()
 
 
-def _rule(recording: Recording, asked: Asked, longest: float) -> SegmentRule | None:
+def _rule(recording: Recording, options: TranscriptionOptions, longest: float) -> SegmentRule | None:
     """Return where to cut a recording; None if it is one utterance."""
     # A recording that fits is not cut; a longer one is cut into parts of the length that suits the model.
-    piece = min(longest, asked.served.info.piece_seconds or longest)
-    if asked.fields.chunking_strategy is not None:
-        return asked.fields.chunking_strategy.rule(piece)
+    piece = min(longest, options.model.info.piece_seconds or longest)
+    if options.fields.chunking_strategy is not None:
+        return options.fields.chunking_strategy.rule(piece)
     return SegmentRule(piece) if recording.seconds > longest else None
 
 

@@ -299,11 +299,11 @@ class Jobs:
         attempts, now = delivery.attempts + 1, self._clock()
         due = None
         if error is None:
-            told, outcome = replace(delivery, state="delivered", attempts=attempts, error=None), "delivered"
+            updated, outcome = replace(delivery, state="delivered", attempts=attempts, error=None), "delivered"
         elif is_final or attempts > len(webhook.RETRY_SECONDS):
-            told, outcome = replace(delivery, state="failed", attempts=attempts, error=error), "failed"
+            updated, outcome = replace(delivery, state="failed", attempts=attempts, error=error), "failed"
         else:
-            told, outcome = replace(delivery, attempts=attempts, error=error), "retried"
+            updated, outcome = replace(delivery, attempts=attempts, error=error), "retried"
             # Spread, because many are due at once after a receiver was down.
             due = now + webhook.RETRY_SECONDS[attempts - 1] * random.uniform(0.8, 1.2)  # noqa: S311
         self._metrics.webhook_deliveries.labels(outcome).inc()
@@ -311,7 +311,7 @@ class Jobs:
             "webhook",
             extra={"job": job.id, "outcome": outcome, "attempt": attempts} | ({"why": error} if error else {}),
         )
-        await self._surely(lambda: self._store.delivered(job.id, told, due))
+        await self._surely(lambda: self._store.delivered(job.id, updated, due))
 
     async def _post(self, job: Job, delivery: Delivery) -> tuple[str | None, bool]:
         """Try to deliver; return why it failed (None if it did not), and whether more attempts are useless."""

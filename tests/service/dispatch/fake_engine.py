@@ -1,4 +1,4 @@
-"""A dispatcher for tests, and an engine that answers when it is told to."""
+"""A dispatcher for tests, and an engine that answers when a test says so."""
 
 import asyncio
 from dataclasses import dataclass, field, replace

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage
 from service.http.events import deltas
-from service.http.formats import Written, render
+from service.http.formats import TextLanguage, render
 from service.http.segments import split_segments
 
 
@@ -27,19 +27,22 @@ def transcript(*spoken: tuple[str, float, float]) -> Transcript:
 # Half of the second 0.5 to 1 is speech; frames last 32 ms.
 SPEECH = np.array([0.9] * 24 + [0.1] * 60, np.float32)
 COVERAGE = Coverage(heard=2.0, skipped=0.5, speech_without_text=0.0)
-PLAIN = Written("transcribe", None, has_times=True)
+PLAIN = TextLanguage("transcribe", None, has_times=True)
 TWO = transcript(("hi.", 0.0, 0.4), ("there", 0.5, 1.0))
 
 
 def answer(
-    heard: Transcript, response_format: str = "verbose_json", granularities=("segment",), written: Written = PLAIN
+    heard: Transcript,
+    response_format: str = "verbose_json",
+    granularities=("segment",),
+    text_language: TextLanguage = PLAIN,
 ):
     return render(
         heard,
         seconds=2.5,
         response_format=response_format,
         granularities=granularities,
-        written=written,
+        text_language=text_language,
         spellings=None,
         speech=SPEECH,
         coverage=COVERAGE,
@@ -130,7 +133,7 @@ def test_deltas_are_the_text_piece_by_piece(gaps):
 
 
 def test_verbose_json_names_the_task_and_the_language_of_the_text():
-    body = json.loads(answer(TWO, written=Written("translate", "de", has_times=True)).body)
+    body = json.loads(answer(TWO, text_language=TextLanguage("translate", "de", has_times=True)).body)
 
     assert (body["task"], body["language"]) == ("translate", "german")
 
@@ -143,7 +146,9 @@ def untimed(*texts: str) -> Transcript:
 def test_words_without_times_share_the_time_there_is_and_a_model_that_knows_none_has_no_segments():
     body = json.loads(
         answer(
-            untimed("hi.", "you"), granularities=("word", "segment"), written=Written("transcribe", "en", False)
+            untimed("hi.", "you"),
+            granularities=("word", "segment"),
+            text_language=TextLanguage("transcribe", "en", False),
         ).body
     )
 
@@ -176,14 +181,14 @@ def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, proba
     transcript = Transcript(
         " ".join(word.text for word in heard), list(range(len(heard))), [probability] * len(heard), heard
     )
-    written = Written("transcribe", language, has_times)
+    text_language = TextLanguage("transcribe", language, has_times)
 
     body = render(
         transcript,
         seconds=now + 1,
         response_format="verbose_json",
         granularities=("word", "segment"),
-        written=written,
+        text_language=text_language,
         spellings=None,
         speech=SPEECH,
         coverage=COVERAGE,
@@ -206,7 +211,7 @@ def test_json_is_what_openai_publishes():
         seconds=2.5,
         response_format="json",
         granularities=(),
-        written=PLAIN,
+        text_language=PLAIN,
         spellings=[b"hi.", b" there"],
         speech=SPEECH,
         coverage=COVERAGE,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.engine.stub import PHRASES
 from service.languages import NAMES
-from service.text_language import tell
+from service.text_language import detect_languages
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
 
@@ -108,14 +108,14 @@ def test_the_language_of_a_text_without_evidence_is_unknown(service):
 
 @given(st.text(max_size=60), st.lists(st.sampled_from(sorted(NAMES)), max_size=4, unique=True))
 def test_any_text_has_one_of_the_languages_that_it_can_be_or_none(text, among):
-    whole, each = tell([text, PHRASES[0]], among)
+    whole, each = detect_languages([text, PHRASES[0]], among)
 
     for told in (whole, *each):
         assert told is None or (told.language in (among or NAMES) and 0 <= told.probability <= 1)
 
 
 def test_a_segment_too_short_to_detect_has_the_language_of_the_rest():
-    whole, (long, short, empty) = tell([PHRASES[1], "ok", " "], ["de", "en", "fr"])
+    whole, (long, short, empty) = detect_languages([PHRASES[1], "ok", " "], ["de", "en", "fr"])
 
     assert whole is not None
     assert whole.language == long.language == short.language == "en"

@@ -13,23 +13,23 @@ from service.languages import NAMES
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class LoadedModel:
     """A loaded model.
 
     Attributes:
-        model: its entry in the catalog.
+        entry: its entry in the catalog.
         ready: an engine's description of it.
-        told_languages: its languages by the settings; empty if the checkpoint names them.
+        configured_languages: its languages by the settings; empty if the checkpoint names them.
     """
 
-    model: ServedModel
+    entry: ServedModel
     ready: Ready
-    told_languages: tuple[str, ...]
+    configured_languages: tuple[str, ...]
 
     @property
     def id(self) -> str:
         """Its id."""
-        return self.model.id
+        return self.entry.id
 
     @property
     def info(self) -> ModelInfo:
@@ -47,10 +47,10 @@ class Served:
 
         Settings have priority over a checkpoint, except for a model with prompts, which has only its own languages.
         """
-        told, known = self.told_languages, self.info.languages or ()
+        configured, known = self.configured_languages, self.info.languages or ()
         if self.info.takes_prompts:
-            return [code for code in told if code in known] or list(known)
-        return list(told or known)
+            return [code for code in configured if code in known] or list(known)
+        return list(configured or known)
 
     def check_language(self, code: str | None, param: str = "language") -> None:
         """Check that the model has a language; if its languages are not known, any is accepted.

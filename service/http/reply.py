@@ -1,4 +1,4 @@
-"""A recording that is being transcribed, and its answer: all at once, or streamed part by part."""
+"""The options of a request, and the reply to it: all at once, or streamed part by part."""
 
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor
@@ -17,26 +17,26 @@ from service.dispatch.errors import DispatchError
 from service.dispatch.utterance import Lane
 from service.http.errors import error_response
 from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
-from service.http.formats import Task, Written, has_segments, render, segment_texts
+from service.http.formats import Task, TextLanguage, has_segments, render, segment_texts
+from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
 from service.http.prompts import assumed_language
 from service.http.schemas import LanguageSource, TranscriptionForm
-from service.http.served import Served
 from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record, note_error
 from service.http.timed_words import timed_words
 from service.metrics import Metrics
-from service.text_language import tell
+from service.text_language import detect_languages
 from service.threads import in_thread
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A validated request.
+class TranscriptionOptions:
+    """The options of a transcription: a validated form, and the model that it names.
 
     Attributes:
-        served: its model.
+        model: its model.
         lane: its model and decoder.
         prompt: its prompt.
         threads: threads for detecting languages.
@@ -44,47 +44,47 @@ class Asked:
     """
 
     fields: TranscriptionForm
-    served: Served
+    model: LoadedModel
     lane: Lane
     prompt: Prompt
     threads: Executor
     usual_size: CueSize
 
     @property
-    def written(self) -> Written:
-        """Return language and task of the text; a language that must be detected is None."""
-        fields, info = self.fields, self.served.info
+    def text_language(self) -> TextLanguage:
+        """Language and task of the text; a language that must be detected is None."""
+        fields, info = self.fields, self.model.info
         language, source = self._spoken
         target = fields.target_language or language
         task: Task = "transcribe" if target == language else "translate"
         if fields.target_language:
             source = "request"
-        return Written(task, target, has_times=info.capabilities.word_timestamps, source=source)
+        return TextLanguage(task, target, has_times=info.capabilities.word_timestamps, source=source)
 
     @property
     def _spoken(self) -> tuple[str | None, LanguageSource]:
-        fields, spoken = self.fields, self.served.languages
+        fields, spoken = self.fields, self.model.languages
         if fields.language:
             return fields.language, "request"
         if len(spoken) == 1:
             return spoken[0], "model"
         # A model with prompts assumed its default language.
-        return (assumed_language(fields), "assumed") if self.served.info.takes_prompts else (None, "text")
+        return (assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
-    async def told(self, texts: Sequence[str]) -> Written:
+    async def language_of(self, texts: Sequence[str]) -> TextLanguage:
         """Return language and task of a text, given by segments; the language is detected if the answer needs it."""
-        return await self.surely_told(texts) if self.fields.tells_language else self.written
+        return await self.detect_language(texts) if self.fields.tells_language else self.text_language
 
-    async def surely_told(self, texts: Sequence[str]) -> Written:
+    async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
         """Return language and task of a text; the language is detected even if the answer does not need it."""
-        written = self.written
-        if written.language or written.source != "text":
-            return written
-        among = self.fields.languages or self.served.languages
-        whole, each = await in_thread(self.threads, lambda: tell(texts, among))
+        text_language = self.text_language
+        if text_language.language or text_language.source != "text":
+            return text_language
+        among = self.fields.languages or self.model.languages
+        whole, each = await in_thread(self.threads, lambda: detect_languages(texts, among))
         if whole is None:
-            return written
-        return replace(written, language=whole.language, probability=whole.probability, languages=each)
+            return text_language
+        return replace(text_language, language=whole.language, probability=whole.probability, languages=each)
 
     @property
     def cue_size(self) -> CueSize:
@@ -99,18 +99,20 @@ class Asked:
     @property
     def spellings(self) -> Sequence[bytes] | None:
         """The text of each token, if log-probabilities are wanted."""
-        return self.served.spellings if "logprobs" in self.fields.include else None
+        return self.model.spellings if "logprobs" in self.fields.include else None
 
     @property
     def has_segments(self) -> bool:
         """Whether the answer lists segments with their share of speech."""
         fields = self.fields
-        return fields.response_format == "verbose_json" and has_segments(fields.timestamp_granularities, self.written)
+        return fields.response_format == "verbose_json" and has_segments(
+            fields.timestamp_granularities, self.text_language
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
-    """A request, and the transcripts of its recording.
+class Reply:
+    """The reply to a request for one recording, made of the transcripts of its parts.
 
     Attributes:
         origin: the file that the recording was decoded from.
@@ -120,7 +122,7 @@ class Hearing:
 
     metrics: Metrics
     record: Record
-    asked: Asked
+    options: TranscriptionOptions
     origin: Origin
     parts: Parts[Answer]
     cut_recording: CutRecording
@@ -132,11 +134,11 @@ class Hearing:
             DispatchError: if a part gets no transcript.
         """
         transcript = joined([part.transcript async for part in self.parts])
-        fields = self.asked.fields
+        fields = self.options.fields
         speech = np.empty(0, np.float32)
-        if self.asked.has_segments and transcript.words:
+        if self.options.has_segments and transcript.words:
             speech = await self.cut_recording.speech()
-        written = await self._told(transcript)
+        text_language = await self._language_of(transcript)
         coverage = await self._finish(transcript)
         return render(
             transcript,
@@ -144,11 +146,11 @@ class Hearing:
             seconds=self.origin.seconds,
             response_format=fields.response_format,
             granularities=fields.timestamp_granularities,
-            written=written,
-            spellings=self.asked.spellings,
+            text_language=text_language,
+            spellings=self.options.spellings,
             speech=speech,
             asks_language=fields.asks_language,
-            size=self.asked.cue_size,
+            size=self.options.cue_size,
         )
 
     def stream(self, heartbeat_seconds: float) -> EventStream:
@@ -156,69 +158,69 @@ class Hearing:
         return EventStream(with_heartbeats(self._frames(), heartbeat_seconds))
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:
-        heard: list[Transcript] = []
-        fields, segments = self.asked.fields, 0
-        is_timed = fields.response_format == "verbose_json" and self.asked.written.has_times
-        subtitles = SubtitleStream.of(fields.response_format, self.asked.cue_size)
+        sent: list[Transcript] = []
+        fields, segments = self.options.fields, 0
+        is_timed = fields.response_format == "verbose_json" and self.options.text_language.has_times
+        subtitles = SubtitleStream.of(fields.response_format, self.options.cue_size)
         try:
             async for answer in self.parts:
                 part = answer.transcript
                 if subtitles is not None:
                     for event in subtitles.frames(timed_words(part, self.origin.seconds)):
                         yield event
-                    heard.append(part)
+                    sent.append(part)
                 elif part.text:
-                    for event in delta_frames(part, self.asked.spellings, heard[-1].text if heard else ""):
+                    for event in delta_frames(part, self.options.spellings, sent[-1].text if sent else ""):
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
-                        written = await self._told(part)
+                        text_language = await self._language_of(part)
                         for event in segment_frames(
-                            part, self.origin.seconds, segments, written.languages, with_words=with_words
+                            part, self.origin.seconds, segments, text_language.languages, with_words=with_words
                         ):
                             segments += 1
                             yield event
-                    heard.append(part)
+                    sent.append(part)
         except DispatchError as error:  # the status is sent already; clients understand an error event
             response = error_response(error)
             note_error(self.record, response)
             yield frame(bytes(response.body))
             return
-        transcript = joined(heard)
-        written = await self._told(transcript)
+        transcript = joined(sent)
+        text_language = await self._language_of(transcript)
         await self._finish(transcript)
         if subtitles is not None:
             for event in subtitles.last_frames():
                 yield event
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
-        language = written.language_fields if fields.tells_language else {}
-        yield done_frame(transcript, self.origin.seconds, self.asked.spellings, language)
+        language = text_language.language_fields if fields.tells_language else {}
+        yield done_frame(transcript, self.origin.seconds, self.options.spellings, language)
 
-    async def _told(self, transcript: Transcript) -> Written:
-        if not self.asked.fields.tells_language:
-            return self.asked.written  # without dividing an hour of words into segments
-        return await self.asked.told(segment_texts(transcript, self.origin.seconds))
+    async def _language_of(self, transcript: Transcript) -> TextLanguage:
+        if not self.options.fields.tells_language:
+            return self.options.text_language  # without dividing an hour of words into segments
+        return await self.options.language_of(segment_texts(transcript, self.origin.seconds))
 
     async def _finish(self, transcript: Transcript) -> Coverage:
         self.parts.note_end()
-        count(self.metrics, self.asked, self.origin, len(transcript.words))
+        count(self.metrics, self.options, self.origin, len(transcript.words))
         self.record.coverage = coverage = await self.cut_recording.coverage()
-        count_coverage(self.metrics, self.asked, coverage)
+        count_coverage(self.metrics, self.options, coverage)
         return coverage
 
 
-def count(metrics: Metrics, asked: Asked, origin: Origin, words: int) -> None:
+def count(metrics: Metrics, options: TranscriptionOptions, origin: Origin, words: int) -> None:
     """Count a transcribed recording and its words."""
     metrics.audio_duration.observe(origin.seconds)
-    metrics.audio_bytes.labels(origin.container).inc(asked.fields.file.size or 0)
+    metrics.audio_bytes.labels(origin.container).inc(options.fields.file.size or 0)
     metrics.audio_decode.labels(origin.container, "truncated" if origin.truncated else "ok").inc()
-    metrics.words.labels(asked.served.id).inc(words)
+    metrics.words.labels(options.model.id).inc(words)
     if not words:
-        metrics.empty_transcripts.labels(asked.served.id).inc()
+        metrics.empty_transcripts.labels(options.model.id).inc()
 
 
-def count_coverage(metrics: Metrics, asked: Asked, coverage: Coverage) -> None:
+def count_coverage(metrics: Metrics, options: TranscriptionOptions, coverage: Coverage) -> None:
     """Count the audio of a recording that was skipped, and speech without text."""
-    metrics.audio_skipped_seconds.labels(asked.served.id).inc(coverage.skipped)
-    metrics.speech_without_text_seconds.labels(asked.served.id).inc(coverage.speech_without_text)
+    metrics.audio_skipped_seconds.labels(options.model.id).inc(coverage.skipped)
+    metrics.speech_without_text_seconds.labels(options.model.id).inc(coverage.speech_without_text)
