@@ -4,7 +4,7 @@ from typing import ClassVar
 
 
 class AudioError(ValueError):
-    """Audio that cannot be transcribed. The message is written for whoever sent the audio.
+    """Audio that cannot be transcribed. The message is for the sender of the audio.
 
     Attributes:
         code: a name that programs can rely on.

@@ -24,11 +24,11 @@ from audio.source import Mix, every_channel, falls_short
 if TYPE_CHECKING:
     from av.packet import Packet
 
-# FFmpeg's names of the containers of audio.sniff. It is always told the format, because it may guess a playlist.
+# FFmpeg's names of the containers of audio.sniff. The format is always given, because FFmpeg might guess a playlist.
 _FORMATS = {"webm": "matroska", "mp4": "mov", "wma": "asf", "ts": "mpegts"}
 _FORMATS |= {name: name for name in SUPPORTED if name not in _FORMATS}
 # Containers that hold their length; of others, FFmpeg only estimates it.
-_SAY_THEIR_LENGTH = {"webm", "mp4"}
+_HOLD_THEIR_LENGTH = {"webm", "mp4"}
 # FFmpeg's names of the decoders that recordings of speech need. The other hundreds would only be attack surface. None
 # of these is for video, so pictures are never decoded.
 _DECODERS = (
@@ -58,7 +58,7 @@ class PacketSource:
     def __init__(self, container: InputContainer, name: str, limits: AudioLimits) -> None:
         self._stream = _first_audio_stream(container)
         self._limits = limits
-        self._claimed = _claimed_seconds(container, self._stream) if name in _SAY_THEIR_LENGTH else 0.0
+        self._claimed = _claimed_seconds(container, self._stream) if name in _HOLD_THEIR_LENGTH else 0.0
         self.frames = 0
         self.broken = False
         frames = self._decoded(self._packets(container))
@@ -119,7 +119,7 @@ class PacketSource:
     def _check_channels(self, frame: AudioFrame) -> AudioFrame:
         if frame.layout.nb_channels != self.channels:
             message = f"the file has {self.channels} channels and later {frame.layout.nb_channels}"
-            raise UnsupportedFormatError(f"{message}: they cannot be told apart")
+            raise UnsupportedFormatError(f"{message}: they cannot be kept apart")
         return frame
 
     def _packets(self, container: InputContainer) -> "Iterator[Packet[AudioStream]]":

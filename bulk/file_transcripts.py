@@ -88,9 +88,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a channel: its place in seconds, and what it shares with the next.
+    """A part of a channel: its start and stop in seconds, and how much of it the next part shares.
 
-    The last part of a channel has the length of the file, and tells whether it is the last of the file.
+    Only the last part of a channel has the length of the file, and may be the last part of the file.
     """
 
     start: float

@@ -45,10 +45,10 @@ class LocalEngine:
             JobError: if a shard cannot be written.
         """
 
-        def heard(outcome: Outcome) -> None:
+        def on_outcome(outcome: Outcome) -> None:
             progress(Tally(1, 1) if isinstance(outcome, Failed) else Tally(1, 0, outcome.seconds))
 
         done = Tally()
-        for shard, outcomes in transcribe_shards(self._model, job.left, self._options, heard):
+        for shard, outcomes in transcribe_shards(self._model, job.left, self._options, on_outcome):
             done += job.writer.write(shard, outcomes)
         return done

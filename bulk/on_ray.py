@@ -57,7 +57,7 @@ class Transcriber:
 
         Raises:
             JobError: if the model cannot be loaded, or the shard cannot be written.
-            Exception: whatever the model raised; this actor is of no more use then.
+            Exception: whatever the model raised; the actor cannot be used any more.
         """
         done: Future[Tally] = Future()
         self._inbox.put((shard, done))
@@ -93,14 +93,14 @@ class Transcriber:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place for an actor: a GPU of a node, or a node's cores.
+class ClusterDevice:
+    """A device of a cluster: a GPU of a node, or a node's cores.
 
     Attributes:
         node: the node's id.
-        number: the place's number on the node.
+        number: its number on the node.
         gpus: 1, or 0 for cores.
-        cpus: cores of the place.
+        cpus: cores for its actor.
     """
 
     node: str
@@ -109,8 +109,8 @@ class Place:
     cpus: int
 
 
-def places(nodes: list[dict[str, Any]], device: str) -> list[Place]:
-    """Return the places of a cluster.
+def cluster_devices(nodes: list[dict[str, Any]], device: str) -> list[ClusterDevice]:
+    """Return the devices of a cluster.
 
     Args:
         nodes: as ``ray.nodes()`` describes them.
@@ -118,26 +118,28 @@ def places(nodes: list[dict[str, Any]], device: str) -> list[Place]:
     """
     alive = [(node["NodeID"], node["Resources"]) for node in nodes if node["Alive"]]
     found = [
-        Place(name, number, 1, max(1, int(resources.get("CPU", 0)) // int(resources["GPU"])))
+        ClusterDevice(name, number, 1, max(1, int(resources.get("CPU", 0)) // int(resources["GPU"])))
         for name, resources in alive
         for number in range(int(resources.get("GPU", 0)))
         if device != "cpu"
     ]
     if found or device == "cuda":
         return found
-    return [Place(name, 0, 0, int(resources["CPU"])) for name, resources in alive if resources.get("CPU", 0) >= 1]
+    return [
+        ClusterDevice(name, 0, 0, int(resources["CPU"])) for name, resources in alive if resources.get("CPU", 0) >= 1
+    ]
 
 
 @dataclass(eq=False)
 class _Worker:
-    place: Place
+    device: ClusterDevice
     actor: Any
-    flights: dict[object, Shard] = field(default_factory=dict)
-    suspect: bool = False  # has a shard on which others died, and so no other shard
+    calls: dict[object, Shard] = field(default_factory=dict)
+    suspect: bool = False  # has a shard on which other actors died, so it gets no other shard
 
 
 class RayEngine:
-    """Transcribes shards with one actor at each place of a Ray cluster.
+    """Transcribes shards with one actor on each device of a Ray cluster.
 
     The cluster is that of ``RAY_ADDRESS``, or else the one on this machine, which Ray starts if there is none.
 
@@ -165,7 +167,7 @@ class RayEngine:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise JobError(f"no Ray cluster: {error}") from error
         self._load, self._options, self._device = load, options, device
-        self._workers: dict[Place, _Worker] = {}
+        self._workers: dict[ClusterDevice, _Worker] = {}
         self._waiting: deque[Shard] = deque()
         self._losses: Counter[int] = Counter()
         self._losses_in_a_row = 0
@@ -198,17 +200,17 @@ class RayEngine:
 
         looked = had_device = time.monotonic()
         self._staff(writer)
-        while self._waiting or any(worker.flights for worker in self._workers.values()):
+        while self._waiting or any(worker.calls for worker in self._workers.values()):
             self._hand_out()
-            flights = {flight: worker for worker in self._workers.values() for flight in worker.flights}
+            calls = {call: worker for worker in self._workers.values() for call in worker.calls}
             ready: list[object] = []
-            if flights:
-                ready, _ = ray.wait(list(flights), timeout=_LOOK_SECONDS)
+            if calls:
+                ready, _ = ray.wait(list(calls), timeout=_LOOK_SECONDS)
             else:
                 time.sleep(_LOOK_SECONDS / 10)
-            for flight in ready:
-                if flight in flights[flight].flights:  # not lost already, with another shard of its worker
-                    yield from self._landed(flights[flight], flight)
+            for call in ready:
+                if call in calls[call].calls:  # not lost already, with another shard of its worker
+                    yield from self._finished(calls[call], call)
             now = time.monotonic()
             if now - looked > _LOOK_SECONDS or not self._workers:
                 looked = now
@@ -218,42 +220,42 @@ class RayEngine:
                 raise JobError(f"the Ray cluster has no device (--device {self._device})")
 
     def _staff(self, writer: ShardWriter) -> None:
-        """Start an actor at each place without one: at first, after a loss, and on new nodes."""
+        """Start an actor on each device without one: at first, after a loss, and on new nodes."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        for place in places(ray.nodes(), self._device):
-            if place in self._workers:
+        for device in cluster_devices(ray.nodes(), self._device):
+            if device in self._workers:
                 continue
             actor = ray.remote(Transcriber).options(
-                num_cpus=place.cpus,
-                num_gpus=place.gpus,
+                num_cpus=device.cpus,
+                num_gpus=device.gpus,
                 max_concurrency=_SHARDS_AHEAD,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(device.node, soft=False),
             )
-            options = replace(self._options, threads=max(self._options.threads, place.cpus))
-            self._workers[place] = _Worker(place, actor.remote(self._load, options, writer))
+            options = replace(self._options, threads=max(self._options.threads, device.cpus))
+            self._workers[device] = _Worker(device, actor.remote(self._load, options, writer))
         self.devices = max(self.devices, len(self._workers))
 
     def _hand_out(self) -> None:
         for _ in range(_SHARDS_AHEAD):  # one to each worker in turn, which spreads the last shards
             for worker in self._workers.values():
-                if not self._waiting or worker.suspect or len(worker.flights) >= _SHARDS_AHEAD:
+                if not self._waiting or worker.suspect or len(worker.calls) >= _SHARDS_AHEAD:
                     continue
                 if self._losses[self._waiting[0].number]:
                     # A suspect shard runs alone, so that no other is lost with it.
-                    if worker.flights:
+                    if worker.calls:
                         continue
                     worker.suspect = True
                 shard = self._waiting.popleft()
-                worker.flights[worker.actor.transcribe.remote(shard)] = shard
+                worker.calls[worker.actor.transcribe.remote(shard)] = shard
 
-    def _landed(self, worker: _Worker, flight: object) -> Iterator[Tally]:
+    def _finished(self, worker: _Worker, call: object) -> Iterator[Tally]:
         import ray
         from ray.exceptions import RayError, RayTaskError
 
         try:
-            done = ray.get(flight)
+            done = ray.get(call)
         except RayError as error:
             cause = error.cause if isinstance(error, RayTaskError) else error
             if isinstance(cause, JobError):
@@ -262,18 +264,18 @@ class RayEngine:
         else:
             self._losses_in_a_row = 0
             worker.suspect = False
-            del worker.flights[flight]
+            del worker.calls[call]
             yield done
 
     def _lost(self, worker: _Worker, cause: BaseException) -> Iterator[Tally]:
         import ray
 
         ray.kill(worker.actor)  # it may still be alive, but cannot be trusted
-        del self._workers[worker.place]
+        del self._workers[worker.device]
         self._losses_in_a_row += 1
         if self._losses_in_a_row > _MOST_LOSSES * (1 + self.devices):
             raise JobError(f"workers die before they finish a shard: {_line(cause)}")
-        for shard in reversed(worker.flights.values()):
+        for shard in reversed(worker.calls.values()):
             self._losses[shard.number] += 1
             if self._losses[shard.number] < _MOST_LOSSES:
                 self._waiting.appendleft(shard)

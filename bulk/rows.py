@@ -60,10 +60,10 @@ def row(entry: Entry, outcome: Transcribed | Failed, detail: Detail) -> dict[str
         fields |= dict(zip(_OF_LANGUAGE, outcome.spoken or (None, None), strict=True))
     if detail == "text":
         return fields
-    heard = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()
-    fields["words"] = None if heard is None else heard["words"]
+    transcript = None if isinstance(outcome, Failed) else outcome.transcript.as_dict()
+    fields["words"] = None if transcript is None else transcript["words"]
     if detail == "tokens":
-        return fields | {name: None if heard is None else heard[name] for name in _OF_TOKENS}
+        return fields | {name: None if transcript is None else transcript[name] for name in _OF_TOKENS}
     for word in fields["words"] or ():
         del word["token_span"]
     return fields

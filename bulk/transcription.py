@@ -17,7 +17,7 @@ Outcome = Transcribed | Failed
 
 
 def transcribe_shards(
-    model: Model, shards: Iterable[Shard], options: Options, heard: Callable[[Outcome], object] = lambda _: None
+    model: Model, shards: Iterable[Shard], options: Options, on_outcome: Callable[[Outcome], object] = lambda _: None
 ) -> Iterator[tuple[Shard, list[Outcome]]]:
     """Yield each shard with the outcomes of its recordings, while the next ones are decoded.
 
@@ -25,7 +25,7 @@ def transcribe_shards(
         model: the model.
         shards: iterated as the model needs them.
         options: how recordings are transcribed.
-        heard: called with the outcome of each recording.
+        on_outcome: called with the outcome of each recording.
     """
     taken: deque[Shard] = deque()
 
@@ -37,7 +37,7 @@ def transcribe_shards(
     outcomes: list[Outcome] = []
     for outcome in transcribe_files(model, locations(), options):
         outcomes.append(outcome)
-        heard(outcome)
+        on_outcome(outcome)
         if len(outcomes) == len(taken[0].entries):
             yield taken.popleft(), outcomes
             outcomes = []

@@ -85,12 +85,12 @@ def run(args: argparse.Namespace) -> int:
     if job.left:
         engine = _engine(args)
         with tqdm(total=job.recordings_left, unit="recording", smoothing=0.05, disable=None) as bar:
-            heard = Tally()
+            so_far = Tally()
 
             def progress(more: Tally) -> None:
-                nonlocal heard
-                heard += more
-                bar.set_postfix(failed=heard.failed, RTFx=round(heard.seconds / (time.perf_counter() - began), 1))
+                nonlocal so_far
+                so_far += more
+                bar.set_postfix(failed=so_far.failed, RTFx=round(so_far.seconds / (time.perf_counter() - began), 1))
                 bar.update(more.recordings + more.left_out)
 
             done = engine.run(job, progress)

@@ -103,7 +103,7 @@ def render_channels(name: str, outcome: Sequence[Transcribed], wanted: Format, s
     from models.scripts import run_together
 
     stretches = itertools.groupby(turns, key=lambda turn: turn.channel)
-    return "\n".join(f"Channel {number}: {run_together([turn.text for turn in said])}" for number, said in stretches)
+    return "\n".join(f"Channel {number}: {run_together(turn.text for turn in own)}" for number, own in stretches)
 
 
 def _spoken(outcome: Transcribed) -> dict[str, Any]:
@@ -152,6 +152,6 @@ def _subtitles(
 ) -> str:
     from service.http.subtitles import CueSize, cues, srt, vtt
 
-    asked = CueSize(**{key: value for key, value in dataclasses.asdict(size).items() if value is not None})
-    shown = [cue for words, speaker in zip(channels, speakers, strict=True) for cue in cues(words, asked, speaker)]
+    cue_size = CueSize(**{key: value for key, value in dataclasses.asdict(size).items() if value is not None})
+    shown = [cue for words, speaker in zip(channels, speakers, strict=True) for cue in cues(words, cue_size, speaker)]
     return (srt if wanted == "srt" else vtt)(sorted(shown, key=lambda cue: cue.start)).rstrip("\n")

@@ -212,7 +212,7 @@ class Conversation:
             logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
             described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
         language = languages.whole.language_fields if tells else {}
-        return {"text": run_together([turn.text for turn in turns]), **language, "channels": described}
+        return {"text": run_together(turn.text for turn in turns), **language, "channels": described}
 
     def _timed(self, speech: dict[int, Probabilities], languages: "_Languages") -> dict[str, Any]:
         """Return the requested words and segments of all channels, in the order of time."""

@@ -117,7 +117,7 @@ class Jobs:
     async def run(self) -> None:
         """Run jobs until cancelled; then running jobs are queued again."""
         try:
-            for job in await self._surely(self._store.lost):
+            for job in await self._retrying(self._store.lost):
                 await self._finish(job, _LOST)
             while True:
                 self._changed.clear()
@@ -263,12 +263,12 @@ class Jobs:
 
     async def _put_back(self, job: Job, not_before: float, *, is_refused: bool = False) -> None:
         log.info("job put back", extra={"job": job.id})
-        await self._surely(lambda: self._store.put_back(job.id, not_before, is_refused=is_refused))
+        await self._retrying(lambda: self._store.put_back(job.id, not_before, is_refused=is_refused))
 
     async def _finish(self, job: str, result: Result) -> None:
         now = self._clock()
         expires = now + self._limits.retention_seconds
-        if await self._surely(lambda: self._store.finish(job, result, now, expires)):
+        if await self._retrying(lambda: self._store.finish(job, result, now, expires)):
             self._metrics.jobs.labels("failed" if result.error_code else "completed").inc()
 
     async def _forget(self) -> None:
@@ -311,7 +311,7 @@ class Jobs:
             "webhook",
             extra={"job": job.id, "outcome": outcome, "attempt": attempts} | ({"why": error} if error else {}),
         )
-        await self._surely(lambda: self._store.delivered(job.id, updated, due))
+        await self._retrying(lambda: self._store.delivered(job.id, updated, due))
 
     async def _post(self, job: Job, delivery: Delivery) -> tuple[str | None, bool]:
         """Try to deliver; return why it failed (None if it did not), and whether more attempts are useless."""
@@ -353,8 +353,8 @@ class Jobs:
         # Due work that could not start waits for running work, whose end wakes this loop.
         return None if moment is None else max(1.0, moment - self._clock())
 
-    async def _surely(self, work: Callable[[], T]) -> T:
-        """Change the store; while it cannot be written, again and again, for what was done must be kept."""
+    async def _retrying(self, work: Callable[[], T]) -> T:
+        """Change the store; while it cannot be written, try again, because a finished job must not run again."""
         while True:
             try:
                 return await self._in_thread(work)

@@ -16,7 +16,7 @@ from bulk.entries import Entry
 from bulk.errors import JobError
 from bulk.file_transcripts import Options
 from bulk.job import ShardWriter
-from bulk.on_ray import Place, Transcriber, places
+from bulk.on_ray import ClusterDevice, Transcriber, cluster_devices
 from bulk.plan import shards
 from bulk.rows import JsonLines
 from bulk.storage import Folder
@@ -33,10 +33,16 @@ def test_every_device_of_a_cluster_is_a_place():
     cpus, gpus = node("a", CPU=8.0, memory=1.0), node("b", CPU=16.0, GPU=2.0)
     head, dead = node("head", memory=1.0), node("c", alive=False, CPU=4.0, GPU=1.0)
 
-    assert places([head, cpus, gpus, dead], "auto") == [Place("b", 0, 1, 8), Place("b", 1, 1, 8)]
-    assert places([head, cpus, gpus, dead], "cpu") == [Place("a", 0, 0, 8), Place("b", 0, 0, 16)]
-    assert places([head, cpus, dead], "auto") == [Place("a", 0, 0, 8)]
-    assert places([head, cpus, dead], "cuda") == []
+    assert cluster_devices([head, cpus, gpus, dead], "auto") == [
+        ClusterDevice("b", 0, 1, 8),
+        ClusterDevice("b", 1, 1, 8),
+    ]
+    assert cluster_devices([head, cpus, gpus, dead], "cpu") == [
+        ClusterDevice("a", 0, 0, 8),
+        ClusterDevice("b", 0, 0, 16),
+    ]
+    assert cluster_devices([head, cpus, dead], "auto") == [ClusterDevice("a", 0, 0, 8)]
+    assert cluster_devices([head, cpus, dead], "cuda") == []
 
 
 class LengthModel:
