@@ -89,15 +89,15 @@ class Recordings:
                 async with aclosing(cut_recording.cuts()) as cuts:
                     async for cut in cuts:
                         window, samples = self._window(request, cut)
-                        place = window.ask(samples)
+                        room = window.acquire(samples)
                         try:
-                            while not place.done():
-                                await _either(place, under_way, deadline)
-                                # What is answered does not wait until the next part has a place.
+                            while not room.done():
+                                await _either(room, under_way, deadline)
+                                # Answers do not wait until the next part has room.
                                 while under_way and under_way[0][0].done():
                                     yield await _joined(joiner, cut_recording, *under_way.popleft())
                         except BaseException:
-                            window.withdraw(place, samples)
+                            window.cancel(room, samples)
                             raise
                         under_way.append((self._begun(request, cut, window, samples), cut))
                         while under_way and under_way[0][0].done():
@@ -132,7 +132,7 @@ class Recordings:
         request.accepted.unstaged_seconds = unstaged
         task = asyncio.create_task(self._transcribe_part(request, cut, share))
         # A callback, because a task that is cancelled before it begins never runs.
-        task.add_done_callback(lambda _: window.leave(samples))
+        task.add_done_callback(lambda _: window.release(samples))
         return task
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
@@ -166,15 +166,15 @@ class Recordings:
 
 
 async def _either(
-    place: "asyncio.Future[None]", under_way: "deque[tuple[asyncio.Task[Answer], Segment]]", deadline: float | None
+    room: "asyncio.Future[None]", under_way: "deque[tuple[asyncio.Task[Answer], Segment]]", deadline: float | None
 ) -> None:
-    """Wait for a place, or for the first answer.
+    """Wait for room in the window, or for the first answer.
 
     Raises:
         DeadlineExceededError: if neither comes in time.
     """
     seconds = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
-    awaited: list[asyncio.Future[Any]] = [place, *(task for task, _ in islice(under_way, 1))]
+    awaited: list[asyncio.Future[Any]] = [room, *(task for task, _ in islice(under_way, 1))]
     done, _ = await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     if not done:
         raise DeadlineExceededError("No transcript in time.", retry_after=60)

@@ -16,30 +16,30 @@ class Window:
         self._held = 0
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    def ask(self, samples: int) -> asyncio.Future[None]:
+    def acquire(self, samples: int) -> asyncio.Future[None]:
         """Ask for room; the future is done when there is room, perhaps at once."""
-        let_in = asyncio.get_running_loop().create_future()
-        self._queue.append((samples, let_in))
-        self._let_in()
-        return let_in
+        room = asyncio.get_running_loop().create_future()
+        self._queue.append((samples, room))
+        self._grant()
+        return room
 
-    def withdraw(self, place: asyncio.Future[None], samples: int) -> None:
-        """Give back room that was asked for, granted or not."""
-        place.cancel()
+    def cancel(self, room: asyncio.Future[None], samples: int) -> None:
+        """Give up room that was asked for, granted or not."""
+        room.cancel()
         # If it was not granted yet, it now no longer blocks the queue.
-        self.leave(0 if place.cancelled() else samples)
+        self.release(0 if room.cancelled() else samples)
 
-    def leave(self, samples: int) -> None:
+    def release(self, samples: int) -> None:
         """Give room back."""
         self._held -= samples
-        self._let_in()
+        self._grant()
 
-    def _let_in(self) -> None:
+    def _grant(self) -> None:
         while self._queue:
-            samples, let_in = self._queue[0]
-            if not let_in.done():
+            samples, room = self._queue[0]
+            if not room.done():
                 if self._held and self._held + samples > self.samples:
                     return
                 self._held += samples
-                let_in.set_result(None)
+                room.set_result(None)
             self._queue.popleft()

@@ -77,7 +77,7 @@ def test_a_short_recording_is_one_utterance_and_does_not_wait_for_the_window(mon
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front()
         dispatching.window.samples = 1
-        await dispatching.window.ask(1)
+        await dispatching.window.acquire(1)
         with recorded(monkeypatch, 3, rule=None) as source:
             asked = asyncio.create_task(collect(recordings.transcribe(source, "me", LANE)))
             await settle()
@@ -94,7 +94,7 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
     async def scenario() -> None:
         dispatching, engine, recordings, _ = front()
         dispatching.window.samples = 25 * RATE
-        await dispatching.window.ask(20 * RATE)  # another recording's
+        await dispatching.window.acquire(20 * RATE)  # another recording's
         with recorded(monkeypatch, 40, (1, 5), (20, 30)) as source:
             async with aclosing(recordings.transcribe(source, "me", LANE)) as answers:
                 first = asyncio.ensure_future(anext(answers))
@@ -105,7 +105,7 @@ def test_an_answer_does_not_wait_until_the_next_part_enters_the_window(monkeypat
                 assert first.result().transcript.text == "1.0"
 
         assert dispatching.window._held == 20 * RATE
-        await dispatching.window.ask(5 * RATE)  # the queue is empty
+        await dispatching.window.acquire(5 * RATE)  # the queue is empty
 
     asyncio.run(scenario())
 
@@ -247,7 +247,7 @@ def test_gate_two_refuses_a_recording_that_does_not_fit_the_queue_as_a_whole(mon
 def test_a_part_that_does_not_enter_the_window_in_time_is_an_error(monkeypatch):
     async def scenario() -> None:
         dispatching, _, recordings, _ = front(timeout=-19.99)
-        await dispatching.window.ask(10**9)
+        await dispatching.window.acquire(10**9)
         with recorded(monkeypatch, 20, (0, 10)) as source, pytest.raises(DeadlineExceededError):
             await collect(recordings.transcribe(source, "me", LANE))
 

@@ -9,11 +9,11 @@ from tests.service.dispatch.fake_engine import run, settle
 
 async def enter(window: Window, samples: int) -> None:
     """Wait for room, as a recording does for each part."""
-    place = window.ask(samples)
+    room = window.acquire(samples)
     try:
-        await place
+        await room
     except asyncio.CancelledError:
-        window.withdraw(place, samples)
+        window.cancel(room, samples)
         raise
 
 
@@ -27,7 +27,7 @@ def test_audio_enters_in_order_as_other_audio_leaves():
         assert not large.done()
         assert not small.done()  # it would fit, but stands behind
 
-        window.leave(6)
+        window.release(6)
         await settle()
 
         assert large.done()
@@ -45,7 +45,7 @@ def test_audio_larger_than_the_window_enters_alone():
         waiting = asyncio.create_task(enter(window, 1))
         await settle()
         assert not waiting.done()
-        window.leave(50)
+        window.release(50)
         await waiting
 
     run(scenario)
@@ -64,7 +64,7 @@ def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
             elif guests:
                 samples, guest = guests.pop(number % len(guests))
                 if event == "leave" and guest.done():
-                    window.leave(samples)
+                    window.release(samples)
                 else:
                     guests += [(samples, guest)] if guest.done() else []
                     guest.cancel()  # one that is inside does not hear it
@@ -75,7 +75,7 @@ def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
         while guests:
             inside = next(guest for guest in guests if guest[1].done())
             guests.remove(inside)
-            window.leave(inside[0])
+            window.release(inside[0])
             await settle()
 
     run(scenario)
