@@ -77,7 +77,7 @@ class _Case:
         self.frames, self.labels = ((share * most).ceil().long() for most in (frames, labels))
         self.tokens = torch.randint(args.vocabulary, (clips, labels), generator=random).to(device)
         self.joint = Joint(1, 1, args.width, args.vocabulary, _DURATIONS[head]).to(device)
-        self.heard, self.said = (
+        self.encoded, self.predicted = (
             torch.randn(clips, size, args.width, generator=random).to(device, dtype).requires_grad_()
             for size in (frames, labels + 1)
         )
@@ -85,7 +85,7 @@ class _Case:
 
     def steno(self) -> Tensor:
         """Return our loss."""
-        return transducer_loss(self.joint, self.heard, self.said, self.frames, self.tokens, self.labels)
+        return transducer_loss(self.joint, self.encoded, self.predicted, self.frames, self.tokens, self.labels)
 
     def nemo(self) -> Step | None:
         """Return NeMo's loss, or None if it has none."""
@@ -103,8 +103,8 @@ class _Case:
         )
 
         def step() -> Tensor:
-            with torch.autocast(self.device.type, self.heard.dtype, enabled=self.heard.dtype != torch.float32):
-                scores = self.joint(self.heard[:, :, None], self.said[:, None])
+            with torch.autocast(self.device.type, self.encoded.dtype, enabled=self.encoded.dtype != torch.float32):
+                scores = self.joint(self.encoded[:, :, None], self.predicted[:, None])
             lengths = self.frames.to(self.device), self.labels.to(self.device)
             total: Tensor = loss(scores.float(), self.tokens, *lengths)
             return total.sum()
@@ -145,7 +145,7 @@ def _learning(case: _Case, step: Step) -> Callable[[], object]:
     """Return a function that computes a loss and its gradients, which replace the previous ones."""
 
     def call() -> float:
-        learned = case.heard, case.said, *case.joint.output.parameters()
+        learned = case.encoded, case.predicted, *case.joint.output.parameters()
         for each in learned:
             each.grad = None
         loss = step()

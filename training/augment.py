@@ -46,8 +46,8 @@ def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.
     time = np.arange(1, int(seconds * rate) + 1) / rate
     room = random.standard_normal(len(time)) * np.exp(-_GONE * time / seconds)
     response = np.concatenate([[1.0], room / (direct_to_room * np.sqrt(np.sum(room**2)))])
-    heard = _convolved(samples, response)
-    return (heard * _loudness(samples) / max(_loudness(heard), 1e-9)).astype(np.float32)
+    result = _convolved(samples, response)
+    return (result * _loudness(samples) / max(_loudness(result), 1e-9)).astype(np.float32)
 
 
 def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> Samples:

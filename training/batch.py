@@ -17,14 +17,14 @@ class BatchTargets:
     """Targets from a teacher for the student's frames: ``FrameTargets`` of a batch, zero in the padding.
 
     Attributes:
-        heard: which clips have targets, bool [batch]; frames of the others are zero.
+        is_known: which clips have targets, bool [batch]; frames of the others are zero.
         blank: the blank's probability, [batch, frames].
         labels: a few labels, [batch, frames, entries], int64.
         masses: their probabilities, [batch, frames, entries].
         hidden: frames of the teacher's encoder, [batch, frames, width].
     """
 
-    heard: Tensor
+    is_known: Tensor
     blank: Tensor
     labels: Tensor
     masses: Tensor
@@ -33,7 +33,7 @@ class BatchTargets:
     def to(self, device: torch.device) -> "BatchTargets":
         """Return the targets on a device."""
         return BatchTargets(
-            heard=self.heard.to(device),
+            is_known=self.is_known.to(device),
             blank=self.blank.to(device),
             labels=self.labels.to(device),
             masses=self.masses.to(device),
@@ -144,13 +144,13 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
 
 
 def _stacked_targets(examples: Sequence[Example], frames: int) -> BatchTargets | None:
-    heard = [example.targets for example in examples if example.targets]
-    if not heard:
+    known = [example.targets for example in examples if example.targets]
+    if not known:
         return None
-    unknown = FrameTargets.unknown(heard[0].labels.shape[1], heard[0].hidden.shape[1])
+    unknown = FrameTargets.unknown(known[0].labels.shape[1], known[0].hidden.shape[1])
     targets = [example.targets or unknown for example in examples]
     return BatchTargets(
-        heard=torch.tensor([example.targets is not None for example in examples]),
+        is_known=torch.tensor([example.targets is not None for example in examples]),
         blank=_stacked([one.blank for one in targets], frames),
         labels=_stacked([one.labels for one in targets], frames),
         masses=_stacked([one.masses for one in targets], frames),

@@ -24,7 +24,7 @@ _FLOAT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The place of a file inside another one, such as a tar.
+    """The position of a file inside another one, such as a tar.
 
     Attributes:
         offset: offset of its first byte.
@@ -48,8 +48,8 @@ class Clip:
         speaker: its speaker; the source if that is not known.
         prompt: the prompt of an attention decoder: the spoken language, and how the text is written.
         start: second of the recording at which the clip begins; None if it is the whole recording.
-        part: the place of the recording in ``audio``; None if it is all of it.
-        where: the place that lists it, such as a line of a manifest, for messages.
+        part: the position of the recording in ``audio``; None if it is all of it.
+        where: what lists it, such as a line of a manifest, for messages.
     """
 
     audio: Path
@@ -64,9 +64,9 @@ class Clip:
     where: str = field(default="", compare=False)
 
     @property
-    def place(self) -> "Place":
-        """The place of its audio, which identifies it among clips."""
-        return Place(self.audio, self.part, self.start, None if self.start is None else self.seconds)
+    def location(self) -> "AudioLocation":
+        """The location of its audio, which identifies it among clips."""
+        return AudioLocation(self.audio, self.part, self.start, None if self.start is None else self.seconds)
 
     def __str__(self) -> str:
         """Return its file, and the line that lists it."""
@@ -129,12 +129,12 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """The place of audio: a file, or a part of one.
+class AudioLocation:
+    """The location of audio: a file, or a part of one.
 
     Attributes:
         audio: the file.
-        part: the place of the recording in the file; None for all of it.
+        part: the position of the recording in the file; None for all of it.
         start: second of the recording at which it begins; None for the whole.
         seconds: its length; None for the whole.
     """

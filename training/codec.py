@@ -80,9 +80,9 @@ def through(codec: Codec, compression: float | None, samples: Samples, rate: int
             coder.write(written[start : start + _BLOCK])
     file.seek(0)
     decoded, _ = soundfile.read(file, dtype="float32")
-    heard = _at(decoded, own_rate, rate)[: len(samples)]
+    result = _at(decoded, own_rate, rate)[: len(samples)]
     # Some codecs lose samples of the last block.
-    return np.pad(heard, (0, len(samples) - len(heard)))
+    return np.pad(result, (0, len(samples) - len(result)))
 
 
 def _at(samples: Samples, rate: int, wanted: int) -> Samples:

@@ -51,12 +51,12 @@ class Known:
 
     Attributes:
         names: sources and names of its clips, without suffix.
-        heard: speakers of its training split.
+        speakers: speakers of its training split.
         sentences: sentences of its other splits.
     """
 
     names: frozenset[tuple[str, str]]
-    heard: frozenset[str]
+    speakers: frozenset[str]
     sentences: frozenset[str]
 
 
@@ -118,7 +118,7 @@ def _known(manifest: Path) -> Known:
         voices = frozenset(clip["speaker"] for clip in kept)
         return Known(
             names=frozenset((clip["source"], Path(clip["audio"]).stem) for clip in clips),
-            heard=frozenset(clip["speaker"] for clip in clips) - voices,
+            speakers=frozenset(clip["speaker"] for clip in clips) - voices,
             sentences=frozenset(clip["text"] for clip in kept),
         )
     except OSError as error:
@@ -167,7 +167,7 @@ def _speechocean(root: Path, known: Known) -> Iterator[Recording]:
     )
     for path in sorted(root.glob("WAVE/SPEAKER*/*.WAV")):
         speaker, text = f"so-{path.parent.name.removeprefix('SPEAKER')}", texts.get(path.stem, "").strip().lower()
-        if speaker in known.heard and ("speechocean", path.stem) not in known.names and text not in known.sentences:
+        if speaker in known.speakers and ("speechocean", path.stem) not in known.names and text not in known.sentences:
             yield Recording(path, path.stem, speaker, text if _WORDS.fullmatch(text) else None)
 
 

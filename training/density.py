@@ -57,6 +57,21 @@ def without_dense(
         vocabulary: the vocabulary.
         most: most labels in a second; None keeps all takes.
     """
-    labels, density = Transcripts(vocabulary), DensityFilter(most)
-    kept = [take for take in takes if density.keeps(take, len(labels.tokens(take.clip, take.clip.text or "")))]
-    return kept, density.line()
+    if most is None:
+        return list(takes), None
+    rates = [_labels(take, vocabulary) / take.seconds for take in takes]
+    dropped = [(take, rate) for take, rate in zip(takes, rates, strict=True) if rate > most]
+    if not dropped:
+        return list(takes), None
+    histogram = Counter(max(bound for bound in _MULTIPLES if rate >= bound * most) for _, rate in dropped)
+    seconds = sum(take.seconds for take, _ in dropped)
+    counts = ", ".join(f"{count} from {bound * most:g} on" for bound, count in sorted(histogram.items()))
+    line = f"left out: {len(dropped):,} takes ({seconds:.1f} s) with over {most:g} labels a second: {counts}"
+    return [take for take, rate in zip(takes, rates, strict=True) if rate <= most], line
+
+
+def _labels(take: Take, vocabulary: TrainingVocabulary) -> int:
+    try:
+        return len(vocabulary.encode(take.clip.text or "", take.clip.prompt))
+    except (PromptError, KeyError):  # an unsupported language is refused later, with the name of the clip
+        return 0

@@ -87,6 +87,11 @@ class Examples:
         self._splicer = None
         if augmentation.splice and labels:
             self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
+        for take in takes:
+            if labels and take.clip.location in labels.unreadable:
+                continue
+            if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
+                raise ManifestError(f"{take.clip} has no transcript, and no teacher makes one")
 
     def make(self, epoch: int, draw: Draw) -> Example:
         """Return the example of a draw.
@@ -130,7 +135,7 @@ class Examples:
                 raise ManifestError(f"{take.clip} has no transcript, and no teacher hears it")
             transcript = self._labels.transcript(take.clip)
             if transcript is None:
-                raise ManifestError(f"{take.clip} could not be read when the teacher should hear it")
+                raise ManifestError(f"{take.clip} could not be read when the teacher labelled the clips")
             text = transcript
         frames = self._labels.of(take) if self._labels else None
         return Spoken(self._decoded.samples(take), text, frames)
@@ -148,8 +153,8 @@ class Examples:
 
     def _targets(self, frames: Frames, features: int, take: Take) -> FrameTargets:
         """Return the teacher's targets of a take with ``features`` features, at the student's frame rate."""
-        assert self._labels, "they are its frames"
+        assert self._labels, "only a teacher gives frames"
         targets = merged(frames, self._labels.ratio)
         if len(targets.blank) != self._labels.frames_of(features):
-            raise ManifestError(f"{take.clip} is not what the teacher heard; remove its labels")
+            raise ManifestError(f"{take.clip} is not what the teacher labelled; remove its labels")
         return targets

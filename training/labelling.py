@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from audio.samples import Samples
 from training.ahead import ahead
-from training.clip import Clip, Place
+from training.clip import AudioLocation, Clip
 from training.distillation import greedy_labels
 from training.errors import ManifestError, RecipeError
 from training.posteriors import Frames, PosteriorStore
@@ -39,11 +39,11 @@ class TeacherLabels:
     def __init__(
         self,
         store: PosteriorStore,
-        names: dict[Place, str],
+        names: dict[AudioLocation, str],
         takes: Sequence[Take],
         model: TeacherModel,
         stride: int,
-        unreadable: Collection[Place] = (),
+        unreadable: Collection[AudioLocation] = (),
     ) -> None:
         self.unreadable = frozenset(unreadable)
         self.ratio = stride // model.stride
@@ -52,18 +52,18 @@ class TeacherLabels:
         self.width = self.ratio * model.width
         self._store = store
         self._names = names
-        self._heard = frozenset(takes)
-        self._a_take_of = {take.clip.place: take for take in takes}
+        self._takes = frozenset(takes)
+        self._a_take_of = {take.clip.location: take for take in takes}
         self._tokenizer = model.tokenizer
         self._stride = stride
 
     def of(self, take: Take) -> Frames | None:
         """Return the teacher's frames of a take, or None."""
-        return self._store.read(_entry(self._names, take)) if take in self._heard else None
+        return self._store.read(_entry(self._names, take)) if take in self._takes else None
 
     def transcript(self, clip: Clip) -> str | None:
         """Return the teacher's transcript of a clip, or None if it has none of its takes."""
-        take = self._a_take_of.get(clip.place)
+        take = self._a_take_of.get(clip.location)
         if take is None:
             return None
         return self._tokenizer.join(greedy_labels(self._store.read(_entry(self._names, take))))
@@ -94,27 +94,29 @@ def labelled(
         raise RecipeError(f"a student's frame of {student_stride} features holds no whole frames of {model.stride}")
     folder = f"{_digest_of_file(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
-    takes = [take for take in takes if _is_heard(take, teacher)]
-    names, unreadable = {}, set[Place]()
-    for clip in {take.clip.place: take.clip for take in takes}.values():
+    takes = [take for take in takes if _is_labelled(take, teacher)]
+    names, unreadable = {}, set[AudioLocation]()
+    for clip in {take.clip.location: take.clip for take in takes}.values():
         try:
-            names[clip.place] = _digest_of_clip(clip)
+            names[clip.location] = _digest_of_clip(clip)
         except ManifestError:
-            unreadable.add(clip.place)
-    missing = [take for take in takes if take.clip.place in names and _entry(names, take) not in store]
+            unreadable.add(clip.location)
+    missing = [take for take in takes if take.clip.location in names and _entry(names, take) not in store]
     if missing:
         unreadable |= _label(missing, model, store, names)
-    heard = [take for take in takes if take.clip.place not in unreadable]
-    return TeacherLabels(store, names, heard, model, student_stride, unreadable)
+    readable = [take for take in takes if take.clip.location not in unreadable]
+    return TeacherLabels(store, names, readable, model, student_stride, unreadable)
 
 
-def _is_heard(take: Take, teacher: Teacher) -> bool:
+def _is_labelled(take: Take, teacher: Teacher) -> bool:
     return teacher.sources is None or take.clip.source in teacher.sources
 
 
-def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[Place, str]) -> set[Place]:
+def _label(
+    takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, names: dict[AudioLocation, str]
+) -> set[AudioLocation]:
     """Compute and store the posteriors of takes; return the recordings that could not be read."""
-    unreadable: set[Place] = set()
+    unreadable: set[AudioLocation] = set()
     decoded = ahead(lambda batch: [_samples(take) for take in batch], _batches(takes))
     bar = tqdm(total=round(sum(take.seconds for take in takes)), desc="labelling", unit="s", disable=None)
     with bar, store.writing() as writer:
@@ -123,7 +125,7 @@ def _label(takes: Sequence[Take], model: TeacherModel, store: PosteriorStore, na
             fresh = {}
             for take, samples in zip(batch, clips, strict=True):
                 if samples is None:
-                    unreadable.add(take.clip.place)
+                    unreadable.add(take.clip.location)
                 elif _entry(names, take) not in store:
                     fresh[_entry(names, take)] = samples
             if fresh:
@@ -152,8 +154,8 @@ def _batches(takes: Sequence[Take]) -> Iterator[list[Take]]:
         yield batch
 
 
-def _entry(names: dict[Place, str], take: Take) -> str:
-    return f"{names[take.clip.place]}@{take.speed:g}"
+def _entry(names: dict[AudioLocation, str], take: Take) -> str:
+    return f"{names[take.clip.location]}@{take.speed:g}"
 
 
 def _digest_of_file(path: Path) -> str:

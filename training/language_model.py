@@ -63,10 +63,10 @@ def write_language_model(
         raise TrainingError(f"n-grams of {highest} out of {labels} labels are too many to be counted")
     if list(least) != sorted(least):
         raise TrainingError("a longer n-gram must have been seen at least as often as a shorter one to be kept")
-    text, place = _joined(sentences, labels)
+    text, position = _joined(sentences, labels)
     if len(text) == 0:
         raise TrainingError("there are no sentences to count")
-    counted = [_count(text, place, order, width) for order in range(1, highest + 1)]
+    counted = [_count(text, position, order, width) for order in range(1, highest + 1)]
     kept = [np.arange(width), *(one.codes[one.seen >= most] for one, most in zip(counted[1:], least, strict=True))]
     tensors: dict[str, NDArray[np.generic]] = {}
     probabilities = _unigrams(counted, width)
@@ -94,13 +94,13 @@ def _joined(sentences: Iterable[Sequence[int]], labels: int) -> tuple[Integers, 
     return np.concatenate(framed), np.concatenate([np.arange(len(sentence)) for sentence in framed])
 
 
-def _count(text: Integers, place: Integers, order: int, width: int) -> _Counted:
+def _count(text: Integers, position: Integers, order: int, width: int) -> _Counted:
     """Count the n-grams within sentences that end with a label or with the end."""
-    places = max(0, len(text) - order + 1)
-    codes = np.zeros(places, np.int64)
+    starts = max(0, len(text) - order + 1)
+    codes = np.zeros(starts, np.int64)
     for offset in range(order):
-        codes = codes * width + text[offset : places + offset]
-    inside = place[order - 1 :] >= max(1, order - 1)
+        codes = codes * width + text[offset : starts + offset]
+    inside = position[order - 1 :] >= max(1, order - 1)
     return _Counted(*np.unique(codes[inside], return_counts=True))
 
 

@@ -152,8 +152,8 @@ def train(
                     run.save()
         run.save()
         if best.is_long_ago and best.rate is not None and run.recipe.dev:
-            told = f"it was lowest, {100 * best.rate:.1f} %, in {BEST}"
-            report(f"WER has not fallen for {run.recipe.dev.patience} measurements; {told}")
+            lowest = f"it was lowest, {100 * best.rate:.1f} %, in {BEST}"
+            report(f"WER has not fallen for {run.recipe.dev.patience} measurements; {lowest}")
     finally:
         batches.close()
         if journal:
@@ -370,7 +370,7 @@ class SkippedClips:
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._lost_in_a_row = 0
 
     def note(self, batch: Batch) -> None:
@@ -380,8 +380,8 @@ class SkippedClips:
             TrainingError: if no clip of the last batches could be read, as when a disk is gone.
         """
         for message in batch.skipped:
-            if message not in self._told:
-                self._told.add(message)
+            if message not in self._reported:
+                self._reported.add(message)
                 self._report(f"skipped: {message}")
         self._lost_in_a_row = self._lost_in_a_row + 1 if batch.is_lost else 0
         if self._lost_in_a_row >= _LOST_BATCHES:

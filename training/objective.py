@@ -105,7 +105,7 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
         total = total + guesses.attention
     if batch.targets:
         assert log_probabilities is not None, "who learns from a teacher has a CTC head"
-        valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.heard[:, None]
+        valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.is_known[:, None]
         teacher_logits = guesses.teacher_logits
         distillation = distillation_loss(
             log_probabilities if teacher_logits is None else log_softmax(teacher_logits.float(), dim=-1),

@@ -1,7 +1,7 @@
 """A store on disk for a teacher's posteriors (the most probable labels of each frame) and frames of its encoder.
 
 A store is a folder with two files. ``frames.bin`` is memory-mapped and has a record for each frame, clip after clip.
-``index.jsonl`` has the place of each clip. A clip is added to the index after its frames are on the disk, and frames
+``index.jsonl`` has the range of frames of each clip. A clip is added to the index after its frames are on the disk, and frames
 after the last clip are cut off when writing begins, so a writer that was killed can continue.
 """
 
@@ -54,12 +54,12 @@ class PosteriorStore:
         self._index_path = folder / "index.jsonl"
         self._frames_path.touch()
         self._index_path.touch()
-        self._places: dict[str, tuple[int, int]] = {}
+        self._ranges: dict[str, tuple[int, int]] = {}
         self._map: Frames = np.empty(0, self._type)
         self._read_index()
 
     def __contains__(self, name: str) -> bool:
-        return name in self._places
+        return name in self._ranges
 
     def read(self, name: str) -> Frames:
         """Return the frames of a take, memory-mapped.
@@ -67,7 +67,7 @@ class PosteriorStore:
         Raises:
             KeyError: if the store does not have them.
         """
-        start, count = self._places[name]
+        start, count = self._ranges[name]
         if start + count > len(self._map):
             self._map = np.memmap(self._frames_path, dtype=self._type, mode="r")
         return self._map[start : start + count]
@@ -89,14 +89,14 @@ class PosteriorStore:
             index.truncate(self._index_end)
             frames.seek(0, os.SEEK_END)
             index.seek(0, os.SEEK_END)
-            yield StoreWriter(self._places, self._end(), frames.fileno(), index.fileno())
+            yield StoreWriter(self._ranges, self._end(), frames.fileno(), index.fileno())
 
     def _end(self) -> int:
-        return max((start + count for start, count in self._places.values()), default=0)
+        return max((start + count for start, count in self._ranges.values()), default=0)
 
     def _read_index(self) -> None:
         """Read the index; a last line that was cut short does not count."""
-        self._places.clear()
+        self._ranges.clear()
         self._index_end = 0
         size = self._frames_path.stat().st_size // self._type.itemsize
         for line in self._index_path.read_bytes().splitlines(keepends=True):
@@ -105,7 +105,7 @@ class PosteriorStore:
             try:
                 entry = json.loads(line)
                 start, count = int(entry["start"]), int(entry["frames"])
-                self._places[str(entry["name"])] = (start, count)
+                self._ranges[str(entry["name"])] = (start, count)
             except (ValueError, KeyError, TypeError) as error:
                 raise TrainingError(f"{self._index_path} is damaged; remove its folder to label again") from error
             if not 0 <= start <= start + count <= size:
@@ -117,7 +117,7 @@ class StoreWriter:
     """Adds frames to a store that it has locked."""
 
     def __init__(self, places: dict[str, tuple[int, int]], end: int, frames: int, index: int) -> None:
-        self._places = places
+        self._ranges = places
         self._end = end
         self._frames = frames
         self._index = index
@@ -128,7 +128,7 @@ class StoreWriter:
         lines = []
         for name, one in zip(names, frames, strict=True):
             lines.append(json.dumps({"name": name, "start": self._end, "frames": len(one)}) + "\n")
-            self._places[name] = (self._end, len(one))
+            self._ranges[name] = (self._end, len(one))
             self._end += len(one)
         _write(self._index, "".join(lines).encode())
 

@@ -248,8 +248,8 @@ def _key(run: Run) -> str:
     recipe, device = run.recipe, run.device
     parts = (recipe.objective, recipe.optimizer, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.processor()} {os.cpu_count()}"
-    told = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
+    setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
+    return hashlib.sha256(repr(setup).encode()).hexdigest()[:16]
 
 
 class Steps:

@@ -108,14 +108,14 @@ class Splicer:
             self._found[take] = phrases(samples, take, self._labels)
         return self._found[take]
 
-    def _cut(self, take: Take, samples: Samples, start: int, end: int, said: Sequence[Phrase]) -> Spoken:
+    def _cut(self, take: Take, samples: Samples, start: int, end: int, spoken: Sequence[Phrase]) -> Spoken:
         frames = self._labels.of(take)
-        assert frames is not None, "phrases are cut where the teacher heard words end"
+        assert frames is not None, "phrases are cut where words end by the teacher's frames"
         part = samples[start * self._labels.frame_samples : end * self._labels.frame_samples].copy()
         fade = np.linspace(0, 1, min(_FADE, len(part)), dtype=np.float32)
         part[: len(fade)] *= fade
         part[len(part) - len(fade) :] *= fade[::-1]
-        text = " ".join(word for phrase in said for word in phrase.words)
+        text = " ".join(word for phrase in spoken for word in phrase.words)
         return Spoken(part, text, frames[start:end])
 
 
@@ -153,9 +153,9 @@ def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]
 
 def _understood(spoken: Sequence[str], text: str | None) -> Callable[[int, int], bool]:
     """Return a function that tells whether the teacher's words from one index up to another are right."""
-    said = spoken if text is None else text.split()
+    written = spoken if text is None else text.split()
     wrong, missed = set[int](), set[int]()
-    for kind, first, last, *_ in difflib.SequenceMatcher(None, spoken, said, autojunk=False).get_opcodes():
+    for kind, first, last, *_ in difflib.SequenceMatcher(None, spoken, written, autojunk=False).get_opcodes():
         if kind == "insert":
             missed.add(first)
         elif kind != "equal":
@@ -177,8 +177,8 @@ def _words(frames: Frames, pieces: Sequence[str]) -> list[tuple[str, int, int]]:
     return [word for word in words if word[0]]
 
 
-def _level(samples: Samples, place: int) -> float:
-    around = samples[max(0, place - _AROUND) : place + _AROUND]
+def _level(samples: Samples, middle: int) -> float:
+    around = samples[max(0, middle - _AROUND) : middle + _AROUND]
     return float(np.sqrt(np.mean(np.square(around)))) if len(around) else 0.0
 
 

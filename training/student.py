@@ -306,13 +306,13 @@ def start_from(
 
 def _taken(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
     """Return a line that names the modules that have all, some or none of their weights from a checkpoint."""
-    told: dict[str, list[str]] = {}
+    modules_by_start: dict[str, list[str]] = {}
     for module in dict.fromkeys(name.split(".")[0] for name in own):
         weights = [name for name in own if name.startswith(f"{module}.")]
         taken = sum(name in found for name in weights)
         how = "kept" if taken == len(weights) else "kept but for its labels" if taken else "new"
-        told.setdefault(how, []).append(module)
-    return "; ".join(f"{how}: {', '.join(modules)}" for how, modules in told.items())
+        modules_by_start.setdefault(how, []).append(module)
+    return "; ".join(f"{how}: {', '.join(modules)}" for how, modules in modules_by_start.items())
 
 
 def without_teacher_heads(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -125,8 +125,8 @@ class Survey:
 
 def _line(what: str, *groups: tuple[str, _Group]) -> Iterable[str]:
     """Return a line about the groups that are not empty, if any."""
-    told = [f"{group} {name}" for name, group in groups if group.clips]
-    return [f"{what}: " + ", ".join(told)] if told else []
+    amounts = [f"{_amount(group)} {name}" for name, group in groups if group]
+    return [f"{what}: " + ", ".join(amounts)] if amounts else []
 
 
 def _length(seconds: float) -> str:

@@ -31,9 +31,9 @@ def stretched(features: Tensor, factors: Tensor, config: FeatureConfig) -> Tenso
     low, high = mels_of_hz(np.array([config.low_hz, config.high_hz]))
     centers = np.linspace(low, high, config.mels + 2)[1:-1]
     bands = np.array([_bands_heard(centers, factor, config.high_hz) for factor in factors.tolist()])
-    heard = torch.from_numpy(bands).to(features).clamp(0, config.mels - 1)
-    below = heard.floor().long().clamp(max=config.mels - 2)
-    share = (heard - below)[:, :, None]
+    result = torch.from_numpy(bands).to(features).clamp(0, config.mels - 1)
+    below = result.floor().long().clamp(max=config.mels - 2)
+    share = (result - below)[:, :, None]
     lower, upper = (features.gather(1, (below + one)[:, :, None].expand_as(features)) for one in (0, 1))
     return lower + share * (upper - lower)
 

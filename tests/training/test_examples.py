@@ -69,16 +69,16 @@ def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
     make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some)).make
 
     assert all(len(make(0, Draw(index, 0)).tokens) > 0 for index in range(len(some)))
-    with pytest.raises(ManifestError, match="no transcript, and no teacher hears it"):
-        examples(tmp_path, some).make(0, Draw(0, 0))
+    with pytest.raises(ManifestError, match="no transcript, and no teacher makes one"):
+        examples(tmp_path, some)
 
 
 def test_a_teachers_record_of_another_clip_is_refused(tmp_path):
     some = takes(tmp_path)
     labels = teacher_labels(tmp_path, some)
-    labels.of = lambda take: labels._store.read(labels._names[some[0].clip.place] + "@1")
+    labels.of = lambda take: labels._store.read(labels._names[some[0].clip.location] + "@1")
 
-    with pytest.raises(ManifestError, match="not what the teacher heard"):
+    with pytest.raises(ManifestError, match="not what the teacher labelled"):
         examples(tmp_path, some, labels=labels).make(0, Draw(1, 0))
 
 
@@ -106,7 +106,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
             (batch.targets.labels, one.targets.labels),
             (batch.targets.masses, one.targets.masses),
         )
-        assert batch.targets.heard[row]
+        assert batch.targets.is_known[row]
         for padded, part in parts:
             assert np.array_equal(padded[row, : len(part)].numpy(), part)
             assert not padded[row, len(part) :].any()
@@ -122,7 +122,7 @@ def test_a_batch_marks_the_clips_with_a_teachers_record(tmp_path):
     batch = collate(made, Position(), samples=16_000, hop=160, stride=16, rate=16_000)
 
     assert made[0].targets is None
-    assert batch.targets.heard.tolist() == [False, True]
+    assert batch.targets.is_known.tolist() == [False, True]
     assert not batch.targets.blank[0].any()
     assert np.array_equal(batch.targets.blank[1, : len(made[1].targets.blank)], made[1].targets.blank)
 

@@ -82,24 +82,24 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
     log_probability = backward[0, :, 0]
     total = torch.where(log_probability == _NONE, 0.0, log_probability)
     shares = torch.empty_like(leaving)
-    for place, arc in enumerate(arcs):
+    for index, arc in enumerate(arcs):
         onward = pad(backward, (0, 1, 0, 0, 0, arc.diagonals), value=_NONE)
         onward = onward[arc.diagonals :, :, arc.labels : arc.labels + backward.size(2)]
-        shares[:, place] = (forward + leaving[:, place] + onward - total[:, None]).exp()
+        shares[:, index] = (forward + leaving[:, index] + onward - total[:, None]).exp()
     return Alignments(log_probability, shares.permute(1, 2, 0, 3).to(weights.dtype))
 
 
 def _possible(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) -> Tensor:
     """Return the weights with arcs masked that leave the lattice or begin at unreachable nodes."""
-    diagonal, said = (torch.arange(size, device=weights.device) for size in weights.shape[2:])
-    frame = diagonal[:, None] - said
-    left, missing = frames[:, None, None] - frame, labels[:, None, None] - said
+    diagonal, emitted = (torch.arange(size, device=weights.device) for size in weights.shape[2:])
+    frame = diagonal[:, None] - emitted
+    left, missing = frames[:, None, None] - frame, labels[:, None, None] - emitted
     possible = torch.empty_like(weights, dtype=torch.bool)
-    for place, arc in enumerate(arcs):
+    for index, arc in enumerate(arcs):
         if arc.labels:  # no label is emitted after the last frame
-            possible[place] = (frame >= 0) & (left > arc.frames) & (missing > 0)
+            possible[index] = (frame >= 0) & (left > arc.frames) & (missing > 0)
         else:
-            possible[place] = (frame >= 0) & (
+            possible[index] = (frame >= 0) & (
                 (left > arc.frames) & (missing >= 0) | (left == arc.frames) & (missing == 0)
             )
     return weights.masked_fill(~possible, _NONE)
@@ -109,10 +109,10 @@ def _arriving(leaving: Tensor, arcs: Sequence[Arc]) -> Tensor:
     """Return the weights by the node that their arcs lead to."""
     arriving = torch.full_like(leaving, _NONE)
     diagonals, width = leaving.size(0), leaving.size(3)
-    for place, arc in enumerate(arcs):
+    for index, arc in enumerate(arcs):
         if arc.diagonals < diagonals:
-            arriving[arc.diagonals :, place, :, arc.labels :] = leaving[
-                : diagonals - arc.diagonals, place, :, : width - arc.labels
+            arriving[arc.diagonals :, index, :, arc.labels :] = leaving[
+                : diagonals - arc.diagonals, index, :, : width - arc.labels
             ]
     return arriving
 
@@ -140,8 +140,8 @@ def _sums(arriving: Tensor, arcs: Sequence[Arc], start: Tensor) -> Tensor:
     # With padding before the first diagonal and the first node, for arcs that would come from there.
     sums = start.new_full((before + diagonals, clips, 1 + width), _NONE)
     blanks, labels = (
-        torch.tensor([before - arc.diagonals for arc in arcs if arc.labels == said], device=start.device)
-        for said in (0, 1)
+        torch.tensor([before - arc.diagonals for arc in arcs if arc.labels == emitted], device=start.device)
+        for emitted in (0, 1)
     )
     for diagonal in range(diagonals):
         sources = torch.cat((sums[blanks + diagonal][..., 1:], sums[labels + diagonal][..., :-1]))

@@ -19,16 +19,16 @@ class Nodes:
     """Consecutive nodes; all tensors are int64 [nodes].
 
     Attributes:
-        heard: index of their frames among all frames of the clips, padding included.
-        said: index of their predictions among all predictions of the clips, padding included.
+        frame: index of their frames among all frames of the clips, padding included.
+        prediction: index of their predictions among all predictions of the clips, padding included.
         next_label: the next label of the transcript; any label at its end.
-        place: their indices in the clips' lattices, see ``lattice.align``.
+        lattice_index: their indices in the clips' lattices, see ``lattice.align``.
     """
 
-    heard: Tensor
-    said: Tensor
+    frame: Tensor
+    prediction: Tensor
     next_label: Tensor
-    place: Tensor
+    lattice_index: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Sums:
     All tensors are int64, with an entry for each frame or prediction that may have nodes in the part.
 
     Attributes:
-        place: unique index of the frame or prediction among all of the clips, padding included.
+        row: unique index of the frame or prediction among all of the clips, padding included.
         first: its first node, counted from the beginning of the part.
         step: distance of its nodes.
         count: number of its nodes; 0 or less for none.
     """
 
-    place: Tensor
+    row: Tensor
     first: Tensor
     step: Tensor
     count: Tensor
@@ -72,12 +72,12 @@ class PackedClips:
         self._sizes = sizes
         self._last_of = list(accumulate(counts))
         self._frames_before = list(accumulate((of_clip for of_clip, _ in sizes), initial=0))
-        self._said_before = list(accumulate((labels + 1 for _, labels in sizes), initial=0))
+        self._predictions_before = list(accumulate((labels + 1 for _, labels in sizes), initial=0))
         # Memory that is not pinned is copied before the call returns, so it may be freed at once.
         of_clips = torch.tensor([*zip(*sizes, strict=True)]).to(tokens.device, non_blocking=True)
         self._frame_counts, self._widths = of_clips[0], of_clips[1] + 1
         self._counts = self._frame_counts * self._widths
-        self._ends, self._frame_ends, self._said_ends = (
+        self._ends, self._frame_ends, self._prediction_ends = (
             each.cumsum(0) for each in (self._counts, self._frame_counts, self._widths)
         )
 
@@ -91,13 +91,13 @@ class PackedClips:
         clip = torch.searchsorted(self._ends, index, right=True)
         width = self._widths[clip]
         within = index - (self._ends - self._counts)[clip]
-        frame, said = within // width, within % width
+        frame, emitted = within // width, within % width
         _, diagonals, widest = self.lattice
         return Nodes(
-            heard=clip * self._frames + frame,
-            said=clip * self._tokens.size(1) + said,
-            next_label=self._tokens[clip, said],
-            place=(clip * diagonals + frame + said) * widest + said,
+            frame=clip * self._frames + frame,
+            prediction=clip * self._tokens.size(1) + emitted,
+            next_label=self._tokens[clip, emitted],
+            lattice_index=(clip * diagonals + frame + emitted) * widest + emitted,
         )
 
     def of_frames(self, part: slice) -> Sums:
@@ -110,7 +110,7 @@ class PackedClips:
         begins = (self._ends - self._counts)[clip] + frames * width
         inside = begins.clamp(min=part.start)
         return Sums(
-            place=clip * self._frames + frames,
+            row=clip * self._frames + frames,
             first=inside - part.start,
             step=torch.ones_like(index),
             count=(begins + width).clamp(max=part.stop) - inside,
@@ -119,15 +119,17 @@ class PackedClips:
     def of_predictions(self, part: slice) -> Sums:
         """Return the nodes of each prediction in a part."""
         first, last = (self._frame_of(node)[0] for node in (part.start, part.stop - 1))
-        index = torch.arange(self._said_before[first], self._said_before[last + 1], device=self._ends.device)
-        clip = torch.searchsorted(self._said_ends, index, right=True)
+        index = torch.arange(
+            self._predictions_before[first], self._predictions_before[last + 1], device=self._ends.device
+        )
+        clip = torch.searchsorted(self._prediction_ends, index, right=True)
         width = self._widths[clip]
-        said = index - (self._said_ends[clip] - width)
-        own = (self._ends - self._counts)[clip] + said
+        emitted = index - (self._prediction_ends[clip] - width)
+        own = (self._ends - self._counts)[clip] + emitted
         # The nodes own, own + width, and so on, from the part's first up to its end.
         begin = (-((own - part.start) // width)).clamp(min=0)
         return Sums(
-            place=clip * self._tokens.size(1) + said,
+            row=clip * self._tokens.size(1) + emitted,
             first=own + begin * width - part.start,
             step=width,
             count=torch.minimum(self._frame_counts[clip], -((own - part.stop) // width)) - begin,
@@ -140,19 +142,19 @@ class PackedClips:
         return clip, (node - self._last_of[clip] + frames * (labels + 1)) // (labels + 1)
 
 
-def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
+def fold(of_sums: Tensor, row: PackedClips, part: slice, of_frames: Tensor, of_predictions: Tensor) -> None:
     """Sum gradients of nodes for their frames and predictions.
 
     Args:
-        met: gradients of the sums of frame and prediction, [nodes, width].
+        of_sums: gradients of the sums of frame and prediction, [nodes, width].
         row: the packed clips.
         part: the range of nodes in them.
-        of_heard: gradients of frames, float32 or wider [frames, width]; changed.
-        of_said: gradients of predictions, in the same dtype [predictions, width]; changed.
+        of_frames: gradients of frames, float32 or wider [frames, width]; changed.
+        of_predictions: gradients of predictions, in the same dtype [predictions, width]; changed.
     """
-    nodes, met = row.nodes(part), met.to(of_heard.dtype)
-    of_heard.index_add_(0, nodes.heard, met)
-    of_said.index_add_(0, nodes.said, met)
+    nodes, of_sums = row.nodes(part), of_sums.to(of_frames.dtype)
+    of_frames.index_add_(0, nodes.frame, of_sums)
+    of_predictions.index_add_(0, nodes.prediction, of_sums)
 
 
 def rows_of(sizes: Sequence[tuple[int, int]], most: int) -> Iterator[slice]:

@@ -25,7 +25,7 @@ class Outputs:
     @property
     def passing(self) -> list[int]:
         """Return the indices of durations above 0, which blanks may have."""
-        return [place for place, duration in enumerate(self.durations) if duration > 0]
+        return [index for index, duration in enumerate(self.durations) if duration > 0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ _ROOM = {"cpu": Room(1 << 24, 0), "cuda": Room(1 << 27, 1 << 23)}
 
 def transducer_loss(
     joint: Joint,
-    heard: Tensor,
-    said: Tensor,
+    encoded: Tensor,
+    predicted: Tensor,
     frames: Tensor,
     tokens: Tensor,
     labels: Tensor,
@@ -62,8 +62,8 @@ def transducer_loss(
 
     Args:
         joint: the joint; its projections are applied already.
-        heard: encoder frames, projected for the joint, [batch, frames, joint width].
-        said: predictor outputs at the start and after each label, projected too, [batch, labels + 1, joint width].
+        encoded: encoder frames, projected for the joint, [batch, frames, joint width].
+        predicted: predictor outputs at the start and after each label, projected too, [batch, labels + 1, joint width].
         frames: number of frames of each clip, [batch]. With this and ``labels`` on the host, a GPU is not waited for.
         tokens: labels of the transcripts, [batch, labels].
         labels: number of labels of each transcript, [batch].
@@ -78,10 +78,10 @@ def transducer_loss(
     """
     outputs = Outputs(joint.blank, joint.durations if with_durations else (), fast_emit, sigma)
     transcripts = _Transcripts(frames, tokens, labels)
-    operations = operations_on(heard.device, heard.dtype) or _PLAIN
-    scorer = _Scorer(joint.activation, outputs, room or _ROOM[heard.device.type], operations)
+    operations = operations_on(encoded.device, encoded.dtype) or _PLAIN
+    scorer = _Scorer(joint.activation, outputs, room or _ROOM[encoded.device.type], operations)
     weight, bias = joint.output.weight, joint.output.bias
-    loss: Tensor = _TransducerLoss.apply(heard, said, weight, bias, transcripts, scorer)  # type: ignore[no-untyped-call]
+    loss: Tensor = _TransducerLoss.apply(encoded, predicted, weight, bias, transcripts, scorer)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -110,16 +110,16 @@ class _TransducerLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401  # what torch gives
-        heard: Tensor,
-        said: Tensor,
+        encoded: Tensor,
+        predicted: Tensor,
         weight: Tensor,
         bias: Tensor,
         transcripts: _Transcripts,
         scorer: _Scorer,
     ) -> Tensor:
         learns = any(ctx.needs_input_grad)
-        with torch.autocast(heard.device.type, enabled=False):
-            batch = _Batch((heard, said, weight, bias), transcripts, scorer, learns=learns)
+        with torch.autocast(encoded.device.type, enabled=False):
+            batch = _Batch((encoded, predicted, weight, bias), transcripts, scorer, learns=learns)
             loss = batch.loss()
         if batch.gradients:
             ctx.save_for_backward(*batch.gradients.like(weight, bias))
@@ -148,25 +148,25 @@ class _Scored:
 class _Gradients:
     """Gradients of frames, predictions, weight and bias."""
 
-    heard: Tensor
-    said: Tensor
+    encoded: Tensor
+    predicted: Tensor
     weight: Tensor
     bias: Tensor
 
     @classmethod
     def of(cls, inputs: tuple[Tensor, Tensor, Tensor, Tensor], wide: torch.dtype) -> "_Gradients":
         """Return zero gradients."""
-        heard, said, weight, bias = inputs
+        encoded, predicted, weight, bias = inputs
         return cls(
-            torch.zeros_like(heard),
-            torch.zeros_like(said),
+            torch.zeros_like(encoded),
+            torch.zeros_like(predicted),
             torch.zeros_like(weight, dtype=wide),
             torch.zeros_like(bias, dtype=wide),
         )
 
     def like(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the gradients, each in the dtype of its tensor."""
-        return self.heard, self.said, self.weight.to(weight.dtype), self.bias.to(bias.dtype)
+        return self.encoded, self.predicted, self.weight.to(weight.dtype), self.bias.to(bias.dtype)
 
 
 class _Batch:
@@ -192,37 +192,37 @@ class _Batch:
             scorer: the joint and its options.
             learns: whether gradients are wanted.
         """
-        self._heard, self._said, weight, bias = inputs
-        self._weight, self._bias = (each.to(self._heard.dtype) for each in (weight, bias))
+        self._encoded, self._predicted, weight, bias = inputs
+        self._weight, self._bias = (each.to(self._encoded.dtype) for each in (weight, bias))
         self._transcripts, self._scorer = transcripts, scorer
         self._tokens = pad(transcripts.tokens, (0, 1))  # a label after the last, also for empty transcripts
         self._arcs = arcs_of(scorer.outputs.durations)
-        self._wide = torch.promote_types(self._heard.dtype, torch.float32)  # dtype of sums
+        self._wide = torch.promote_types(self._encoded.dtype, torch.float32)  # dtype of sums
         self._most_nodes = max(1, scorer.room.scores // max(weight.shape))
         self.gradients = _Gradients.of(inputs, self._wide) if learns else None
 
     def loss(self) -> Tensor:
         """Return the sum of the clips' losses, and compute the gradients."""
-        total = torch.zeros((), dtype=self._wide, device=self._heard.device)
+        total = torch.zeros((), dtype=self._wide, device=self._encoded.device)
         sizes = list(zip(self._transcripts.frames.tolist(), self._transcripts.labels.tolist(), strict=True))
         for clips in rows_of(sizes, max(self._most_nodes, self._scorer.room.nodes)):
-            total += self._loss_of(clips, PackedClips(sizes[clips], self._tokens[clips], self._heard.size(1)))
+            total += self._loss_of(clips, PackedClips(sizes[clips], self._tokens[clips], self._encoded.size(1)))
         return total
 
     def _loss_of(self, clips: slice, row: PackedClips) -> Tensor:
         """Return the loss of some clips, and compute their gradients."""
-        device = self._heard.device
+        device = self._encoded.device
         frames, labels = (
             each[clips].to(device, non_blocking=True) for each in (self._transcripts.frames, self._transcripts.labels)
         )
         operations, outputs = self._scorer.operations, self._scorer.outputs
-        weights = self._heard.new_zeros(len(self._arcs), *row.lattice, dtype=self._wide)
+        weights = self._encoded.new_zeros(len(self._arcs), *row.lattice, dtype=self._wide)
         parts, masses, kept = row.parts(self._most_nodes), [], None
         for part in parts:
             nodes = row.nodes(part)
             scored = self._scored(clips, nodes)
             weighed = operations.weigh(scored.logits, nodes.next_label, outputs)
-            weights.flatten(1)[:, nodes.place] = weighed.weights
+            weights.flatten(1)[:, nodes.lattice_index] = weighed.weights
             masses.append(weighed.mass)
             kept = scored if len(parts) == 1 else None
             del scored  # freed before the next part takes as much
@@ -233,9 +233,9 @@ class _Batch:
         return -aligned.log_probability.where(is_possible, 0.0).sum().to(self._wide)
 
     def _scored(self, clips: slice, nodes: Nodes) -> _Scored:
-        met = self._heard[clips].flatten(0, 1)[nodes.heard]
-        met += self._said[clips].flatten(0, 1)[nodes.said]
-        hidden: Tensor = self._scorer.activation(met)
+        sums = self._encoded[clips].flatten(0, 1)[nodes.frame]
+        sums += self._predicted[clips].flatten(0, 1)[nodes.prediction]
+        hidden: Tensor = self._scorer.activation(sums)
         return _Scored(hidden, linear(hidden, self._weight, self._bias))
 
     def _learn(
@@ -258,21 +258,21 @@ class _Batch:
             scored: the joint's outputs, if they are kept.
         """
         scorer = self._scorer
-        of_heard, of_said = (
-            torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._heard, self._said)
+        of_frames, of_predictions = (
+            torch.zeros_like(each[clips], dtype=self._wide).flatten(0, 1) for each in (self._encoded, self._predicted)
         )
         for part, mass in zip(row.parts(self._most_nodes), masses, strict=True):
             nodes = row.nodes(part)
             found = scored or self._scored(clips, nodes)
-            taken = shares[:, nodes.place]
+            taken = shares[:, nodes.lattice_index]
             of_logits = scorer.operations.pull(found.logits, mass, nodes.next_label, taken, scorer.outputs)
             gradients.weight += of_logits.T @ found.hidden
             gradients.bias += of_logits.sum(0, dtype=self._wide)
-            met = _through(scorer.activation, of_logits @ self._weight, found.hidden)
-            scorer.operations.fold(met, row, part, of_heard, of_said)
-            del found, of_logits, met
-        gradients.heard[clips] = of_heard.view_as(self._heard[clips])
-        gradients.said[clips] = of_said.view_as(self._said[clips])
+            of_sums = _through(scorer.activation, of_logits @ self._weight, found.hidden)
+            scorer.operations.fold(of_sums, row, part, of_frames, of_predictions)
+            del found, of_logits, of_sums
+        gradients.encoded[clips] = of_frames.view_as(self._encoded[clips])
+        gradients.predicted[clips] = of_predictions.view_as(self._predicted[clips])
 
 
 def _through(activation: nn.Module, gradient: Tensor, after: Tensor) -> Tensor:

@@ -60,20 +60,20 @@ class Kokoro:
         """Return a sentence as a voice says it: mono, float32 [n], at ``SAMPLE_RATE``.
 
         Raises:
-            UnusableSpeechError: if the sentence is too long, or none that can be said.
+            UnusableSpeechError: if the sentence is too long, or none that can be tokens.
             SynthesisError: if the files are not Kokoro's.
             OSError: if they cannot be read.
         """
         with self._loading:
             network, styles = self._network, self._made_styles
-        said = numbers(phonemes(sentence))
-        if not 0 < len(said) <= _MOST_PHONEMES:
+        tokens = numbers(phonemes(sentence))
+        if not 0 < len(tokens) <= _MOST_PHONEMES:
             raise UnusableSpeechError("too many phonemes")
         (samples,) = network.run(
             None,
             {
-                "tokens": np.array([[0, *said, 0]], np.int64),
-                "style": styles.of(voice, len(said)),
+                "tokens": np.array([[0, *tokens, 0]], np.int64),
+                "style": styles.of(voice, len(tokens)),
                 "speed": np.array([manner.speed], np.float32),
             },
         )

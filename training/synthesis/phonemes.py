@@ -24,14 +24,14 @@ def phonemes(sentence: str) -> str:
     Raises:
         UnusableSpeechError: if eSpeak NG fails.
     """
-    said = " ".join(answer(["espeak-ng", "-q", "--ipa", "-v", "en-us", "--stdin"], sentence + "\n").split())
-    if not said:
+    signs = " ".join(answer(["espeak-ng", "-q", "--ipa", "-v", "en-us", "--stdin"], sentence + "\n").split())
+    if not signs:
         raise UnusableSpeechError("the synthesizer failed")
     for theirs, ours in _SPELLINGS:
-        said = said.replace(theirs, ours)
-    return said
+        signs = signs.replace(theirs, ours)
+    return signs
 
 
-def numbers(said: str) -> list[int]:
+def numbers(phonemes: str) -> list[int]:
     """Return the numbers of phonemes; signs that are not of English have none."""
-    return [_NUMBER_OF[sign] for sign in said if sign in _NUMBER_OF]
+    return [_NUMBER_OF[sign] for sign in phonemes if sign in _NUMBER_OF]

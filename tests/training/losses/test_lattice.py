@@ -14,14 +14,14 @@ from training.losses.lattice import Arc, align, arcs_of, diagonals_of
 def by_enumeration(weights, arcs, frames, labels):
     """Sum over every path through a clip whose last arc is a blank; weights [arcs, frames, labels + 1]."""
 
-    def paths(frame, said, ends_in_blank):
+    def paths(frame, emitted, ends_in_blank):
         if frame == frames:
-            return [0.0] if said == labels and ends_in_blank else []
+            return [0.0] if emitted == labels and ends_in_blank else []
         return [
-            weights[place, frame, said].item() + rest
+            weights[place, frame, emitted].item() + rest
             for place, arc in enumerate(arcs)
-            if frame + arc.frames <= frames and said + arc.labels <= labels
-            for rest in paths(frame + arc.frames, said + arc.labels, arc.labels == 0)
+            if frame + arc.frames <= frames and emitted + arc.labels <= labels
+            for rest in paths(frame + arc.frames, emitted + arc.labels, arc.labels == 0)
         ]
 
     return math.log(total) if (total := sum(map(math.exp, paths(0, 0, False)))) else -math.inf
@@ -41,7 +41,7 @@ def lattice(clips, arcs, seed):
 
 def by_frame(weights, frames):
     """Weights by frame, [arcs, clips, frames, labels + 1]."""
-    columns = [weights[:, :, said : said + frames, said] for said in range(weights.size(3))]
+    columns = [weights[:, :, emitted : emitted + frames, emitted] for emitted in range(weights.size(3))]
     return torch.stack(columns, dim=3)
 
 
@@ -86,10 +86,10 @@ def test_weights_in_the_padding_change_nothing():
     arcs = arcs_of((0, 1, 2))
     weights, frames, labels = lattice([(5, 3), (2, 1)], arcs, 0)
     other = weights.clone()
-    diagonal, said = (torch.arange(size) for size in weights.shape[2:])
-    frame = diagonal[:, None] - said
+    diagonal, emitted = (torch.arange(size) for size in weights.shape[2:])
+    frame = diagonal[:, None] - emitted
     other[:, 0, (frame < 0) | (frame >= 5)] = torch.inf
-    other[:, 1, (frame < 0) | (frame >= 2) | (said > 1)] = torch.nan
+    other[:, 1, (frame < 0) | (frame >= 2) | (emitted > 1)] = torch.nan
 
     assert torch.equal(align(weights, arcs, frames, labels).shares, align(other, arcs, frames, labels).shares)
 

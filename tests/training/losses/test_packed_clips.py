@@ -16,7 +16,7 @@ def test_a_row_is_all_nodes_of_its_clips_clip_by_clip_and_frame_by_frame(sizes, 
     row = PackedClips(sizes, tokens, longest + padding)
 
     found = [
-        torch.stack((nodes.heard, nodes.said, nodes.next_label, nodes.place), dim=1).tolist()
+        torch.stack((nodes.frame, nodes.prediction, nodes.next_label, nodes.lattice_index), dim=1).tolist()
         for nodes in map(row.nodes, row.parts(most))
     ]
 
@@ -26,13 +26,13 @@ def test_a_row_is_all_nodes_of_its_clips_clip_by_clip_and_frame_by_frame(sizes, 
     assert [node for part in found for node in part] == [
         [
             clip * (longest + padding) + frame,
-            clip * width + said,
-            tokens[clip, said],
-            (clip * diagonals + frame + said) * width + said,
+            clip * width + emitted,
+            tokens[clip, emitted],
+            (clip * diagonals + frame + emitted) * width + emitted,
         ]
         for clip, (frames, of_clip) in enumerate(sizes)
         for frame in range(frames)
-        for said in range(of_clip + 1)
+        for emitted in range(of_clip + 1)
     ]
 
 
@@ -43,7 +43,7 @@ def test_a_part_knows_which_nodes_belong_to_which_frame_and_prediction(sizes, mo
 
     for part in row.parts(most):
         nodes = row.nodes(part)
-        for owner, sums in ((nodes.heard, row.of_frames(part)), (nodes.said, row.of_predictions(part))):
+        for owner, sums in ((nodes.frame, row.of_frames(part)), (nodes.prediction, row.of_predictions(part))):
             expected = {place: (owner == place).nonzero()[:, 0].tolist() for place in set(owner.tolist())}
             found = {
                 place: list(range(first, first + count * step, step))

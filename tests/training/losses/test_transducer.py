@@ -23,23 +23,23 @@ def batch(sizes, durations=(), activation="relu", seed=0, dtype=torch.float64, v
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         joint = Joint(3, 4, WIDTH, vocabulary, durations, activation).to(dtype)
-        heard = torch.randn(len(sizes), max(frames for frames, _ in sizes), WIDTH, dtype=dtype, requires_grad=True)
-        said = torch.randn(len(sizes), 1 + max(each for _, each in sizes), WIDTH, dtype=dtype, requires_grad=True)
-        tokens = torch.randint(0, vocabulary, (len(sizes), said.size(1) - 1))
+        encoded = torch.randn(len(sizes), max(frames for frames, _ in sizes), WIDTH, dtype=dtype, requires_grad=True)
+        predicted = torch.randn(len(sizes), 1 + max(each for _, each in sizes), WIDTH, dtype=dtype, requires_grad=True)
+        tokens = torch.randint(0, vocabulary, (len(sizes), predicted.size(1) - 1))
     frames, labels = (torch.tensor(each) for each in zip(*sizes, strict=True))
-    return joint, heard, said, frames, tokens, labels
+    return joint, encoded, predicted, frames, tokens, labels
 
 
 def by_diagonal(weights):
     """Weights by frame, [arcs, clips, frames, labels + 1], as ``align`` takes them."""
     width = weights.size(3)
-    columns = [torch.nn.functional.pad(weights[..., said], (said, width - said)) for said in range(width)]
+    columns = [torch.nn.functional.pad(weights[..., label], (label, width - label)) for label in range(width)]
     return torch.stack(columns, dim=3)
 
 
-def plain(joint, heard, said, frames, tokens, labels, *, with_durations=True, sigma=0.0):
+def plain(joint, encoded, predicted, frames, tokens, labels, *, with_durations=True, sigma=0.0):
     """The same with all scores in memory: the loss of each clip, differentiable but for the alignments' sum."""
-    logits = joint(heard[:, :, None], said[:, None])
+    logits = joint(encoded[:, :, None], predicted[:, None])
     of_labels, of_durations = joint.split(logits)
     log = of_labels.log_softmax(-1)
     durations = joint.durations if with_durations else ()
@@ -60,8 +60,8 @@ def plain(joint, heard, said, frames, tokens, labels, *, with_durations=True, si
     return pull.detach() - value - pull
 
 
-def gradients(loss, joint, heard, said):
-    return torch.autograd.grad(loss, (heard, said, joint.output.weight, joint.output.bias))
+def gradients(loss, joint, encoded, predicted):
+    return torch.autograd.grad(loss, (encoded, predicted, joint.output.weight, joint.output.bias))
 
 
 SIZES = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=5).filter(
@@ -88,12 +88,12 @@ def test_it_is_the_loss_of_all_scores_in_whatever_parts(sizes, durations, activa
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
 def test_its_gradients_are_those_of_its_value(durations, activation):
-    joint, heard, said, *rest = batch([(4, 2), (3, 0), (2, 2)], durations, activation)
+    joint, encoded, predicted, *rest = batch([(4, 2), (3, 0), (2, 2)], durations, activation)
 
-    def loss(heard, said, *_):
-        return transducer_loss(joint, heard, said, *rest, room=Room(60, 20))
+    def loss(encoded, predicted, *_):
+        return transducer_loss(joint, encoded, predicted, *rest, room=Room(60, 20))
 
-    assert gradcheck(loss, (heard, said, joint.output.weight, joint.output.bias))
+    assert gradcheck(loss, (encoded, predicted, joint.output.weight, joint.output.bias))
 
 
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])
@@ -109,8 +109,10 @@ def test_a_joint_that_is_wider_than_its_outputs_has_its_width_in_the_limit(durat
 
 
 def test_a_second_derivative_is_refused():
-    joint, heard, said, *rest = batch([(3, 2)])
-    (first,) = torch.autograd.grad(transducer_loss(joint, heard, said, *rest).square(), heard, create_graph=True)
+    joint, encoded, predicted, *rest = batch([(3, 2)])
+    (first,) = torch.autograd.grad(
+        transducer_loss(joint, encoded, predicted, *rest).square(), encoded, create_graph=True
+    )
 
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
@@ -138,13 +140,13 @@ def test_half_precision_stays_close(durations, dtype):
 
 
 def test_weights_get_gradients_of_their_own_dtype_under_autocast():
-    joint, heard, said, *rest = batch([(9, 3)], dtype=torch.float32)
+    joint, encoded, predicted, *rest = batch([(9, 3)], dtype=torch.float32)
 
     with torch.autocast("cpu", torch.bfloat16):
-        loss = transducer_loss(joint, heard.bfloat16(), said.bfloat16(), *rest)
+        loss = transducer_loss(joint, encoded.bfloat16(), predicted.bfloat16(), *rest)
     loss.backward()
 
-    assert joint.output.weight.grad.dtype == heard.grad.dtype == torch.float32
+    assert joint.output.weight.grad.dtype == encoded.grad.dtype == torch.float32
 
 
 def test_without_gradients_none_are_computed():
@@ -174,16 +176,16 @@ def test_earlier_labels_get_larger_gradients_at_the_same_loss(seed):
 
 
 def test_an_impossible_transcript_counts_nothing():
-    joint, heard, said, frames, tokens, labels = batch(
+    joint, encoded, predicted, frames, tokens, labels = batch(
         [(4, 2), (2, 2)], (1, 2)
     )  # one label a frame at most, and a blank
 
-    both = transducer_loss(joint, heard, said, frames, tokens, labels)
-    (of_heard,) = torch.autograd.grad(both, heard)
-    one = transducer_loss(joint, heard[:1], said[:1], frames[:1], tokens[:1], labels[:1])
+    both = transducer_loss(joint, encoded, predicted, frames, tokens, labels)
+    (of_frames,) = torch.autograd.grad(both, encoded)
+    one = transducer_loss(joint, encoded[:1], predicted[:1], frames[:1], tokens[:1], labels[:1])
 
     assert both == one
-    assert not of_heard[1].any()
+    assert not of_frames[1].any()
 
 
 def nemos():
@@ -204,13 +206,13 @@ def test_losses_and_gradients_are_nemos(case, nemo):
     labels, width = nemo["weight"].shape
     joint = Joint(1, 1, width, labels - 1 - len(durations), durations)
     joint.output.weight, joint.output.bias = (torch.nn.Parameter(nemo[key]) for key in ("weight", "bias"))
-    heard, said = (nemo[key].clone().requires_grad_() for key in ("heard", "said"))
+    encoded, predicted = (nemo[key].clone().requires_grad_() for key in ("heard", "said"))
     options = {"fast_emit": 0.0} | {key: value for key, value in case.items() if key != "durations"}
 
-    loss = transducer_loss(joint, heard, said, nemo["frames"], nemo["tokens"], nemo["labels"], **options)
+    loss = transducer_loss(joint, encoded, predicted, nemo["frames"], nemo["tokens"], nemo["labels"], **options)
 
     # NeMo on a CPU multiplies the loss by the weight of early labels as well, on a GPU it does not.
     torch.testing.assert_close(loss, nemo["losses"].sum() / (1 + options["fast_emit"]))
     theirs = (nemo[f"{key}_gradient"] for key in ("heard", "said", "weight", "bias"))
-    for ours, expected in zip(gradients(loss, joint, heard, said), theirs, strict=True):
+    for ours, expected in zip(gradients(loss, joint, encoded, predicted), theirs, strict=True):
         torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)

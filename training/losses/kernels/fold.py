@@ -18,7 +18,7 @@ _NODES, _UNITS = 16, 128
 
 
 @triton.jit
-def _fold(met, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NODES: tl.constexpr, UNITS: tl.constexpr):
+def _fold(of_sums, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NODES: tl.constexpr, UNITS: tl.constexpr):
     """Sum the gradients of a frame or a prediction."""
     row = tl.program_id(0)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -29,32 +29,32 @@ def _fold(met, places, firsts, steps, counts, total, WIDTH: tl.constexpr, NODES:
     done = count * 0
     while done < count:
         node = done + tl.arange(0, NODES)
-        place = met + (first + node * step)[:, None] * WIDTH + unit[None, :]
+        place = of_sums + (first + node * step)[:, None] * WIDTH + unit[None, :]
         values = tl.load(place, mask=(node < count)[:, None] & known[None, :], other=0.0)
         found += tl.sum(values.to(tl.float32), axis=0)
         done += NODES
     tl.store(own, found, mask=known)
 
 
-def fold(met: Tensor, row: PackedClips, part: slice, of_heard: Tensor, of_said: Tensor) -> None:
+def fold(of_sums: Tensor, row: PackedClips, part: slice, of_frames: Tensor, of_predictions: Tensor) -> None:
     """Sum gradients of nodes for their frames and predictions.
 
     Args:
-        met: gradients of the sums of frame and prediction, [nodes, width].
+        of_sums: gradients of the sums of frame and prediction, [nodes, width].
         row: the packed clips.
         part: the range of nodes in them.
-        of_heard: gradients of frames, float32 [frames, width]; changed.
-        of_said: gradients of predictions, float32 [predictions, width]; changed.
+        of_frames: gradients of frames, float32 [frames, width]; changed.
+        of_predictions: gradients of predictions, float32 [predictions, width]; changed.
     """
-    _launch(met.contiguous(), row.of_frames(part), of_heard)
-    _launch(met.contiguous(), row.of_predictions(part), of_said)
+    _launch(of_sums.contiguous(), row.of_frames(part), of_frames)
+    _launch(of_sums.contiguous(), row.of_predictions(part), of_predictions)
 
 
-def _launch(met: Tensor, sums: Sums, total: Tensor) -> None:
-    width = met.size(1)
-    _fold[(len(sums.place), triton.cdiv(width, _UNITS))](
-        met,
-        sums.place,
+def _launch(of_sums: Tensor, sums: Sums, total: Tensor) -> None:
+    width = of_sums.size(1)
+    _fold[(len(sums.row), triton.cdiv(width, _UNITS))](
+        of_sums,
+        sums.row,
         sums.first,
         sums.step,
         sums.count,

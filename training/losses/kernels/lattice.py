@@ -30,8 +30,8 @@ def _log_sum(terms, top, COUNT: tl.constexpr):
     """Return the log-sum-exp of some terms, given the highest."""
     finite = tl.where(top == float("-inf"), 0.0, top)
     total = tl.exp(terms[0] - finite)
-    for place in tl.static_range(1, COUNT):
-        total += tl.exp(terms[place] - finite)
+    for term in tl.static_range(1, COUNT):
+        total += tl.exp(terms[term] - finite)
     # At least 1, the highest term's; without terms, a finite number is added to minus infinity.
     return top + tl.log(tl.maximum(total, 1.0))
 
@@ -52,29 +52,29 @@ def _sum_forwards(
     """Compute, for a clip, the log-probability of all paths to each node."""
     clip = tl.program_id(0).to(tl.int64)
     length, most = tl.load(frames + clip), tl.load(labels + clip)
-    said = tl.arange(0, BLOCK)
+    emitted = tl.arange(0, BLOCK)
     own, apart = clip * diagonals * width, tl.num_programs(0).to(tl.int64) * diagonals * width
     diagonal = length * 0
     while diagonal <= length + most:
-        frame = diagonal - said
-        here = (frame >= 0) & (frame <= length) & (said <= most)
-        top = tl.where((frame == 0) & (said == 0), 0.0, float("-inf")).to(tl.float64)
+        frame = diagonal - emitted
+        here = (frame >= 0) & (frame <= length) & (emitted <= most)
+        top = tl.where((frame == 0) & (emitted == 0), 0.0, float("-inf")).to(tl.float64)
         terms = (top,)
         for arc in tl.static_range(ARCS):
             step = tl.load(steps + arc)
             if arc < BLANKS:
-                source = said
-                there = here & (frame >= step) & ((frame < length) | (said == most))
-                place = own + (diagonal - step) * width + source
+                source = emitted
+                there = here & (frame >= step) & ((frame < length) | (emitted == most))
+                entry = own + (diagonal - step) * width + source
             else:
-                source = said - 1
+                source = emitted - 1
                 there = here & (frame >= step) & (source >= 0) & (frame < length)
-                place = own + (diagonal - step - 1) * width + source
-            term = tl.load(sums + place, mask=there, other=float("-inf"))
-            term += tl.load(weights + arc * apart + place, mask=there, other=0.0).to(tl.float64)
+                entry = own + (diagonal - step - 1) * width + source
+            term = tl.load(sums + entry, mask=there, other=float("-inf"))
+            term += tl.load(weights + arc * apart + entry, mask=there, other=0.0).to(tl.float64)
             terms += (term,)
             top = tl.maximum(top, term)
-        tl.store(sums + own + diagonal * width + said, _log_sum(terms, top, ARCS + 1), mask=here)
+        tl.store(sums + own + diagonal * width + emitted, _log_sum(terms, top, ARCS + 1), mask=here)
         tl.debug_barrier()
         diagonal += 1
 
@@ -96,36 +96,36 @@ def _sum_backwards(
     """Compute, for a clip, the log-probability of all paths from each node to the end, and the shares of arcs."""
     clip = tl.program_id(0).to(tl.int64)
     length, most = tl.load(frames + clip), tl.load(labels + clip)
-    said = tl.arange(0, BLOCK)
+    emitted = tl.arange(0, BLOCK)
     own, apart = clip * diagonals * width, tl.num_programs(0).to(tl.int64) * diagonals * width
     diagonal = length + most
     whole = tl.load(forwards + own + diagonal * width + most)
     whole = tl.where(whole == float("-inf"), 0.0, whole)
     while diagonal >= 0:
-        frame = diagonal - said
-        here = (frame >= 0) & (frame <= length) & (said <= most)
-        top = tl.where((frame == length) & (said == most) & (length > 0), 0.0, float("-inf")).to(tl.float64)
+        frame = diagonal - emitted
+        here = (frame >= 0) & (frame <= length) & (emitted <= most)
+        top = tl.where((frame == length) & (emitted == most) & (length > 0), 0.0, float("-inf")).to(tl.float64)
         terms = (top,)
         for arc in tl.static_range(ARCS):
             step = tl.load(steps + arc)
-            weight = weights + arc * apart + own + diagonal * width + said
+            weight = weights + arc * apart + own + diagonal * width + emitted
             if arc < BLANKS:
-                there = here & ((frame + step < length) | ((frame + step == length) & (said == most)))
-                target = sums + own + (diagonal + step) * width + said
+                there = here & ((frame + step < length) | ((frame + step == length) & (emitted == most)))
+                target = sums + own + (diagonal + step) * width + emitted
             else:
-                there = here & (frame + step < length) & (said < most)
-                target = sums + own + (diagonal + step + 1) * width + said + 1
+                there = here & (frame + step < length) & (emitted < most)
+                target = sums + own + (diagonal + step + 1) * width + emitted + 1
             term = tl.load(target, mask=there, other=float("-inf"))
             term += tl.load(weight, mask=there, other=0.0).to(tl.float64)
             terms += (term,)
             top = tl.maximum(top, term)
         total = _log_sum(terms, top, ARCS + 1)
-        place = own + diagonal * width + said
-        before = tl.load(forwards + place, mask=here, other=float("-inf"))
+        entry = own + diagonal * width + emitted
+        before = tl.load(forwards + entry, mask=here, other=float("-inf"))
         for arc in tl.static_range(ARCS):
             share = tl.exp(before + terms[arc + 1] - whole)
-            tl.store(weights + arc * apart + place, share.to(weights.dtype.element_ty), mask=here)
-        tl.store(sums + place, total, mask=here)
+            tl.store(weights + arc * apart + entry, share.to(weights.dtype.element_ty), mask=here)
+        tl.store(sums + entry, total, mask=here)
         tl.debug_barrier()
         diagonal -= 1
 

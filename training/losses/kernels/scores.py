@@ -35,9 +35,9 @@ def _weigh(
     """Compute the weights of a node."""
     node = tl.program_id(0).to(tl.int64)
     own = logits + node * OUTPUTS
-    place = tl.arange(0, BLOCK)
-    scores = tl.load(own + place, mask=place < OUTPUTS, other=float("-inf")).to(tl.float32)
-    tokens = tl.where(place <= BLANK, scores, float("-inf"))
+    column = tl.arange(0, BLOCK)
+    scores = tl.load(own + column, mask=column < OUTPUTS, other=float("-inf")).to(tl.float32)
+    tokens = tl.where(column <= BLANK, scores, float("-inf"))
     top = tl.max(tokens, axis=0)
     total = top + tl.log(tl.sum(tl.exp(tokens - top), axis=0))
     label = tl.load(own + tl.load(next_label + node)).to(tl.float32) - total - sigma
@@ -47,10 +47,10 @@ def _weigh(
         tl.store(weights + node, blank)
         tl.store(weights + nodes + node, label)
     else:
-        jumps = tl.where((place > BLANK) & (place <= BLANK + DURATIONS), scores, float("-inf"))
+        jumps = tl.where((column > BLANK) & (column <= BLANK + DURATIONS), scores, float("-inf"))
         top = tl.max(jumps, axis=0)
         jumps -= top + tl.log(tl.sum(tl.exp(jumps - top), axis=0))
-        duration = place - BLANK - 1
+        duration = column - BLANK - 1
         inside = (duration >= 0) & (duration < DURATIONS)
         # Blanks have no arc of duration 0, so they have one arc less if there is such a duration.
         blanks: tl.constexpr = DURATIONS - (RESTING >= 0)
@@ -79,11 +79,11 @@ def _pull(
     """Overwrite the scores of a node by their gradients."""
     node = tl.program_id(0).to(tl.int64)
     own = logits + node * OUTPUTS
-    place = tl.arange(0, BLOCK)
-    scores = tl.load(own + place, mask=place < OUTPUTS, other=float("-inf")).to(tl.float32)
+    column = tl.arange(0, BLOCK)
+    scores = tl.load(own + column, mask=column < OUTPUTS, other=float("-inf")).to(tl.float32)
     blank = tl.load(shares + node) * 0.0
     label = blank
-    duration = place - BLANK - 1
+    duration = column - BLANK - 1
     taken = tl.zeros((BLOCK,), tl.float32)
     if DURATIONS == 0:
         blank = tl.load(shares + node)
@@ -100,14 +100,14 @@ def _pull(
                 taken += tl.where(duration == arc - blanks, share, 0.0)
     pulled = label * emphasis
     probability = tl.exp(scores - tl.load(mass + node))
-    gradient = tl.where(place <= BLANK, probability, 0.0) * (blank + pulled)
-    gradient -= tl.where(place == BLANK, blank, 0.0)
-    gradient -= tl.where(place == tl.load(next_label + node), pulled, 0.0)
+    gradient = tl.where(column <= BLANK, probability, 0.0) * (blank + pulled)
+    gradient -= tl.where(column == BLANK, blank, 0.0)
+    gradient -= tl.where(column == tl.load(next_label + node), pulled, 0.0)
     if DURATIONS > 0:
         jumps = tl.where((duration >= 0) & (duration < DURATIONS), scores, float("-inf"))
         odds = tl.exp(jumps - tl.max(jumps, axis=0))
         gradient += odds / tl.sum(odds, axis=0) * (blank + label) - taken
-    tl.store(own + place, gradient.to(logits.dtype.element_ty), mask=place < OUTPUTS)
+    tl.store(own + column, gradient.to(logits.dtype.element_ty), mask=column < OUTPUTS)
 
 
 def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:

@@ -36,7 +36,7 @@ def test_sums_and_shares_are_those_of_the_plain_function(device, clips, duration
     found = align(weights.clone(), arcs, frames, labels)
 
     torch.testing.assert_close(found.log_probability, expected.log_probability)
-    diagonal, said = (torch.arange(size, device=device) for size in shape[2:])
-    frame = diagonal[:, None] - said
-    real = (frame >= 0) & (frame < frames[:, None, None]) & (said <= labels[:, None, None])
+    diagonal, emitted = (torch.arange(size, device=device) for size in shape[2:])
+    frame = diagonal[:, None] - emitted
+    real = (frame >= 0) & (frame < frames[:, None, None]) & (emitted <= labels[:, None, None])
     torch.testing.assert_close(found.shares.where(real, 0.0), expected.shares.where(real, 0.0), atol=1e-6, rtol=1e-5)

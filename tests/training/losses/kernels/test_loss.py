@@ -28,13 +28,13 @@ def test_kernels_change_nothing(monkeypatch, device, room, durations, with_durat
     joint = Joint(3, 4, 8, 9, durations).to(device)
     sizes = [(5, 3), (3, 0), (1, 1), (4, 2)]
     frames, labels = (torch.tensor(each, device=device) for each in zip(*sizes, strict=True))
-    heard, said = (torch.randn(4, size, 8, device=device, requires_grad=True) for size in (5, 4))
+    encoded, predicted = (torch.randn(4, size, 8, device=device, requires_grad=True) for size in (5, 4))
     tokens = torch.randint(0, 9, (4, 3), device=device)
-    learned = heard, said, joint.output.weight, joint.output.bias
+    learned = encoded, predicted, joint.output.weight, joint.output.bias
 
     def loss_and_gradients(operations):
         monkeypatch.setattr(transducer, "operations_on", lambda *_: operations)
-        given = joint, heard, said, frames, tokens, labels
+        given = joint, encoded, predicted, frames, tokens, labels
         loss = transducer_loss(*given, with_durations=with_durations, fast_emit=0.1, sigma=0.05, room=room)
         return loss.detach(), *torch.autograd.grad(loss, learned)
 
@@ -47,8 +47,8 @@ def test_kernels_change_nothing(monkeypatch, device, room, durations, with_durat
 @pytest.mark.gpu
 def test_the_host_waits_for_nothing_where_it_knows_the_lengths():
     joint = Joint(3, 4, 8, 9, (0, 1, 2)).cuda()
-    heard, said = (torch.randn(3, size, 8, device="cuda", requires_grad=True) for size in (5, 4))
-    given = heard, said, torch.tensor([5, 3, 1]), torch.zeros(3, 3, dtype=torch.int64, device="cuda")
+    encoded, predicted = (torch.randn(3, size, 8, device="cuda", requires_grad=True) for size in (5, 4))
+    given = encoded, predicted, torch.tensor([5, 3, 1]), torch.zeros(3, 3, dtype=torch.int64, device="cuda")
     transducer_loss(joint, *given, torch.tensor([3, 0, 1])).backward()  # kernels are compiled
 
     with no_waiting():
