@@ -51,7 +51,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-punctuation", action="store_true", help="leave out punctuation and capitals (Canary)")
     parser.add_argument("--itn", action="store_true", help="ask the model to write numbers as people do (Canary)")
-    parser.add_argument("--timestamps", action="store_true", help="let the model write when words are said (Canary)")
+    parser.add_argument("--timestamps", action="store_true", help="let the model write the times of words (Canary)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument(
         "--dtype",

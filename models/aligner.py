@@ -1,7 +1,7 @@
 """Forced alignment: a CTC model finds the times of words that another model wrote.
 
 Attention decoders do not know the frames of their words. Some Canary checkpoints therefore contain a CTC model, and for
-others one can be named. Words are spelled in pieces of its vocabulary; their times are those of the pieces in the
+others one can be named. Words are encoded in pieces of its vocabulary; their times are those of the pieces in the
 likeliest CTC path through the frames.
 """
 
@@ -26,7 +26,7 @@ _WORDS_KEPT = 2**14
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class KnownWords:
     """The words to find in an utterance.
 
     Attributes:
@@ -53,33 +53,33 @@ class Aligner:
         self._vocabulary = vocabulary
         self._blank = blank
         self._seconds = seconds
-        self._spelled = lru_cache(_WORDS_KEPT)(self._spell)
+        self._pieces_of_word = lru_cache(_WORDS_KEPT)(self._find_pieces)
 
-    def times(self, utterances: Iterable[Said]) -> list[list[Span]]:
+    def times(self, utterances: Iterable[KnownWords]) -> list[list[Span]]:
         """Return the start and end of the words of each utterance, in seconds.
 
-        A word that the vocabulary cannot spell gets the time between its neighbours. The words of a text with more
+        A word that the vocabulary cannot encode gets the time between its neighbours. The words of a text with more
         pieces than frames have no times.
         """
-        spelled, columns, tokens = [], [], []
-        for said in utterances:
-            pieces = [self._spelled(word) for word in said.words]
+        encoded, columns, tokens = [], [], []
+        for utterance in utterances:
+            pieces = [self._pieces_of_word(word) for word in utterance.words]
             if pieces and pieces[0] and self._is_space(pieces[0][0]):
                 pieces[0] = pieces[0][1:]  # no word is before it
             flat = list(chain.from_iterable(pieces))
-            if len(flat) + sum(left == right for left, right in pairwise(flat)) > len(said.log_probabilities):
+            if len(flat) + sum(left == right for left, right in pairwise(flat)) > len(utterance.log_probabilities):
                 pieces, flat = [], []
             # Only labels of the text are kept, in columns after that of the blank.
             numbers = {token: number for number, token in enumerate(dict.fromkeys(flat), 1)}
-            columns.append(said.log_probabilities[:, [self._blank, *numbers]].cpu())
+            columns.append(utterance.log_probabilities[:, [self._blank, *numbers]].cpu())
             tokens.append(torch.tensor([numbers[token] for token in flat], dtype=torch.int64))
-            spelled.append((said, pieces))
+            encoded.append((utterance, pieces))
         return [
-            self._spans(*spelling, row) if spelling[1] else [(None, None)] * len(spelling[0].words)
-            for spelling, row in zip(spelled, _aligned(columns, tokens), strict=True)
+            self._spans(*pair, row) if pair[1] else [(None, None)] * len(pair[0].words)
+            for pair, row in zip(encoded, _aligned(columns, tokens), strict=True)
         ]
 
-    def _spans(self, said: Said, pieces: Sequence[Sequence[int]], row: UtteranceTokens) -> list[Span]:
+    def _spans(self, utterance: KnownWords, pieces: Sequence[Sequence[int]], row: UtteranceTokens) -> list[Span]:
         """Return the times of words, whose pieces are the tokens of ``row``."""
         assert row.frames is not None
         assert row.ends is not None
@@ -88,7 +88,7 @@ class Aligner:
         first = 0
         for word in pieces:
             # Punctuation marks are not spoken, and a label for the space between words belongs to no word.
-            spoken = [place for place, token in enumerate(word, first) if self._is_spoken(token)]
+            spoken = [index for index, token in enumerate(word, first) if self._is_spoken(token)]
             start, end = None, None
             if spoken:
                 start, last = self._seconds(row.frames[spoken[0]]), spoken[-1]
@@ -97,7 +97,7 @@ class Aligner:
             starts.append(start)
             ends.append(end)
             first += len(word)
-        return _without_gaps(starts, ends, said.seconds)
+        return _without_gaps(starts, ends, utterance.seconds)
 
     def _is_spoken(self, token: int) -> bool:
         return not self._is_space(token) and self._vocabulary.texts[token].strip() not in self._vocabulary.punctuation
@@ -105,7 +105,7 @@ class Aligner:
     def _is_space(self, token: int) -> bool:
         return self._vocabulary.texts[token] == " "
 
-    def _spell(self, word: str) -> list[int]:
+    def _find_pieces(self, word: str) -> list[int]:
         """Return the pieces of a word; those of its letters alone, if there are none for its case or its marks."""
         for text in (word, word.lower(), _letters(word), _letters(word).lower()):
             tokens = self._pieces_of(text)
@@ -115,7 +115,7 @@ class Aligner:
         return self._pieces_of(known) or []
 
     def _pieces_of(self, text: str) -> list[int] | None:
-        """Return the pieces that spell a word; None if a part of it has none."""
+        """Return the pieces of a word; None if a part of it has none."""
         tokenizer = self._vocabulary.tokenizer
         if isinstance(tokenizer, SentencePieceTokenizer):
             return tokenizer.encode(text)
@@ -123,7 +123,7 @@ class Aligner:
 
     @cached_property
     def _pieces(self) -> dict[bytes, int]:
-        return {spelling: token for token, spelling in enumerate(self._vocabulary.spellings) if spelling}
+        return {piece: token for token, piece in enumerate(self._vocabulary.spellings) if piece}
 
 
 def _letters(word: str) -> str:

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from models import bundled
-from models.aligner import Aligner, Said, Span
-from models.batching import batches
+from models.aligner import Aligner, KnownWords, Span
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
@@ -364,7 +363,7 @@ class Model:
             encoded, frames, _ = self._encoded(waveforms.to(self.device), lengths.to(self.device), lengths)
             rows = zip(words, encoded, frames.tolist(), (lengths / self.sample_rate).tolist(), strict=True)
             return self._finder.times(
-                Said(its_words, self._network.ctc(row[None, :count])[0].float().log_softmax(dim=-1), seconds)
+                KnownWords(its_words, self._network.ctc(row[None, :count])[0].float().log_softmax(dim=-1), seconds)
                 for its_words, row, count, seconds in rows
             )
 
@@ -489,8 +488,8 @@ class Model:
         else:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
             if self._writer:
-                asked = list(map(self._asked_of_writer, prompts))
-                written = self._checked(self._writer.write(frames, encoder_lengths, features, lengths, asked))
+                own_prompts = list(map(self._prompt_for_writer, prompts))
+                written = self._writer.write(frames, encoder_lengths, features, lengths, own_prompts)
                 return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
             fetched = self._search(frames, encoder_lengths, decoder)
         seconds = (lengths / self.sample_rate).tolist()
@@ -553,33 +552,7 @@ class Model:
         if aligner.sample_rate != rate:
             raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
 
-    def _check_identifier(self, identifier: LanguageIdentifier) -> None:
-        rate = self._config.features.sample_rate
-        if identifier.sample_rate != rate:
-            raise ValueError(
-                f"the language identifier takes audio at {identifier.sample_rate} Hz, and the model at {rate} Hz"
-            )
-        if set(identifier.languages).isdisjoint(self._languages or ()):
-            raise ValueError("the language identifier knows none of the model's languages")
-
-    def _with_identified(
-        self,
-        pcm: Sequence[Waveform],
-        languages: Sequence[str | None],
-        possible: Sequence[str],
-        batch_seconds: float,
-    ) -> list[str | None]:
-        """Return the languages of utterances, each by itself where it is not named."""
-        assert self.language_identifier
-        unnamed = [index for index, language in enumerate(languages) if language is None and len(pcm[index])]
-        found = self.language_identifier.identify([pcm[index] for index in unnamed], batch_seconds)
-        known = list(languages)
-        for index, probabilities in zip(unnamed, found, strict=True):
-            decision = LanguageDecision(possible)
-            known[index] = decision.add(probabilities, len(pcm[index]) / self.sample_rate).language
-        return known
-
-    def _asked_of_writer(self, prompt: Prompt) -> Prompt:
+    def _prompt_for_writer(self, prompt: Prompt) -> Prompt:
         """Return the prompt, without times if the aligner finds them."""
         return prompt._replace(timestamps=False) if self._aligner else prompt
 
@@ -613,7 +586,7 @@ class Model:
 
     def _check_prompt(self, prompt: Prompt) -> None:
         if self._writer:
-            self._writer.check(self._asked_of_writer(prompt))
+            self._writer.check(self._prompt_for_writer(prompt))
         else:
             check_unprompted(prompt, self._languages, punctuates=self._punctuates)
 

@@ -68,7 +68,7 @@ class PromptWriter:
             message = f"this model translates from English and into it, not from {language!r} into {target!r}"
             raise PromptError("target_language", message)
         if prompt.timestamps and not self._config.timestamps:
-            raise PromptError("timestamps", "this model does not write when words are said")
+            raise PromptError("timestamps", "this model does not write the times of words")
         if prompt.itn and not self._config.itn:
             raise PromptError("itn", _NO_ITN)
         chosen = {

@@ -75,8 +75,8 @@ def _lasting(
         until = length if following is None or following.start is None else following.start
         first, last = word.token_span
         spoken = next((index for index in reversed(range(first, last)) if texts[index] not in punctuation), first)
-        heard = seconds(row.frames[spoken]) + lasts(len(texts[spoken].strip()))
-        lasting.append(word._replace(end=max(seconds(row.ends[spoken]), min(heard, until))))
+        extended = seconds(row.frames[spoken]) + lasts(len(texts[spoken].strip()))
+        lasting.append(word._replace(end=max(seconds(row.ends[spoken]), min(extended, until))))
     return lasting
 
 

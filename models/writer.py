@@ -69,8 +69,8 @@ class Writer:
         """
         bound = length_bound(self._decoder.config, frames, self._config.encoder.subsampling_factor, encoded.size(1))
         # Pinned memory, so that the host does not wait for the copy.
-        asked = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], pin_memory=encoded.is_cuda)
-        tokens = asked.to(encoded.device, non_blocking=True)
+        prompt_tokens = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], pin_memory=encoded.is_cuda)
+        tokens = prompt_tokens.to(encoded.device, non_blocking=True)
         if self._search is None:  # created here, because the decoder is on its device by now
             graphed = encoded.device.type != "cpu"
             self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)

@@ -1,6 +1,6 @@
 """Words of an attention decoder, which may write times between them.
 
-It does not tell the frames of its tokens. With the prompt's timestamps on, Canary writes each word between two tokens
+It does not give the frames of its tokens. With the prompt's timestamps on, Canary writes each word between two tokens
 that name encoder frames, such as ``<|12|>``; otherwise the times of words are not known.
 """
 

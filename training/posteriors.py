@@ -1,8 +1,8 @@
 """A store on disk for a teacher's posteriors (the most probable labels of each frame) and frames of its encoder.
 
 A store is a folder with two files. ``frames.bin`` is memory-mapped and has a record for each frame, clip after clip.
-``index.jsonl`` has the range of frames of each clip. A clip is added to the index after its frames are on the disk, and frames
-after the last clip are cut off when writing begins, so a writer that was killed can continue.
+``index.jsonl`` has the range of frames of each clip. A clip is added to the index after its frames are on the disk,
+and frames after the last clip are cut off when writing begins, so a writer that was killed can continue.
 """
 
 import fcntl
@@ -116,8 +116,8 @@ class PosteriorStore:
 class StoreWriter:
     """Adds frames to a store that it has locked."""
 
-    def __init__(self, places: dict[str, tuple[int, int]], end: int, frames: int, index: int) -> None:
-        self._ranges = places
+    def __init__(self, ranges: dict[str, tuple[int, int]], end: int, frames: int, index: int) -> None:
+        self._ranges = ranges
         self._end = end
         self._frames = frames
         self._index = index

@@ -13,52 +13,9 @@ from training.clip import Part
 from training.errors import ManifestError
 
 
-class Members:
-    """The places of a tar's members by their names: digests, offsets and sizes, 24 bytes for each."""
-
-    def __init__(self, path: Path, named: Callable[[str], str | None]) -> None:
-        """Read the headers of a tar, one after the other.
-
-        Args:
-            path: the tar.
-            named: the name by which a member is found, given its own; None leaves it out.
-
-        Raises:
-            ManifestError: if it is damaged, compressed or not there.
-        """
-        digests, places = array("Q"), array("Q")
-        try:
-            size = path.stat().st_size
-            with tarfile.open(path, "r:") as tar:
-                while (member := tar.next()) is not None:
-                    tar.members = []  # type: ignore[attr-defined]  # it would keep all, a kilobyte each
-                    if not member.isfile() or (name := named(member.name)) is None:
-                        continue
-                    if member.offset_data + member.size > size:
-                        raise ManifestError(f"{path} ends within {member.name}: it is cut short")
-                    digests.append(_digest(name))
-                    places.extend((member.offset_data, member.size))
-        except OSError as error:
-            raise ManifestError(f"{path}: {error.strerror or error}") from error
-        except tarfile.TarError as error:
-            raise ManifestError(f"{path} is not a readable tar, or is compressed: {error}") from error
-        found = np.asarray(digests, dtype=np.uint64)
-        order = np.argsort(found, kind="stable")
-        self._digests = found[order]
-        self._places = np.asarray(places, dtype=np.uint64).reshape(-1, 2)[order]
-
-    def get(self, name: str) -> Part | None:
-        """Return the place of a member, the last one of that name, or None."""
-        digest = _digest(name)
-        index = int(np.searchsorted(self._digests, np.uint64(digest), side="right")) - 1
-        if index < 0 or int(self._digests[index]) != digest:
-            return None
-        return Part(*self._places[index].tolist())
-
-
-@lru_cache(maxsize=2**16)
-def members_of(path: Path) -> Members:
-    """Return the members of a tar by their names.
+@lru_cache(maxsize=1024)
+def members_of(path: Path) -> dict[str, Part]:
+    """Return the positions of a tar's members, by their names.
 
     Raises:
         ManifestError: if it is damaged, compressed or not there.

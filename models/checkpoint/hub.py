@@ -56,8 +56,8 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
         DownloadError: if the hub refuses, or cannot be reached and the cache has no version.
         UnreadableCheckpointError: if the repository holds no checkpoint.
     """
-    asked = f"{repository}@{revision}" if revision else repository
-    with _refusals_named(asked, repository):
+    name = f"{repository}@{revision}" if revision else repository
+    with _readable_errors(name, repository):
         try:
             commit, files = _listing(repository, revision)
         except (CheckpointError, RepositoryNotFoundError, RevisionNotFoundError):
@@ -65,7 +65,7 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
         except Exception as error:  # clients, proxies and captive portals report a missing network in many ways
             if isinstance(error, HfHubHTTPError) and error.response.status_code < _SERVER_ERRORS:
                 raise
-            return _cached(asked, repository, revision, error)
+            return _cached(name, repository, revision, error)
         names = needed_files(files, repository)
         folders = {_fetch(repository, commit, files[name], on_download).parent for name in names}
     return folders.pop()
@@ -79,16 +79,16 @@ def _listing(repository: str, revision: str | None) -> tuple[ResolvedRevision, d
     return commit, {file.rfilename: file for file in info.siblings or []}
 
 
-def _cached(asked: str, repository: str, revision: str | None, reason: Exception) -> Path:
+def _cached(name: str, repository: str, revision: str | None, reason: Exception) -> Path:
     cache = constants.HF_HUB_CACHE
     try:
         folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, ValueError):
         message = (
-            f"{asked} is no file or folder here and not in the cache at {cache}; the hub cannot be reached: {reason}"
+            f"{name} is no file or folder here and not in the cache at {cache}; the hub cannot be reached: {reason}"
         )
         raise DownloadError(message) from reason
-    log.warning("the hub cannot be reached; %s comes from the cache", asked, extra={"path": str(folder)})
+    log.warning("the hub cannot be reached; %s comes from the cache", name, extra={"path": str(folder)})
     return folder
 
 
@@ -116,22 +116,22 @@ def _is_whole(path: Path, file: RepoSibling) -> bool:
 
 
 @contextmanager
-def _refusals_named(asked: str, repository: str) -> Iterator[None]:
+def _readable_errors(name: str, repository: str) -> Iterator[None]:
     """Turn refusals of the hub and failed downloads into errors that say in one line what to do."""
     try:
         yield
     except CheckpointError:
         raise
     except GatedRepoError as error:
-        message = f"{asked} is gated: accept its terms on the hub, and set HF_TOKEN to a token of the account that did"
+        message = f"{name} is gated: accept its terms on the hub, and set HF_TOKEN to a token of the account that did"
         raise DownloadError(message) from error
     except RepositoryNotFoundError as error:
-        message = f"{asked} is no file or folder here, and no model that the hub shows; a private one needs HF_TOKEN"
+        message = f"{name} is no file or folder here, and no model that the hub shows; a private one needs HF_TOKEN"
         raise MissingCheckpointError(message) from error
     except RevisionNotFoundError as error:
-        raise MissingCheckpointError(f"{repository} has no such revision on the hub: {asked}") from error
+        raise MissingCheckpointError(f"{repository} has no such revision on the hub: {name}") from error
     except Exception as error:  # the client's own errors, those of the network below it, a full disk
-        raise DownloadError(f"{asked} cannot be downloaded (does it need another HF_TOKEN?): {error}") from error
+        raise DownloadError(f"{name} cannot be downloaded (does it need another HF_TOKEN?): {error}") from error
 
 
 def _reporting(on_download: OnDownload) -> "type[tqdm[Any]]":
@@ -140,11 +140,11 @@ def _reporting(on_download: OnDownload) -> "type[tqdm[Any]]":
     class Bar(tqdm):  # type: ignore[type-arg]  # generic in its stubs only
         def __init__(self, *_: object, total: int | None = None, initial: int = 0, **__: object) -> None:
             super().__init__(disable=True)
-            self._here, self._whole = initial, total
+            self._done_bytes, self._total_bytes = initial, total
 
         def update(self, n: float | None = 1) -> bool | None:
-            self._here += int(n or 0)
-            on_download(self._here, self._whole)
+            self._done_bytes += int(n or 0)
+            on_download(self._done_bytes, self._total_bytes)
             return None
 
     return Bar

@@ -57,8 +57,8 @@ class Predictor(nn.Module):
         start = labels.new_full((len(labels), 1), self.blank)
         embedded = self.embedding(torch.cat((start, labels), dim=1))
         with _without_missing_lstm(embedded.device):
-            said: Tensor = self.lstm(embedded.transpose(0, 1))[0].transpose(0, 1)
-        return said
+            output: Tensor = self.lstm(embedded.transpose(0, 1))[0].transpose(0, 1)
+        return output
 
     def forward(self, labels: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """Advance every row by one label.

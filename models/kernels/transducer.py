@@ -109,13 +109,13 @@ def _score_tile(
         of_labels = tile * LABELS < COUNT
         output = tl.where(of_labels, label, label - tile * LABELS + COUNT)
         known = output < tl.where(of_labels, COUNT, OUTPUTS)
-        heard = (row * frames + tl.minimum(frame, frames - 1)) * JOINT
+        encoder_row = (row * frames + tl.minimum(frame, frames - 1)) * JOINT
         scores = tl.zeros((ROWS, LABELS), tl.float32)
         for start in range(0, JOINT, WIDTH):
             unit = start + tl.arange(0, WIDTH)
             inside = unit < JOINT
             there = wanted[:, None] & inside[None, :]
-            encoder = tl.load(projected + heard[:, None] + unit[None, :], mask=there, other=0.0)
+            encoder = tl.load(projected + encoder_row[:, None] + unit[None, :], mask=there, other=0.0)
             predictor = tl.load(predicted + row[:, None] * JOINT + unit[None, :], mask=there, other=0.0)
             mixed = (encoder + predictor).to(tl.float32)
             if ACTIVATION == 0:
@@ -324,10 +324,10 @@ def _project(
             k = start + tl.arange(0, SLICE)
             inside = k < WIDTH
             there = is_found[:, None] & inside[None, :]
-            said = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
+            values = tl.load(hidden + row[:, None] * WIDTH + k[None, :], mask=there, other=0.0)
             those = inside[:, None] & known[None, :]
             weights = tl.load(weight + unit[None, :] * WIDTH + k[:, None], mask=those, other=0.0)
-            total += tl.dot(said, weights, input_precision="ieee")
+            total += tl.dot(values, weights, input_precision="ieee")
         shift = tl.load(bias + unit, mask=known, other=0.0)
         place = predicted + row[:, None] * JOINT + unit[None, :]
         value = (total + shift[None, :].to(tl.float32)).to(shift.dtype)

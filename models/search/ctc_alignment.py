@@ -54,16 +54,16 @@ class CtcAlignment:
         self._tokens = lengths.new_zeros(batch, columns)
         self._counts = lengths.new_zeros(batch)
         # States: a blank, the first token, a blank, the second, and so on.
-        self._said = lengths.new_full((batch, 2 * columns + 1), blank)
+        self._labels = lengths.new_full((batch, 2 * columns + 1), blank)
         # A path may go from a token to the next without a blank between them, if they differ.
-        self._may_skip = torch.zeros_like(self._said, dtype=torch.bool)
+        self._may_skip = torch.zeros_like(self._labels, dtype=torch.bool)
         # Two unreachable states before the first one.
-        self._padded = torch.full((batch, 2 + self._said.size(1)), -torch.inf, device=lengths.device)
+        self._padded = torch.full((batch, 2 + self._labels.size(1)), -torch.inf, device=lengths.device)
         self._reached = self._padded[:, 2:]
         self._is_first = torch.arange(2 * columns + 1, device=lengths.device) == 0
         # A spare frame at the end takes steps beyond the last one, and one at the beginning those back beyond the
         # first.
-        self._steps = torch.zeros(self._frames + 1, *self._said.shape, dtype=torch.uint8, device=lengths.device)
+        self._steps = torch.zeros(self._frames + 1, *self._labels.shape, dtype=torch.uint8, device=lengths.device)
         self._path = lengths.new_zeros(batch, 1 + self._frames)
         self._state = lengths.new_zeros(batch, 1)
 
@@ -79,9 +79,9 @@ class CtcAlignment:
         """Begin a new alignment; see ``ctc_alignment``."""
         self._tokens.copy_(tokens)
         self._counts.copy_(counts)
-        self._said[:, 1::2] = tokens
-        is_token = self._said != self._blank
-        self._may_skip.copy_(is_token & (self._said != pad(self._said, (2, 0), value=self._blank)[:, :-2]))
+        self._labels[:, 1::2] = tokens
+        is_token = self._labels != self._blank
+        self._may_skip.copy_(is_token & (self._labels != pad(self._labels, (2, 0), value=self._blank)[:, :-2]))
         # Before the first frame, a path is as after a blank.
         self._reached.fill_(-torch.inf)
         self._reached.masked_fill_(self._is_first, 0)
@@ -90,11 +90,11 @@ class CtcAlignment:
     def step(self) -> None:
         """Find the likeliest path to each state at the next frame."""
         at = self._next.clamp(max=self._frames - 1)
-        heard = self._log_probabilities.index_select(1, at).squeeze(1).gather(1, self._said)
+        scores = self._log_probabilities.index_select(1, at).squeeze(1).gather(1, self._labels)
         two = torch.where(self._may_skip, self._padded[:, :-2], -torch.inf)
         best, step = torch.stack([self._reached, self._padded[:, 1:-1], two]).max(dim=0)
         inside = (self._next < self._lengths)[:, None]
-        self._reached.copy_(torch.where(inside, best + heard, self._reached))
+        self._reached.copy_(torch.where(inside, best + scores, self._reached))
         step = step.where(inside, 0).to(torch.uint8)
         self._steps.index_copy_(0, self._next.clamp(max=self._frames), step[None])
         self._next += 1
@@ -127,15 +127,15 @@ def _spans(path: Tensor, lengths: Tensor, log_probabilities: Tensor, tokens: Ten
     first = first.scatter_reduce(1, token, frame, "amin")[:, :columns]
     end = tokens.new_zeros(tokens.size(0), columns + 1)
     end = end.scatter_reduce(1, token, frame + 1, "amax")[:, :columns]
-    is_said = torch.arange(columns, device=tokens.device) < counts[:, None]
+    is_token = torch.arange(columns, device=tokens.device) < counts[:, None]
     rows = torch.arange(tokens.size(0), device=tokens.device)[:, None]
     at = first.clamp(max=max(frames - 1, 0))
     confidence = log_probabilities[rows, at, tokens].exp() if frames else torch.zeros_like(tokens, dtype=torch.float32)
     return SearchResult(
         tokens=tokens,
-        frames=first.where(is_said, 0),
-        ends=end.where(is_said, 0),
+        frames=first.where(is_token, 0),
+        ends=end.where(is_token, 0),
         durations=None,
-        confidence=confidence.where(is_said, 0),
+        confidence=confidence.where(is_token, 0),
         counts=counts,
     )

@@ -104,8 +104,8 @@ class CtcBeam:
     def step(self) -> None:
         """Advance all texts by a frame."""
         at = self._next.clamp(max=self._frames - 1)
-        heard = (self.log_probabilities, self._best, self._candidates)
-        log_probabilities, best, candidates = (frames.index_select(1, at).squeeze(1) for frames in heard)
+        given = (self.log_probabilities, self._best, self._candidates)
+        log_probabilities, best, candidates = (frames.index_select(1, at).squeeze(1) for frames in given)
         frame = _Frame(log_probabilities, best, candidates, self._blank)
         scores, state = _advanced(self._texts, frame, self._model)
         inside = (self._next < self.lengths)[:, None]
@@ -160,24 +160,24 @@ class _Texts:
 def _advanced(texts: _Texts, frame: _Frame, model: LanguageModel) -> tuple[Tensor, Tensor]:
     """Return scores and state of the best texts after a frame; the last two of a state are parent and token."""
     (blanked, spoken, extra), (context, last, digest, place, _) = texts.scores, texts.state
-    heard = torch.logaddexp(blanked, spoken)
-    beam, count = heard.size(1), frame.candidates.size(1)
+    total = torch.logaddexp(blanked, spoken)
+    beam, count = total.size(1), frame.candidates.size(1)
 
     labels = frame.candidates[:, None]
     # A label repeats itself as a new token only after a blank.
-    ways = torch.where(labels == last[..., None], blanked[..., None], heard[..., None])
+    ways = torch.where(labels == last[..., None], blanked[..., None], total[..., None])
     longer = ways + frame.scores[:, None]
     score, next_context = model.score(context[..., None], labels)
     next_digest = digest[..., None] * _HASH_FACTOR + labels + 1
 
     # An extended text may be in the beam already. Texts without probability do not count.
-    is_there = (next_digest[:, None] == digest[..., None, None]) & (heard > -torch.inf)[..., None, None]
+    is_there = (next_digest[:, None] == digest[..., None, None]) & (total > -torch.inf)[..., None, None]
     more = torch.where(is_there, longer[:, None], -torch.inf).amax(dim=(2, 3))
     longer = torch.where(is_there.any(dim=1), -torch.inf, longer)
 
     # The empty text has no path that ends with a token: -inf, whatever the probability of the blank in its place.
     same = torch.logaddexp(spoken + frame.log_probabilities.gather(1, last), more)
-    stay = torch.stack([heard + frame.log_probabilities[:, frame.blank, None], same, extra])
+    stay = torch.stack([total + frame.log_probabilities[:, frame.blank, None], same, extra])
     next_extra = extra[..., None] + model.weight * score + model.bonus
     new = torch.stack([torch.full_like(longer, -torch.inf), longer, next_extra]).flatten(2)
     rank = torch.cat([torch.logaddexp(stay[0], stay[1]) + extra, new[1] + new[2]], dim=1)

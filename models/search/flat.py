@@ -43,7 +43,7 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
     """
     if max_symbols < 1:
         raise ValueError(f"a frame must be allowed at least one label, not max_symbols={max_symbols}")
-    rows = [_Row(place, length) for place, length in enumerate(lengths.tolist())]
+    rows = [_Row(index, length) for index, length in enumerate(lengths.tolist())]
     form = _Flat(joint.encoder_projection(encoded), predictor, joint, max_symbols)
     going = [row for row in rows if not row.is_done]
     while going:
@@ -56,7 +56,7 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
 class _Row:
     """The position of a row of ``length`` frames, and its tokens so far; the lists have one entry for each token."""
 
-    place: int
+    index: int
     length: int
     time: int = 0
     symbols: int = 0
@@ -69,7 +69,7 @@ class _Row:
     def is_done(self) -> bool:
         return self.time >= self.length
 
-    def say(self, token: int, duration: int, max_symbols: int) -> None:
+    def emit(self, token: int, duration: int, max_symbols: int) -> None:
         """Add a label at the row's current frame, and advance by its duration."""
         again = bool(self.frames) and self.frames[-1] == self.time
         self.symbols = self.symbols + 1 if again else 1
@@ -105,30 +105,30 @@ class _Flat:
         tokens = label_logits.argmax(dim=1).tolist()
         choices = duration_logits.argmax(dim=1).tolist() if self._joint.durations else []
         durations = [self._joint.durations[choice] for choice in choices] or [0] * len(tokens)
-        said, at = [], []
+        emitting, at = [], []
         for first, row in zip(range(0, len(tokens), window), going, strict=True):
             begin, end = row.time, min(row.time + window, row.length)
             while row.time < end:
                 here = first + row.time - begin
                 if tokens[here] != self._joint.blank:
-                    row.say(tokens[here], durations[here], self._max_symbols)
-                    said.append(row)
+                    row.emit(tokens[here], durations[here], self._max_symbols)
+                    emitting.append(row)
                     at.append(here)
                     break
                 row.time += max(1, durations[here])
-        if said:
-            self._unrated += ((row, row.tokens[-1]) for row in said)
+        if emitting:
+            self._unrated += ((row, row.tokens[-1]) for row in emitting)
             self._logits.append(label_logits.index_select(0, self._indices(at)))
             if len(self._unrated) >= _LABELS_RATED_AT_ONCE:
                 self._rate()
-            self._advance_predictor([row for row in said if not row.is_done])
+            self._advance_predictor([row for row in emitting if not row.is_done])
 
     def _scored(self, going: Sequence[_Row], window: int) -> Tensor:
         """Return the logits of the next frames of some rows, float32 [rows * window, labels + 1 + durations]."""
         ahead = range(window)
-        frames = [row.place * self._columns + min(row.time + more, row.length - 1) for row in going for more in ahead]
+        frames = [row.index * self._columns + min(row.time + more, row.length - 1) for row in going for more in ahead]
         scored = self._projected.index_select(0, self._indices(frames)).view(len(going), window, -1)
-        predicted = self._predicted.index_select(0, self._indices([row.place for row in going]))
+        predicted = self._predicted.index_select(0, self._indices([row.index for row in going]))
         logits: Tensor = self._joint(scored, predicted[:, None])
         return logits.float().flatten(0, 1)
 
@@ -136,12 +136,12 @@ class _Flat:
         """Advance the predictor by the last labels of some rows."""
         if not rows:
             return
-        places = self._indices([row.place for row in rows])
-        before = self._hidden.index_select(1, places), self._cell.index_select(1, places)
+        rows_at = self._indices([row.index for row in rows])
+        before = self._hidden.index_select(1, rows_at), self._cell.index_select(1, rows_at)
         output, (hidden, cell) = self._predictor(self._indices([row.tokens[-1] for row in rows]), before)
-        self._hidden.index_copy_(1, places, hidden)
-        self._cell.index_copy_(1, places, cell)
-        self._predicted.index_copy_(0, places, self._joint.predictor_projection(output))
+        self._hidden.index_copy_(1, rows_at, hidden)
+        self._cell.index_copy_(1, rows_at, cell)
+        self._predicted.index_copy_(0, rows_at, self._joint.predictor_projection(output))
 
     def result(self, rows: Sequence[_Row]) -> SearchResult:
         """Return the tokens of all rows."""

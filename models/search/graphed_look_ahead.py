@@ -63,9 +63,8 @@ class GraphedLookAhead:
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
-        weight = joint.output.weight
-        self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
-        self._has_told = False
+        self.fused = joint.output.weight.is_cuda if fused is None else fused
+        self._has_warned = False
         self._loops = loops
         self._window = window
         self._side_stream = SideStream(joint.output.weight.device)
@@ -98,9 +97,9 @@ class GraphedLookAhead:
                 if isinstance(error, torch.OutOfMemoryError) or says_it_cannot_capture(error):
                     raise
                 # Another GPU or another Triton: slower, but correct. Kernels of other sizes may run.
-                if not self._has_told:
+                if not self._has_warned:
                     log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
-                self._has_told = True
+                self._has_warned = True
         return self._size_of(LookAhead, largest)
 
     def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":

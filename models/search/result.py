@@ -75,7 +75,7 @@ class SearchResult:
 
     Attributes:
         tokens: ids of the labels, int64.
-        frames: the encoder frame at which each token begins, int64; None for an attention decoder, which does not tell.
+        frames: the encoder frame at which each token begins, int64; None for an attention decoder.
         ends: the first encoder frame after each token, int64; None with ``frames``. CTC: after the last frame of the
             token's run; RNN-T: the next frame; TDT: the frame plus the duration.
         durations: frames that each token advanced the search by, int64; TDT only, else None.

@@ -90,10 +90,10 @@ def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> Transcr
 
 def _refuse_times(fields: TranscriptionForm) -> None:
     if fields.response_format in _TIMED:
-        message = f"The model does not say when words are said, which {fields.response_format} needs."
+        message = f"The model does not give the times of words, which {fields.response_format} needs."
         raise _unsupported("response_format", message)
     if fields.response_format == "verbose_json" and "word" in fields.timestamp_granularities:
-        raise _unsupported("timestamp_granularities", "The model does not say when words are said.")
+        raise _unsupported("timestamp_granularities", "The model does not give the times of words.")
 
 
 def _named(language: str | None) -> str:

@@ -133,8 +133,8 @@ def _vocabulary_size(root: Section, kind: _Kind, labels: tuple[str, ...]) -> int
         places = [(root.section("head"), "num_classes"), (transformer, "vocab_size")]
     size = len(labels)
     for section, key in places:
-        told = section.get(key)
-        if told is None or (isinstance(told, int) and told <= 0):  # NeMo then counts the labels
+        value = section.get(key)
+        if value is None or (isinstance(value, int) and value <= 0):  # NeMo then counts the labels
             continue
         size = size or section.integer(key, high=_MAX_VOCABULARY)
         section.expect(key, size)

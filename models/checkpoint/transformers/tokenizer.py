@@ -34,8 +34,8 @@ def parse_tokenizer(document: dict[str, Any], config: dict[str, Any], labels: in
     pieces, special = _pieces(model.get("vocab"), root.get("added_tokens"))
     special |= _named(Section("tokenizer_config.json", config), pieces)
     if any(token not in pieces for token in range(labels)) or not special.issuperset(pieces.keys() - range(labels)):
-        told = f"the {len(pieces) - len(special)} pieces and {len(special)} special tokens of tokenizer.json"
-        raise UnsupportedValueError("the number of labels", labels, told)
+        known = f"the {len(pieces) - len(special)} pieces and {len(special)} special tokens of tokenizer.json"
+        raise UnsupportedValueError("the number of labels", labels, known)
     return ByteFallbackTokenizer([pieces[token] for token in range(labels)], special)
 
 
