@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
@@ -48,9 +47,7 @@ class DecodePool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:

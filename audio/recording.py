@@ -3,7 +3,6 @@
 import tempfile
 import threading
 from io import RawIOBase
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -39,9 +38,7 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __len__(self) -> int:

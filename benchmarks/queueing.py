@@ -15,7 +15,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -189,9 +189,26 @@ def arrivals(pattern: str, audio_per_second: float, duration: float, seed: int) 
     return requests
 
 
-def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[float]:
-    """Return the latency of each request, until all are answered."""
-    latencies = [0.0] * len(requests)
+@dataclass
+class Times:
+    """The result of a simulation.
+
+    Attributes:
+        queued: seconds until the last part of each request was sent.
+        done: seconds until each request was answered.
+        batches: seconds of each batch.
+        passed_over: most batches led by later arrivals while an utterance waited.
+    """
+
+    queued: list[float]
+    done: list[float]
+    batches: list[float] = field(default_factory=list)
+    passed_over: int = 0
+
+
+def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> Times:
+    """Serve requests until all are answered."""
+    times = Times([0.0] * len(requests), [0.0] * len(requests))
     numbers = itertools.count(1)
     coming = iter(enumerate(requests))
     upcoming = next(coming, None)
@@ -201,14 +218,18 @@ def simulate(requests: Sequence[Request], policy: Policy, cost: Cost) -> list[fl
             add_request(policy, upcoming[1], upcoming[0], numbers)
             upcoming = next(coming, None)
         if batch := policy.next_batch(now):
-            now += cost.of(len(batch), max(utterance.seconds for utterance in batch))
+            took = cost.of(len(batch), max(utterance.seconds for utterance in batch))
+            times.batches.append(took)
             for utterance in batch:
                 assert isinstance(utterance.caller, int)
-                latencies[utterance.caller] = now - requests[utterance.caller].arrives
+                times.queued[utterance.caller] = now - requests[utterance.caller].arrives
+                times.done[utterance.caller] = now + took - requests[utterance.caller].arrives
+                times.passed_over = max(times.passed_over, utterance.passed_over)
+            now += took
             continue
         later = min(policy.due(), np.inf if upcoming is None else upcoming[1].arrives)
         if later == np.inf:
-            return latencies
+            return times
         now = max(now, later)
 
 
@@ -269,7 +290,7 @@ def main() -> None:
         for load in args.loads:
             requests = arrivals(pattern, load * most, args.duration, args.seed)
             for name, policy in policies.items():
-                latencies = simulate(requests, policy(), cost)
+                latencies = simulate(requests, policy(), cost).done
                 short = [took for took, one in zip(latencies, requests, strict=True) if one.seconds < _LONG_SECONDS]
                 long = [took for took, one in zip(latencies, requests, strict=True) if one.seconds >= _LONG_SECONDS]
                 p50, p99 = (round(float(value), 3) for value in np.percentile(short, [50, 99]))

@@ -20,17 +20,15 @@ their numbers, as there is room (service/dispatch/window.py); the first two poli
 """
 
 import argparse
-import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from tqdm import tqdm
 
 from benchmarks.budget import Cost
-from benchmarks.queueing import LONGEST, Ours, Policy, Request, Staged, Window, add_request
+from benchmarks.queueing import LONGEST, Ours, Policy, Request, Staged, Window, simulate
 from service.dispatch.utterance import Utterance
 
 _HOUR = 3600.0
@@ -94,50 +92,6 @@ class ClipsFirst:
     def due(self) -> float:
         """Return infinity: what waits leaves at once."""
         return math.inf
-
-
-@dataclass
-class Times:
-    """The result of a simulation.
-
-    Attributes:
-        queued: seconds until the last part of each request was sent.
-        done: seconds until each request was answered.
-        batches: seconds of each batch.
-        passed_over: most batches led by later arrivals while an utterance waited.
-    """
-
-    queued: list[float]
-    done: list[float]
-    batches: list[float] = field(default_factory=list)
-    passed_over: int = 0
-
-
-def run(requests: Sequence[Request], policy: Policy, cost: Cost) -> Times:
-    """Serve requests until all are answered."""
-    times = Times([0.0] * len(requests), [0.0] * len(requests))
-    numbers = itertools.count(1)
-    coming = iter(enumerate(requests))
-    upcoming = next(coming, None)
-    now = 0.0
-    while True:
-        while upcoming is not None and upcoming[1].arrives <= now:
-            add_request(policy, upcoming[1], upcoming[0], numbers)
-            upcoming = next(coming, None)
-        if batch := policy.next_batch(now):
-            took = cost.of(len(batch), max(utterance.seconds for utterance in batch))
-            times.batches.append(took)
-            for utterance in batch:
-                assert isinstance(utterance.caller, int)
-                times.queued[utterance.caller] = now - requests[utterance.caller].arrives
-                times.done[utterance.caller] = now + took - requests[utterance.caller].arrives
-                times.passed_over = max(times.passed_over, utterance.passed_over)
-            now += took
-            continue
-        later = min(policy.due(), math.inf if upcoming is None else upcoming[1].arrives)
-        if later == math.inf:
-            return times
-        now = max(now, later)
 
 
 def clips(
@@ -214,7 +168,7 @@ def _compared(
     }
     for policy, made in policies.items():
         served = [one for one in requests if one.seconds <= LONGEST or policy != "no hours"]
-        times = run(served, made(), cost)
+        times = simulate(served, made(), cost)
         is_long = np.array([one.seconds > LONGEST for one in served])
         queued, slowdown = np.array(times.queued), np.array(times.done) / [one.seconds * cost.second for one in served]
         ends = np.cumsum(times.batches)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from bulk.rows import DETAILS, FORMS, Tally
 from bulk.storage import Folder, absolute
-from cli.model_options import Subparsers, add_model_options, open_model, positive, transcription_options
+from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
+from cli.numbers import positive
 
 if TYPE_CHECKING:
     from bulk.job import Job

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -12,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import CommandError
+from cli.numbers import count, positive
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from cli.load import Answers, Upload
@@ -38,14 +39,14 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--key", help="API key")
     load = parser.add_mutually_exclusive_group()
     load.add_argument(
-        "--clients", type=_count, default=16, help="closed loop: each asks again once answered (default: 16)"
+        "--clients", type=count, default=16, help="closed loop: each asks again once answered (default: 16)"
     )
-    load.add_argument("--rate", type=_positive, help="open loop: requests a second, at random times (Poisson)")
+    load.add_argument("--rate", type=positive, help="open loop: requests a second, at random times (Poisson)")
     load.add_argument("--trace", type=Path, help="open loop: a file with a time of arrival in seconds on each line")
-    parser.add_argument("--burst", type=_count, default=1, help="with --rate: requests that come together (default: 1)")
-    parser.add_argument("--seconds", type=_positive, default=30.0, help="length of the measurement (default: 30)")
+    parser.add_argument("--burst", type=count, default=1, help="with --rate: requests that come together (default: 1)")
+    parser.add_argument("--seconds", type=positive, default=30.0, help="length of the measurement (default: 30)")
     parser.add_argument(
-        "--objective", type=_positive, default=5.0, help="seconds within which an answer is good (default: 5)"
+        "--objective", type=positive, default=5.0, help="seconds within which an answer is good (default: 5)"
     )
     parser.add_argument(
         "--compare", action="store_true", help="count transcripts that differ from the recording's alone"
@@ -143,16 +144,3 @@ def _table(report: dict[str, Any]) -> str:
         f"of it {report['goodput_rtfx']:.1f} within {report['objective_seconds']:g} s\n"
         f"latency: {latencies or 'none'}\nmismatches: {report['mismatches']}\nerrors: {errors or 'none'}"
     )
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return int(text)

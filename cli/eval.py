@@ -48,10 +48,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a table by source, and the JSON object."""
-    try:
-        scorer = Scorer()
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is not installed; it comes with: pip install 'steno[eval]'") from error
+    scorer = Scorer()
     clips = _clips(args)
     model = open_model(args)
 

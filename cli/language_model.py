@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from cli.errors import CommandError
-from cli.model_options import Subparsers, positive
-from cli.synthesize import count
+from cli.model_options import Subparsers
+from cli.numbers import count, positive
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -7,8 +7,11 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from bulk.file_transcripts import Options
 from cli.errors import CommandError
+from cli.numbers import positive
 
 if TYPE_CHECKING:
+    import torch
+
     from models import Model
 
 AUTO = "auto"  # of --language: it is identified
@@ -106,29 +109,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> float:
-    """Read a finite number above zero.
-
-    Raises:
-        ValueError: if it is anything else.
-    """
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise ValueError(text)
-    return number
-
-
-def _codes(text: str) -> list[str]:
-    return [code.strip() for code in text.split(",") if code.strip()]
-
-
 def _utterance_seconds(text: str) -> float:
-    """Read the longest length of an utterance.
-
-    Raises:
-        ValueError: if it is not a number above zero.
-        argparse.ArgumentTypeError: if it is too short.
-    """
     seconds = positive(text)
     if seconds < MIN_UTTERANCE_SECONDS:
         raise argparse.ArgumentTypeError(f"at least {MIN_UTTERANCE_SECONDS:g} s")
@@ -146,12 +127,8 @@ def open_model(args: argparse.Namespace) -> "Model":
 
     from models import PromptError, default_dtype, load_model
 
-    device = args.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    elif device == "cuda" and not torch.cuda.is_available():
-        raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
-    dtype = default_dtype(torch.device(device)) if args.dtype == "auto" else args.dtype
+    device = torch_device(args.device)
+    dtype = default_dtype(device) if args.dtype == "auto" else getattr(torch, args.dtype)
     try:
         model = load_model(
             args.model,
@@ -179,24 +156,17 @@ def open_model(args: argparse.Namespace) -> "Model":
     return model
 
 
-def _check_language(args: argparse.Namespace, model: "Model") -> None:
-    """Check the options that decide on the spoken language.
+def torch_device(name: str) -> "torch.device":
+    """Return the device of an option: auto, cpu or cuda.
 
     Raises:
-        CommandError: if they do not fit the model or each other.
+        CommandError: if there is no such device.
     """
-    must_be_told = "aed" in model.decoders
-    if args.language_identifier is not None and not must_be_told:
-        raise CommandError("--language-identifier is for models that must be told the language (Canary)")
-    if args.language == AUTO and must_be_told and model.language_identifier is None:
-        raise CommandError("--language auto needs --language-identifier for this model; left out, English is assumed")
-    if not args.languages:
-        return
-    if model.language_identifier is None or args.language not in (None, AUTO):
-        raise CommandError("--languages is for --language-identifier, without --language")
-    known = {*model.info()["languages"]} & {*model.language_identifier.languages}
-    if unknown := [code for code in args.languages if code not in known]:
-        raise CommandError(f"--languages: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def transcription_options(args: argparse.Namespace) -> Options:

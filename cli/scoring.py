@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cli.errors import CommandError
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -39,12 +41,15 @@ class Scorer:
     """Compares transcripts with references.
 
     Raises:
-        ModuleNotFoundError: if the packages of the ``eval`` extra are not installed.
+        CommandError: if the packages of the ``eval`` extra are not installed.
     """
 
     def __init__(self) -> None:
-        import jiwer
-        from whisper_normalizer.english import EnglishTextNormalizer
+        try:
+            import jiwer
+            from whisper_normalizer.english import EnglishTextNormalizer
+        except ModuleNotFoundError as error:
+            raise CommandError(f"{error.name} is not installed; it comes with: pip install 'steno[eval]'") from error
 
         self._align = jiwer.process_words
         self._normalise = EnglishTextNormalizer()

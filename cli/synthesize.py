@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import CommandError
-from cli.model_options import Subparsers, positive
+from cli.model_options import Subparsers
+from cli.numbers import count, positive, share, whole
 
 if TYPE_CHECKING:
     from training.synthesis.collection import Collection
@@ -31,7 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     enough.add_argument("--clips", type=count, default=math.inf, metavar="N", help="until DIR has N clips")
     enough.add_argument("--hours", type=positive, default=math.inf, metavar="H", help="until DIR has H hours of speech")
     parser.add_argument(
-        "--seed", type=seed, default=0, metavar="S", help="seed of which voice says what (default: %(default)s)"
+        "--seed", type=whole(0), default=0, metavar="S", help="seed of which voice says what (default: %(default)s)"
     )
     parser.add_argument("--voices", type=_patterns, metavar="LIST", help="these only: flite/slt,festival/*")
     parser.add_argument("--without", type=_patterns, default=[], metavar="LIST", help="all but these: *slt*")
@@ -113,30 +114,6 @@ def _report(collection: "Collection", tally: "Tally") -> None:
 
 def _patterns(text: str) -> list[str]:
     return [pattern.strip() for pattern in text.split(",")]
-
-
-def count(text: str) -> int:
-    """Read a whole number above zero."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
-
-
-def share(text: str) -> float:
-    """Read a number from 0 to 1."""
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise ValueError(text)
-    return number
-
-
-def seed(text: str) -> int:
-    """Read a whole number that is not below zero."""
-    number = int(text)
-    if number < 0:
-        raise ValueError(text)
-    return number
 
 
 def _cores() -> int:

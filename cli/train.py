@@ -15,7 +15,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cli.errors import CommandError
-from cli.model_options import Subparsers, positive
+from cli.model_options import Subparsers, torch_device
+from cli.numbers import positive
 
 if TYPE_CHECKING:
     import torch
@@ -75,12 +76,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         recipe = read_recipe(Path(args.recipe))
         if args.check or args.probe:
-            return _look_ahead(recipe, _device(args.device), Path(args.out) if args.out else None, probes=args.probe)
+            return _look_ahead(
+                recipe, torch_device(args.device), Path(args.out) if args.out else None, probes=args.probe
+            )
         if not args.out:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
-        folder, device = Path(args.out), local_device(_device(args.device))
+        folder, device = Path(args.out), local_device(torch_device(args.device))
         with process_group(device) as ranks:
             if not args.seeds:
                 return _train(args, recipe, folder, device, ranks, Path(args.export) if args.export else None)
@@ -234,14 +237,6 @@ def _run(args: argparse.Namespace, recipe: "Recipe", folder: Path, device: "torc
     return training
 
 
-def _device(name: str) -> "torch.device":
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def _report(line: str) -> None:
     """Print a line above the progress bar, and flush it: readers of a long log should not wait for a buffer."""
     from tqdm import tqdm
@@ -260,10 +255,7 @@ def _word_errors() -> "WordErrors":
     """Return a function that counts a transcript's errors and words as `steno eval` does."""
     from cli.scoring import Scorer
 
-    try:
-        scorer = Scorer()
-    except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is not installed; it comes with: pip install 'steno[eval]'") from error
+    scorer = Scorer()
 
     def count(reference: str, transcript: str) -> tuple[int, int]:
         score = scorer.score(reference, transcript, seconds=0.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from bulk.file_transcripts import Failed, Transcribed, transcribe_channels, transcribe_files
 from cli.errors import CommandError
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
+from cli.numbers import whole
 from cli.recordings import Recording, recordings, transcript_paths
 from cli.renderings import FORMATS, TIMED, Format, SubtitleSize, check_installed, formats, render, render_channels
 
@@ -62,19 +63,9 @@ def add_parser(subparsers: Subparsers) -> None:
         ("lines", 1, 8, "lines of a subtitle (default: 2)"),
         ("seconds", 1, 60, "longest time of a subtitle (default: 7)"),
     ):
-        parser.add_argument(f"--subtitle-{name}", type=_between(least, most), metavar="N", help=meaning)
+        parser.add_argument(f"--subtitle-{name}", type=whole(least, most), metavar="N", help=meaning)
     add_model_options(parser)
     parser.set_defaults(run=run)
-
-
-def _between(least: int, most: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{value} is not between {least} and {most}")
-        return value
-
-    return number
 
 
 def _render(args: argparse.Namespace, one: Recording, outcome: Outcome, wanted: Format) -> str:

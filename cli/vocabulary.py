@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cli.errors import CommandError
 from cli.model_options import Subparsers
-from cli.synthesize import count
+from cli.numbers import count
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -12,6 +12,7 @@ from models.config import ConformerConfig
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
 from models.masking import additive_mask
+from models.merged_linear import merged_linear
 
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20
@@ -70,15 +71,9 @@ class SelfAttention(nn.Module):
         # Query, key and value in one product; None before ``fold``.
         self.merged: nn.Linear | None = None
 
-    @torch.no_grad()
     def fold(self) -> None:
-        """Merge three products into one for inference, which reads the frames once and is launched once."""
-        parts = [self.query, self.key, self.value]
-        with torch.device("meta"):  # its weights are assigned below
-            self.merged = nn.Linear(1, 1)
-        self.merged.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
-        biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
-        self.merged.bias = nn.Parameter(torch.cat(biases)) if biases else None  # type: ignore[assignment]  # may be None
+        """Merge the products of query, key and value, for inference."""
+        self.merged = merged_linear([self.query, self.key, self.value])
         del self.query, self.key, self.value
 
     def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:

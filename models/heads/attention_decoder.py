@@ -18,6 +18,7 @@ from models.config import AttentionDecoderConfig, DecoderActivation
 from models.heads.scores import product_of_scores
 from models.kernels import DecoderStep, decoder_step_on
 from models.masking import additive_mask, valid_positions
+from models.merged_linear import merged_linear
 
 _ACTIVATIONS: dict[DecoderActivation, Callable[[Tensor], Tensor]] = {"relu": relu, "gelu": gelu}
 _LONGEST_WAVELENGTH = 10_000.0
@@ -268,14 +269,9 @@ class Attention(nn.Module):
         # Query, key and value in one product, once they are folded.
         self.merged: nn.Linear | None = None
 
-    @torch.no_grad()
     def fold(self) -> None:
-        """For inference, merge the products of query, key and value into one; for self-attention only."""
-        parts = [self.query, self.key, self.value]
-        with torch.device("meta"):  # its weights come at once
-            self.merged = nn.Linear(1, 1)
-        self.merged.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
-        self.merged.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
+        """Merge the products of query, key and value, for inference; for self-attention only."""
+        self.merged = merged_linear([self.query, self.key, self.value])
         del self.query, self.key, self.value
 
     def of_itself(self, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -76,25 +76,19 @@ _NO_THREAD = "can't start new thread"  # CPython has no type of its own for it
 class ErrorResponse(Response):
     """An error in the shape of the API; keeps its code for logs and metrics."""
 
-    def __init__(
-        self,
-        message: str,
-        code: ErrorCode,
-        param: str | None = None,
-        *,
-        status: int | None = None,
-        retry_after: int | None = None,
-        should_retry: bool | None = None,
-    ) -> None:
-        self.code = str(code)
-        status = status or code.status
+    def __init__(self, error: RequestError) -> None:
+        self.code = str(error.code)
+        status = error.status
         kind = RATE_LIMIT_ERROR if status == 429 else SERVER_ERROR if status >= 500 else INVALID_REQUEST
-        body = {"error": {"message": message, "type": kind, "param": param, "code": str(code)}}
+        body = {"error": {"message": str(error), "type": kind, "param": error.param, "code": self.code}}
         headers = {}
-        if retry_after is not None:
-            headers["retry-after"] = str(retry_after)
+        if error.retry_after is not None:
+            headers["retry-after"] = str(error.retry_after)
+        should_retry = False if status in (408, 413) else error.should_retry
         if should_retry is not None:
             headers["x-should-retry"] = str(should_retry).lower()
+        if status == 401:
+            headers["www-authenticate"] = "Bearer"
         super().__init__(orjson.dumps(body), status, headers, "application/json")
 
 
@@ -102,21 +96,12 @@ def error_response(error: Exception) -> ErrorResponse:
     """Return the answer for an exception, by the table."""
     match error:
         case RequestError():
-            should_retry = False if error.status in (408, 413) else error.should_retry
-            response = ErrorResponse(
-                *(str(error), error.code, error.param),
-                status=error.status,
-                retry_after=error.retry_after,
-                should_retry=should_retry,
-            )
-            if error.status == 401:
-                response.headers["www-authenticate"] = "Bearer"
-            return response
+            return ErrorResponse(error)
         case AudioError():
-            return ErrorResponse(str(error), ErrorCode[error.code.upper()], "file")
+            return ErrorResponse(RequestError(str(error), code=ErrorCode[error.code.upper()], param="file"))
         case HTTPException():
             code = _FRAMEWORK_CODES.get(error.status_code, ErrorCode.INVALID_REQUEST)
-            response = ErrorResponse(str(error.detail), code, status=error.status_code)
+            response = ErrorResponse(RequestError(str(error.detail), code=code, status=error.status_code))
             response.headers.update(error.headers or {})
             return response
         case MemoryError():
@@ -129,4 +114,4 @@ def error_response(error: Exception) -> ErrorResponse:
     retry_after = _ENGINE_SECONDS if code is ErrorCode.ENGINE_LOST else None
     if isinstance(error, RefusedError):
         retry_after = error.retry_after
-    return ErrorResponse(message, code, retry_after=retry_after, should_retry=code.is_temporary)
+    return ErrorResponse(RequestError(message, code=code, retry_after=retry_after, should_retry=code.is_temporary))

@@ -18,7 +18,7 @@ COST = Cost(0.0312, 0.00801, 0.00009)
 def test_one_replica_is_a_queue(policy):
     requests = arrivals("poisson", 60.0, 100.0, seed=2)
 
-    alone = simulate_one(requests, Staged(60.0, Ours(60.0, 1 / COST.second)), COST)
+    alone = simulate_one(requests, Staged(60.0, Ours(60.0, 1 / COST.second)), COST).done
 
     assert simulate(requests, 1, policy, COST, 60.0) == pytest.approx(alone)
 

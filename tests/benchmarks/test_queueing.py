@@ -21,7 +21,7 @@ def policies():
 
 @pytest.mark.parametrize("policy", policies(), ids=lambda policy: type(policy).__name__)
 def test_a_request_alone_takes_what_its_batch_costs(policy):
-    (latency,) = simulate([Request(5.0, 10.0)], policy, COST)
+    (latency,) = simulate([Request(5.0, 10.0)], policy, COST).done
 
     waited = 0.1 if isinstance(policy, Window) else 0.0
     assert latency == pytest.approx(waited + 1.0 + 0.1 * 10.0)
@@ -31,7 +31,7 @@ def test_a_request_alone_takes_what_its_batch_costs(policy):
 def test_every_request_is_answered_after_it_came(policy):
     requests = arrivals("bursts", 5.0, 200.0, seed=3)
 
-    latencies = simulate(requests, policy, COST)
+    latencies = simulate(requests, policy, COST).done
 
     assert len(latencies) == len(requests) > 50
     assert min(latencies) > COST.batch
@@ -40,7 +40,7 @@ def test_every_request_is_answered_after_it_came(policy):
 def test_a_long_recording_is_done_with_its_last_part():
     parts = 5
 
-    (latency,) = simulate([Request(0.0, parts * LONGEST)], OneByOne(), COST)
+    (latency,) = simulate([Request(0.0, parts * LONGEST)], OneByOne(), COST).done
 
     assert latency == pytest.approx(parts * COST.of(1, LONGEST))
 

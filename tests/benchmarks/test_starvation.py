@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.budget import Cost
-from benchmarks.queueing import LONGEST, Ours, Request, Staged, Window
-from benchmarks.starvation import ClipsFirst, InOrder, clips, run
+from benchmarks.queueing import LONGEST, Ours, Request, Staged, Window, simulate
+from benchmarks.starvation import ClipsFirst, InOrder, clips
 
 COST = Cost(1.0, 0.1, 0.0)
 BUDGET = 60.0
@@ -27,7 +27,7 @@ def test_every_request_is_done_after_it_was_sent(policy):
         key=lambda one: one.arrives,
     )
 
-    times = run(requests, policy, COST)
+    times = simulate(requests, policy, COST)
 
     assert len(times.done) == len(requests) > 50
     assert all(done > queued >= 0.0 for done, queued in zip(times.done, times.queued, strict=True))
@@ -38,7 +38,7 @@ def test_every_request_is_done_after_it_was_sent(policy):
 def test_batches_in_order_are_within_the_budget_and_in_order(lengths):
     policy, requests = InOrder(BUDGET), [Request(0.0, seconds) for seconds in lengths]
 
-    times = run(requests, policy, COST)
+    times = simulate(requests, policy, COST)
 
     assert times.queued == sorted(times.queued)
     assert max(times.batches) <= COST.of(1, BUDGET) + 1e-9
@@ -47,7 +47,7 @@ def test_batches_in_order_are_within_the_budget_and_in_order(lengths):
 def test_a_short_clip_does_not_wait_for_an_hour():
     requests = [Request(0.0, 3600.0), Request(0.0, 3600.0), Request(10.0, 2.0)]
 
-    staged, in_order = (run(requests, policy, COST).queued[2] for policy in (steno(), InOrder(BUDGET)))
+    staged, in_order = (simulate(requests, policy, COST).queued[2] for policy in (steno(), InOrder(BUDGET)))
 
     assert staged < 4 * COST.of(1, LONGEST)
     assert in_order > 100 * COST.of(1, LONGEST)
@@ -56,6 +56,6 @@ def test_a_short_clip_does_not_wait_for_an_hour():
 def test_parts_of_long_recordings_take_turns():
     requests = [Request(0.0, 20 * LONGEST), Request(0.0, 20 * LONGEST)]
 
-    first, second = run(requests, steno(), COST).done
+    first, second = simulate(requests, steno(), COST).done
 
     assert second - first <= 2 * COST.of(1, LONGEST)

@@ -1,0 +1,46 @@
+"""Numbers of a command line, for ``type=`` of argparse: each raises ArgumentTypeError with a message for the user."""
+
+import argparse
+import math
+from collections.abc import Callable
+
+
+def positive(text: str) -> float:
+    """Read a finite number above 0."""
+    number = _number(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def share(text: str) -> float:
+    """Read a number from 0 to 1."""
+    number = _number(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return number
+
+
+def count(text: str) -> int:
+    """Read a whole number above 0."""
+    return whole(1)(text)
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """Return a function that reads a whole number from ``least`` up to ``most``, if there is one."""
+
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdecimal() else -1
+        if number < least or (most is not None and number > most):
+            bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number {bounds}")
+        return number
+
+    return read
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
