@@ -69,13 +69,13 @@ class _LabelLooping:
             frame = state.time[rows]
             choice = decide(self.joint, self.projected[rows, frame], state.predicted[rows], self.durations)
             blank = choice.token == self.joint.blank
-            said = _indices(~blank)
-            emitting, token = rows[said], choice.token[said]
+            emitting_rows = _indices(~blank)
+            emitting, token = rows[emitting_rows], choice.token[emitting_rows]
             labels.found[emitting] = True
             labels.token[emitting] = token
-            labels.frame[emitting] = frame[said]
-            labels.duration[emitting] = choice.duration[said]
-            labels.confidence[emitting] = confidence(choice.logits[said], token)
+            labels.frame[emitting] = frame[emitting_rows]
+            labels.duration[emitting] = choice.duration[emitting_rows]
+            labels.confidence[emitting] = confidence(choice.logits[emitting_rows], token)
             after = frame + choice.duration
             state.time[rows] = after
             rows = rows[blank & (after < state.lengths[rows])]

@@ -159,7 +159,7 @@ def _scores(model: Model, recording: Joined, scorer: Scorer, utterance_seconds: 
     long = scorer.score(reference, outcome.transcript.text, recording.seconds)
     cut = replace(recording, samples=samples, rate=rate).at(model.sample_rate)
     texts = [found.text for found in model.transcribe(list(cut), batch_seconds=_BATCH_SECONDS)]
-    scores = [scorer.score(text, heard, 0.0) for text, heard in zip(recording.texts, texts, strict=True)]
+    scores = [scorer.score(text, transcript, 0.0) for text, transcript in zip(recording.texts, texts, strict=True)]
     return long, sum(scores, Score())
 
 

@@ -112,17 +112,17 @@ def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connec
         process.join()
 
 
-def _transcribe(told: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float) -> None:
+def _transcribe(parent: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float) -> None:
     torch.set_num_threads(threads)
     device = torch.device("cpu")
     model = load_model(name, device, default_dtype(device))
     while True:
-        told.recv()
+        parent.recv()
         began, processor = time.monotonic(), time.process_time()
         outcomes = list(transcribe_files(model, paths, Options(batch_seconds=batch_seconds)))
         took = time.monotonic() - began, time.process_time() - processor
         assert all(isinstance(one, Transcribed) for one in outcomes)
-        told.send(took)
+        parent.send(took)
 
 
 @contextmanager

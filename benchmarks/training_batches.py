@@ -55,9 +55,9 @@ def main() -> None:
 
     vocabulary = read_vocabulary(args.vocabulary)
     takes = [Take(clip) for clip in read_manifest(args.manifest) if clip.text is not None]
-    kept, told = without_dense(takes, vocabulary, args.max_labels_per_second)
-    if told:
-        print(told)
+    kept, dropped = without_dense(takes, vocabulary, args.max_labels_per_second)
+    if dropped:
+        print(dropped)
 
     def count(some: Sequence[Take]) -> tuple[list[float], list[int]]:
         return [take.seconds for take in some], [

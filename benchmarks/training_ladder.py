@@ -221,14 +221,14 @@ def _print(rungs: list[Rung], device: torch.device, path: Path | None) -> None:
     expected = [rung.expected(audio_cost, label_cost) for rung in rungs]
     first = rungs[0].clips_a_second()
     rows = []
-    for rung, told in zip(rungs, expected, strict=True):
+    for rung, forecast in zip(rungs, expected, strict=True):
         audio, labels, clips = rung.padding()
         speed = rung.clips_a_second()
         rows.append({"name": rung.name, "clips": clips, "audio": audio, "labels": labels, "clips_a_second": speed})
-        rows[-1]["expected"] = told
+        rows[-1]["expected"] = forecast
         print(
             f"{rung.name:36} {clips:15.1f} {audio:15.1%} {labels:7.1%} {speed:15.2f} {speed / first:16.2f} "
-            f"{told / expected[0]:11.2f}"
+            f"{forecast / expected[0]:11.2f}"
         )
     line = json.dumps({"benchmark": "training_ladder", **describe(device), "rungs": rows})
     print(line)

@@ -63,12 +63,14 @@ def main() -> None:
     ]
     samples = [_read(clip.audio, model.sample_rate) for clip in chosen]
     if args.aligned:
-        heard = [aligned(model, clip.text, pcm) for clip, pcm in zip(chosen, samples, strict=True)]
+        transcripts = [aligned(model, clip.text, pcm) for clip, pcm in zip(chosen, samples, strict=True)]
     else:
-        heard = model.transcribe(samples, decoder=args.decoder, batch_seconds=60.0)
+        transcripts = model.transcribe(samples, decoder=args.decoder, batch_seconds=60.0)
 
     borders = [
-        found for pcm, one in zip(samples, heard, strict=True) for found in at_borders(pcm, model.sample_rate, one)
+        found
+        for pcm, one in zip(samples, transcripts, strict=True)
+        for found in at_borders(pcm, model.sample_rate, one)
     ]
     about = {"model": Path(args.model).stem, "clips": len(chosen)}
     rows: list[dict[str, object]] = []
@@ -76,7 +78,7 @@ def main() -> None:
         errors = np.array([error for kind, error in borders if kind == name])
         rows.append({"time": name, "words": len(errors), **_times(errors)})
     if not args.aligned:
-        rows += _confidence(chosen, heard)
+        rows += _confidence(chosen, transcripts)
     for row in rows:
         print(
             "  ".join(
@@ -84,7 +86,7 @@ def main() -> None:
             )
         )
     if not args.aligned:
-        _print_reliability(chosen, heard)
+        _print_reliability(chosen, transcripts)
     print(json.dumps({"benchmark": "words", **about, **describe(torch.device("cpu")), "rows": rows}))
 
 
@@ -99,39 +101,41 @@ def aligned(model: Model, text: str, samples: Samples) -> Transcript:
     return Transcript(text, [0] * len(words), [1.0] * len(words), found)
 
 
-def _confidence(clips: Sequence[Reference], heard: Sequence[Transcript]) -> list[dict[str, object]]:
+def _confidence(clips: Sequence[Reference], transcripts: Sequence[Transcript]) -> list[dict[str, object]]:
     """Return how much each measure of confidence means."""
-    right = _right(clips, heard)
+    right = _right(clips, transcripts)
     rows: list[dict[str, object]] = []
     for name, measure in MEASURES.items():
-        confidence = [measure(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
+        confidence = [
+            measure(one.token_confidence[slice(*word.token_span)]) for one in transcripts for word in one.words
+        ]
         error, auc = calibration(confidence, right)
         rows.append({"confidence": name, "words": len(right), "ece": error, "auc": auc})
     return rows
 
 
-def _print_reliability(clips: Sequence[Reference], heard: Sequence[Transcript]) -> None:
-    lowest = [min(one.token_confidence[slice(*word.token_span)]) for one in heard for word in one.words]
-    for low, mean, share, count in reliability(lowest, _right(clips, heard), bins=5):
+def _print_reliability(clips: Sequence[Reference], transcripts: Sequence[Transcript]) -> None:
+    lowest = [min(one.token_confidence[slice(*word.token_span)]) for one in transcripts for word in one.words]
+    for low, mean, share, count in reliability(lowest, _right(clips, transcripts), bins=5):
         print(f"lowest from {low:.1f}: {count} words, mean {mean:.2f}, right {share:.2f}")
 
 
-def _right(clips: Sequence[Reference], heard: Sequence[Transcript]) -> list[bool]:
-    return [is_right for clip, one in zip(clips, heard, strict=True) for is_right in right_words(clip.text, one)]
+def _right(clips: Sequence[Reference], transcripts: Sequence[Transcript]) -> list[bool]:
+    return [is_right for clip, one in zip(clips, transcripts, strict=True) for is_right in right_words(clip.text, one)]
 
 
-def at_borders(samples: Samples, rate: int, heard: Transcript) -> Iterator[tuple[str, float]]:
+def at_borders(samples: Samples, rate: int, transcript: Transcript) -> Iterator[tuple[str, float]]:
     """Yield the errors of word times at silences in seconds, with `start` or `end`; negative is too early."""
-    middles = [((word.start or 0.0) + (word.end or 0.0)) / 2 for word in heard.words]
+    middles = [((word.start or 0.0) + (word.end or 0.0)) / 2 for word in transcript.words]
     for begin, end in silences(samples, rate):
         middle = (begin + end) / 2
         before = sum(place < middle for place in middles)
         if begin > 0 and before:
-            error = (heard.words[before - 1].end or 0.0) - begin
+            error = (transcript.words[before - 1].end or 0.0) - begin
             if abs(error) < _FAR_SECONDS:
                 yield "end", error
         if end < len(samples) / rate - _STEP_SECONDS and before < len(middles):
-            error = (heard.words[before].start or 0.0) - end
+            error = (transcript.words[before].start or 0.0) - end
             if abs(error) < _FAR_SECONDS:
                 yield "start", error
 
@@ -156,11 +160,11 @@ def silences(samples: Samples, rate: int) -> list[tuple[float, float]]:
     ]
 
 
-def right_words(reference: str, heard: Transcript) -> list[bool]:
+def right_words(reference: str, transcript: Transcript) -> list[bool]:
     """Return for each word whether it is right by the reference."""
-    said, written = reference.lower().split(), [word.text.lower() for word in heard.words]
+    spoken, written = reference.lower().split(), [word.text.lower() for word in transcript.words]
     is_right = [False] * len(written)
-    for match in SequenceMatcher(None, said, written, autojunk=False).get_matching_blocks():
+    for match in SequenceMatcher(None, spoken, written, autojunk=False).get_matching_blocks():
         is_right[match.b : match.b + match.size] = [True] * match.size
     return is_right
 

@@ -33,7 +33,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 class OutboundError(Exception):
-    """A request that is refused or fails; the message is for whoever gave the URL."""
+    """A request that is refused or fails; the message is for the client that gave the URL."""
 
 
 class ForbiddenUrlError(OutboundError):

@@ -165,7 +165,8 @@ class Settings(BaseSettings):
         default=None, description="Audio transcribed in a minute for each key; unset: any length."
     )
     admin_keys: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Keys that load and unload models, name:sha256, comma-separated; unset: nobody may."
+        default=(),
+        description="Keys that load and unload models, name:sha256, comma-separated; unset: these routes are closed.",
     )
     cors_origins: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),

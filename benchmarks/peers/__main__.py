@@ -155,7 +155,7 @@ def _compare(
     Each measured call follows an unmeasured one of the same engine, as in service, so that its weights are in the
     caches as far as they fit, and its memory is allocated.
     """
-    said = {id(engine): engine.transcribe(waveforms, lengths) for engine in engines}
+    tokens_of = {id(engine): engine.transcribe(waveforms, lengths) for engine in engines}
     whole: dict[int, list[float]] = {id(engine): [] for engine in engines}
     search: dict[int, list[float]] = {id(engine): [] for engine in engines if engine.search}
     for _ in tqdm(range(rounds), unit="round", disable=None):
@@ -180,7 +180,7 @@ def _compare(
                 "ratio_low": min(ratios),
                 "ratio_high": max(ratios),
                 "search_ratio": statistics.median(searches) if searches else None,
-                "tokens_equal": _equal(said[id(engine)], said[id(reference)]),
+                "tokens_equal": _equal(tokens_of[id(engine)], tokens_of[id(reference)]),
             }
         )
     return rows

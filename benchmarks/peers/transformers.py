@@ -58,11 +58,11 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) ->
         frames = -(-given["attention_mask"].sum(dim=1, keepdim=True) // encoder.subsampling_factor)
         longest = -(-given["attention_mask"].size(1) // encoder.subsampling_factor)
         most = longest * (transducer.config.max_symbols_per_step + 1)
-        said = transducer.generate(**given, max_new_tokens=most, suppress_tokens=no_tokens)
+        output = transducer.generate(**given, max_new_tokens=most, suppress_tokens=no_tokens)
         # Rows that have ended go on until all have. A step's duration is how far it advances.
-        began = said.durations.cumsum(dim=1) - said.durations
-        is_label = (began < frames) & (said.sequences < blank)
-        return [row[kept].tolist() for row, kept in zip(said.sequences, is_label, strict=True)]
+        began = output.durations.cumsum(dim=1) - output.durations
+        is_label = (began < frames) & (output.sequences < blank)
+        return [row[kept].tolist() for row, kept in zip(output.sequences, is_label, strict=True)]
 
     return [*found, Engine(name, head, say_transducer)]
 

@@ -11,7 +11,7 @@ class Accepted:
         model: id of the model.
         unanswered_seconds: audio without a transcript; `Backlog.answer` changes it.
         unstaged_seconds: the part of it that is not in the batcher yet: a long recording enters it part by part.
-        is_background: whether it is a job's, which counts in nobody's predicted wait.
+        is_background: whether it is a job's, which does not count in predicted waits.
     """
 
     model: str

@@ -187,7 +187,7 @@ class Batcher:
         return batch
 
     def _drop_unwanted(self) -> None:
-        """Remove utterances that nobody waits for, because their callers left or their deadlines passed."""
+        """Remove utterances whose answers are not needed, because their callers left or their deadlines passed."""
         for unwanted in [waiting for waiting in self if waiting.answer.done()]:
             self.remove(unwanted)
 

@@ -97,7 +97,7 @@ class Catalog:
         return model if model and model.ready else None
 
     def add(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
-        """Add a model, which nobody can use before it is ready.
+        """Add a model; requests can use it once it is ready.
 
         Raises:
             KeyError: if there is a model of this id.

@@ -24,18 +24,18 @@ class Coverage:
     """How much of a recording was transcribed, in seconds.
 
     Attributes:
-        heard: audio that the model got.
+        transcribed: audio that the model got.
         skipped: audio that was left out, because the detector found no speech.
         speech_without_text: speech by the detector, in parts for which the model wrote nothing.
     """
 
-    heard: float
+    transcribed: float
     skipped: float
     speech_without_text: float
 
     def __add__(self, other: "Coverage") -> "Coverage":
         return Coverage(
-            self.heard + other.heard,
+            self.transcribed + other.transcribed,
             self.skipped + other.skipped,
             self.speech_without_text + other.speech_without_text,
         )
@@ -56,7 +56,7 @@ class CutRecording:
     rule: SegmentRule | None
     detector: SpeechDetector
     threads: Executor
-    _heard: list[Probabilities] = field(default_factory=list, init=False, repr=False)
+    _probabilities: list[Probabilities] = field(default_factory=list, init=False, repr=False)
     _answered: list[tuple[Segment, bool]] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -65,9 +65,13 @@ class CutRecording:
         return self.rule is None
 
     async def cuts(self) -> AsyncGenerator[Segment, None]:
-        """Yield the utterances of a recording that is cut, in samples, in order, and only as far as they are needed."""
-        assert self.rule is not None
-        blocks: Iterator[list[Segment] | None] = cuts(self.recording, self.detector, self.rule, self._heard.append)
+        """Yield its utterances in order, in samples; it is cut only as far as they are needed."""
+        if self.rule is None:
+            yield Segment(0, len(self.recording))
+            return
+        blocks: Iterator[list[Segment] | None] = cuts(
+            self.recording, self.detector, self.rule, self._probabilities.append
+        )
         while (found := await self._in_thread(lambda: next(blocks, None))) is not None:
             for segment in found:
                 yield segment
@@ -76,7 +80,7 @@ class CutRecording:
         """Return the probability of speech in each frame of the recording, once it is cut."""
         if self.rule is None:
             return await self._in_thread(lambda: speech(self.recording, self.detector))
-        return np.concatenate(self._heard) if self._heard else np.empty(0, np.float32)
+        return np.concatenate(self._probabilities) if self._probabilities else np.empty(0, np.float32)
 
     def note_answer(self, segment: Segment, *, has_text: bool) -> None:
         """Record that an utterance was answered."""
@@ -85,7 +89,7 @@ class CutRecording:
     async def coverage(self) -> Coverage:
         """Return how much of it was transcribed, once all its utterances are answered."""
         rate, total = self.recording.rate, len(self.recording)
-        heard = sum(segment.stop - segment.start - segment.shared for segment, _ in self._answered)
+        transcribed = sum(segment.stop - segment.start - segment.shared for segment, _ in self._answered)
         silent = [segment for segment, has_text in self._answered if not has_text]
         speech = 0.0
         if silent:
@@ -93,7 +97,7 @@ class CutRecording:
             for segment in silent:
                 first, last = (round(end / rate / FRAME_SECONDS) for end in (segment.start, segment.stop))
                 speech += float(is_speech[first:last].sum()) * FRAME_SECONDS
-        return Coverage(round(heard / rate, 3), round(max(0, total - heard) / rate, 3), round(speech, 3))
+        return Coverage(round(transcribed / rate, 3), round(max(0, total - transcribed) / rate, 3), round(speech, 3))
 
     async def read(self, segment: Segment) -> Samples:
         """Return the samples of an utterance."""

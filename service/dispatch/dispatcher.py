@@ -296,7 +296,7 @@ class Dispatcher:
         self._size_window()
         self.metrics.forget_model(model)
 
-    def engine_heard(self, engine: EngineLink) -> None:
+    def engine_heartbeat(self, engine: EngineLink) -> None:
         """An engine gave a sign of life."""
         self.metrics.engine_heartbeat.labels(engine.name).set_to_current_time()
 
@@ -339,7 +339,7 @@ class Dispatcher:
         self._feed_engines()
 
     def _feed_engines(self) -> None:
-        """Form a batch for every free slot while anything waits: nobody waits for company."""
+        """Form a batch for every free slot while anything waits, however small the batch is."""
         has_fed = True
         while has_fed:  # again, because a suspect may have found its engine, and others no longer wait behind it
             has_fed = False

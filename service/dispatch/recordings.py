@@ -1,7 +1,7 @@
 """Transcribing recordings of any length: cut into parts, staged while there is room, answered part by part in order.
 
 A window bounds how many parts are in memory, and callers take turns, so that hours of audio take bounded memory and
-nobody waits behind them longer than behind a short recording.
+others wait behind them no longer than behind a short recording.
 """
 
 import asyncio

@@ -99,7 +99,7 @@ class Engine:
         self.models: dict[str, Ready] = {}
         self.process = process
         self.channel = channel
-        self.load_began = self.last_heard = time.monotonic()
+        self.load_began = self.last_message = time.monotonic()
         self.verdict: Loss | None = None
         self.start_failure: str | None = None
         self._memory = memory
@@ -183,7 +183,7 @@ class Engine:
         patience = timeout
         if self._loading:
             patience = 2 * timeout if self.models else max(timeout, _LOADING_SILENCE_SECONDS)
-        if now - self.last_heard > patience:
+        if now - self.last_message > patience:
             return True
         if self._loading and now - self.load_began > _LOAD_SECONDS:
             return True
@@ -209,7 +209,7 @@ class EngineListener(Protocol):
     def model_lost(self, model: str, reason: str) -> None:
         """A model that was loaded on demand was lost with its engine, and will not be loaded again."""
 
-    def engine_heard(self, engine: Engine) -> None:
+    def engine_heartbeat(self, engine: Engine) -> None:
         """An engine gave a sign of life."""
 
     def engine_answered(self, engine: Engine, answer: Result | Failure) -> None:
@@ -365,7 +365,7 @@ class Supervisor:
         watchdog = asyncio.create_task(self._kill_when_stuck(engine))
         try:
             async for message in engine.channel.messages():
-                engine.last_heard = time.monotonic()
+                engine.last_message = time.monotonic()
                 self._handle(engine, message)
         finally:
             watchdog.cancel()
@@ -379,9 +379,9 @@ class Supervisor:
     def _handle(self, engine: Engine, message: FromEngine) -> None:
         match message:
             case Heartbeat():
-                self._listener.engine_heard(engine)
+                self._listener.engine_heartbeat(engine)
             case Downloading():
-                engine.load_began = engine.last_heard
+                engine.load_began = engine.last_message
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 self._pin(message)
@@ -441,7 +441,7 @@ class Supervisor:
             await asyncio.sleep(_WATCH_SECONDS)
             now = time.monotonic()
             if now - asleep > _WATCH_SECONDS + _OVERSLEPT_SECONDS:
-                engine.last_heard = now  # our own process was stopped, and messages since then are not read yet
+                engine.last_message = now  # our own process was stopped, and messages since then are not read yet
             elif engine.is_stuck(now, self._timeout):
                 break
         engine.verdict = Loss.STUCK

@@ -117,7 +117,7 @@ def verbose_head(text_language: TextLanguage, seconds: float, text: str, coverag
         **text_language.language_fields,
         "duration": seconds,
         "text": text,
-        "heard_seconds": coverage.heard,
+        "transcribed_seconds": coverage.transcribed,
         "skipped_seconds": coverage.skipped,
         "speech_without_text_seconds": coverage.speech_without_text,
     }

@@ -17,7 +17,7 @@ class Intake:
     """A queue of uploads whose bodies are not read yet.
 
     Uploads pass one by one, with a round of the event loop between them, while fewer than ``most_undecoded`` are
-    received and not decoded. A slow client delays nobody, because only received bytes take time.
+    received and not decoded. A slow client delays no other, because only received bytes take time.
 
     Args:
         most_undecoded: most uploads that are received and not decoded when another one passes.

@@ -334,7 +334,7 @@ class VerboseTranscription(BaseModel):
     words: list[TimedWord] | SkipJsonSchema[None] = None
     segments: list[Segment] | SkipJsonSchema[None] = None
     channels: list[Channel] | SkipJsonSchema[None] = None
-    heard_seconds: Annotated[
+    transcribed_seconds: Annotated[
         float, Field(description="Audio that the model transcribed. An extension, like the next two.")
     ]
     skipped_seconds: Annotated[float, Field(description="Audio that was left out, because no speech was detected.")]

@@ -1,1 +1,1 @@
-"""Jobs: transcriptions that nobody waits for, kept on disk, run in the background, and reported by a webhook."""
+"""Jobs: transcriptions without a waiting client, kept on disk, run in the background, and reported by a webhook."""

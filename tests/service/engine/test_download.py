@@ -36,7 +36,7 @@ def test_the_time_for_loading_begins_when_the_download_is_over():
     late = engine.load_began + 1000.0
     assert engine.is_stuck(late, timeout=1e6)
 
-    engine.last_heard = late
+    engine.last_message = late
     supervisor._handle(engine, Downloading(1, 2))
 
     assert not engine.is_stuck(late + 800.0, timeout=1e6)

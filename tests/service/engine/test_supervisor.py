@@ -31,7 +31,7 @@ class Listener:
     def engine_started(self, engine) -> None:
         pass
 
-    def engine_heard(self, engine) -> None:
+    def engine_heartbeat(self, engine) -> None:
         pass
 
     def engine_ready(self, engine, ready) -> None:
@@ -147,7 +147,7 @@ def ready_engine() -> Iterator[Engine]:
 
 def test_an_engine_that_falls_silent_is_noticed_within_ten_seconds():
     with ready_engine() as engine:
-        heard = engine.last_heard
+        heard = engine.last_message
 
         assert not engine.is_stuck(heard + 5.0, TIMEOUT)
         assert engine.is_stuck(heard + 9.0, TIMEOUT)
@@ -161,8 +161,8 @@ def test_an_engine_that_starts_may_be_silent_for_a_minute():
         engine.models.clear()
         engine.load(load("m"))
 
-        assert not engine.is_stuck(engine.last_heard + 59.0, TIMEOUT)
-        assert engine.is_stuck(engine.last_heard + 61.0, TIMEOUT)
+        assert not engine.is_stuck(engine.last_message + 59.0, TIMEOUT)
+        assert engine.is_stuck(engine.last_message + 61.0, TIMEOUT)
 
 
 @given(st.integers(1, 2), st.floats(0, 100))
@@ -170,7 +170,7 @@ def test_a_batch_that_never_ends_is_noticed_after_twice_its_expected_time_and_a_
     with ready_engine() as engine:
         for number in range(batches):
             engine._outstanding[number] = 1000.0
-        engine.last_heard = 1000.0 + age  # it goes on giving signs of life
+        engine.last_message = 1000.0 + age  # it goes on giving signs of life
 
         assert engine.is_stuck(1000.0 + age, TIMEOUT) == (age > 2 * TIMEOUT + 2 * 2.0 * batches)
 
@@ -178,7 +178,7 @@ def test_a_batch_that_never_ends_is_noticed_after_twice_its_expected_time_and_a_
 def test_a_front_that_was_stopped_does_not_replace_its_engine(monkeypatch):
     async def scenario(supervisor, listener) -> None:
         lost, heard, real = 0.0, asyncio.Queue(), time.monotonic
-        listener.engine_heard = heard.put_nowait
+        listener.engine_heartbeat = heard.put_nowait
         monkeypatch.setattr("service.engine.supervisor.time", SimpleNamespace(monotonic=lambda: real() + lost))
         engine = await listener.hears("ready")
 

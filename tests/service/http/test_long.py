@@ -68,7 +68,7 @@ def test_pieces_of_a_long_recording_have_the_times_of_the_whole(service, speech)
     assert len(pieces) >= 3
     assert max(pieces) <= LONGEST * SAMPLE_RATE
     assert answer["skipped_seconds"] > 3  # silence
-    assert answer["heard_seconds"] + answer["skipped_seconds"] == pytest.approx(answer["duration"], abs=0.01)
+    assert answer["transcribed_seconds"] + answer["skipped_seconds"] == pytest.approx(answer["duration"], abs=0.01)
     assert answer["speech_without_text_seconds"] == 0
     begun = [word["start"] for word in answer["words"]]
     assert begun == sorted(begun)
@@ -172,7 +172,7 @@ def test_audio_without_speech_is_reported_measured_and_logged(service, speech, c
     with caplog.at_level("INFO", "steno.http"):
         answer = service.post(**form(wav(speech), **asked)).json()
 
-    assert (answer["text"], answer["heard_seconds"]) == ("", 0)
+    assert (answer["text"], answer["transcribed_seconds"]) == ("", 0)
     assert answer["skipped_seconds"] == pytest.approx(len(speech) / SAMPLE_RATE, abs=0.001)
     assert service.metric("steno_audio_skipped_seconds_total") - before == pytest.approx(answer["skipped_seconds"])
     logged = [record for record in caplog.records if record.message == "request" and hasattr(record, "skipped_seconds")]
@@ -188,7 +188,7 @@ def test_all_audio_is_transcribed_if_nothing_may_be_left_out(service):
     ]
 
     assert [answer["skipped_seconds"] for answer in answers] == [0, 30]
-    assert [answer["heard_seconds"] for answer in answers] == [30, 0]
+    assert [answer["transcribed_seconds"] for answer in answers] == [30, 0]
     assert answers[0]["text"]
 
 
