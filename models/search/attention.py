@@ -17,7 +17,7 @@ from models.search.result import SearchResult
 
 # A decoder that fails may repeat a phrase until it is stopped. A row is finished when it has repeated a phrase of at
 # most _LONGEST_PHRASE tokens for _REPEATED_TOKENS tokens, eight times or more. Real speech does not do that, unless
-# somebody says one word 129 times in one breath.
+# one word is said 129 times in one breath.
 _LONGEST_PHRASE = 16
 _REPEATED_TOKENS = 128
 

@@ -68,7 +68,7 @@ class Recordings:
             lane: the model, and which of its decoders.
             prompt: what is asked for, in every part.
             waited_seconds: seconds that it waited for its model, which count in its deadline.
-            is_background: it is a job's: it goes after what somebody waits for, and has no deadline.
+            is_background: whether it is a job's: it goes after all others, and has no deadline.
 
         Raises:
             OverloadedError: at gate 2, before anything else.

@@ -32,7 +32,7 @@ export class Transcript {
     const paragraph = document.createElement("p");
     const time = document.createElement("span");
     time.className = "time";
-    time.textContent = `${clock(segment.start)} `; // not seen, but heard: a pause before the first word
+    time.textContent = `${clock(segment.start)} `; // invisible, for screen readers: a pause before the first word
     paragraph.append(time);
     if (segment.channel) paragraph.append(speaker(segment.channel));
     if (segment.words?.length) for (const word of segment.words) paragraph.append(this.#word(word), " ");
@@ -45,7 +45,7 @@ export class Transcript {
 
   sayThatNothingWasHeard() {
     const paragraph = document.createElement("p");
-    paragraph.textContent = "No speech was heard.";
+    paragraph.textContent = "No speech was detected.";
     this.#container.replaceChildren(paragraph);
   }
 
@@ -61,7 +61,7 @@ export class Transcript {
     if (spoken) this.#keepInView(spoken);
   }
 
-  // A word has no role of a button: whoever listens to the page should hear sentences, not "button" after each word.
+  // A word has no role of a button: a screen reader should read sentences, not "button" after each word.
   #word({ word, start, end, confidence }) {
     const span = document.createElement("span");
     span.className = "word";

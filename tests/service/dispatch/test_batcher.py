@@ -97,7 +97,7 @@ MODELS = st.sampled_from((("m",), ("other",), ("m", "other")))
     st.lists(st.sampled_from((0.1, 1.0, 60.0)), min_size=1, max_size=3),
     st.integers(1, 4),
 )
-def test_a_flood_starves_nobody(long, engines, flood, bound):
+def test_a_flood_starves_no_one(long, engines, flood, bound):
     """However late the turn, whoever asks: after the bound, and two batches for each that is overdue before it."""
     queue = Queue()
     waiting = [
