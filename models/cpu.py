@@ -15,8 +15,8 @@ from torch import Tensor, nn
 # Rows and width of the products that are timed: under a millisecond each where they are fast.
 _TIMED_ROWS, _TIMED_WIDTH = 128, 512
 _TIMED_TURNS = 5
-# The layout of packed weights is for this number of rows, 10 s of speech. For fewer rows that saves up to a fifth of the
-# time, for more nothing.
+# The layout of packed weights is for this number of rows, 10 s of speech. For fewer rows that saves up to a fifth of
+# the time, for more nothing.
 _TYPICAL_ROWS = 125
 # Errors where an operation does not exist in this build, or not for this processor.
 _REFUSALS = (AttributeError, NotImplementedError, RuntimeError)

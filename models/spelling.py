@@ -133,9 +133,15 @@ class Speller:
             has_next = np.flatnonzero(~_differs(row[first])) - 1
             until[has_next] = begin_seconds[has_next + 1]
             token = np.maximum(spoken[last - 1], first)
-            heard = seconds[rows.frames[token]] + pieces.lasts[tokens[token]]
-            end_seconds = np.maximum(seconds[rows.ends[token]], np.minimum(heard, until))
-        return _Words(first, last, begin_seconds, end_seconds, confidence)
+            extended = seconds[rows.frames[token]] + pieces.lasts[tokens[token]]
+            end_seconds = np.maximum(seconds[rows.ends[token]], np.minimum(extended, until))
+        columns = (
+            begin_seconds.tolist(),
+            end_seconds.tolist(),
+            confidence.tolist(),
+            list(zip(*spans.T.tolist(), strict=True)),
+        )
+        return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
 
     def _alone(self, rows: FlatRows, index: int, length: float) -> Transcript:
         """Detokenize any one utterance."""

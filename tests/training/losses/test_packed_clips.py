@@ -48,11 +48,11 @@ def test_a_part_knows_which_nodes_belong_to_which_frame_and_prediction(sizes, mo
             found = {
                 place: list(range(first, first + count * step, step))
                 for place, first, step, count in zip(
-                    *(each.tolist() for each in (sums.place, sums.first, sums.step, sums.count)), strict=True
+                    *(each.tolist() for each in (sums.row, sums.first, sums.step, sums.count)), strict=True
                 )
             }
             assert {place: of_place for place, of_place in found.items() if of_place} == expected
-            assert len(found) == len(sums.place)
+            assert len(found) == len(sums.row)
 
 
 @given(SIZES, st.integers(1, 40))
