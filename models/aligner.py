@@ -47,13 +47,16 @@ class Aligner:
         vocabulary: vocabulary of the CTC model.
         blank: its blank.
         seconds: turns a number of its frames into seconds.
+
+    Attributes:
+        encode: returns the pieces of a word; results are kept.
     """
 
     def __init__(self, vocabulary: Vocabulary, blank: int, seconds: Callable[[int], float]) -> None:
         self._vocabulary = vocabulary
         self._blank = blank
         self._seconds = seconds
-        self._pieces_of_word = lru_cache(_WORDS_KEPT)(self._find_pieces)
+        self.encode = lru_cache(_WORDS_KEPT)(self._find_pieces)
 
     def times(self, utterances: Iterable[KnownWords]) -> list[list[Span]]:
         """Return the start and end of the words of each utterance, in seconds.
@@ -63,7 +66,7 @@ class Aligner:
         """
         encoded, columns, tokens = [], [], []
         for utterance in utterances:
-            pieces = [self._pieces_of_word(word) for word in utterance.words]
+            pieces = [self.encode(word) for word in utterance.words]
             if pieces and pieces[0] and self._is_space(pieces[0][0]):
                 pieces[0] = pieces[0][1:]  # no word is before it
             flat = list(chain.from_iterable(pieces))

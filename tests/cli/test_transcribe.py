@@ -221,7 +221,7 @@ def test_a_size_that_no_subtitle_has_is_wrong_usage(transcribe, clips, capsys):
         transcribe("--subtitle-lines", "0", clips[0])
 
     assert refusal.value.code == 2
-    assert "0 is not between 1 and 8" in capsys.readouterr().err
+    assert "0 is not a whole number from 1 to 8" in capsys.readouterr().err
 
 
 def test_canary_is_asked_for_times_if_the_format_needs_them(write, clips, capsys):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import load_model
-from models.aligner import Aligner, Said
+from models.aligner import Aligner, KnownWords
 from models.tokenizers import CharacterTokenizer, Vocabulary
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
@@ -55,11 +55,11 @@ def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in
         path, begun = [None], []
         for word, pause in utterance:
             begun.append(len(path))
-            for token in found._spelled(word):
+            for token in found.encode(word):
                 path += [token, None]
             path += [None] * pause
         begins.append([frame * SECONDS for frame in begun])
-        batch.append(Said([word for word, _ in utterance], scores(path, vocabulary), len(path) * SECONDS))
+        batch.append(KnownWords([word for word, _ in utterance], scores(path, vocabulary), len(path) * SECONDS))
 
     together = found.times(batch)
 
@@ -73,10 +73,10 @@ def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in
 
 def test_case_and_marks_that_the_vocabulary_lacks_are_left_out():
     vocabulary = spelled_by([" ", "'", *"abcdefghijklmnopqrstuvwxyz"])
-    spelled = aligner(vocabulary)._spelled
+    encode = aligner(vocabulary).encode
 
     texts = [
-        "".join(vocabulary.pieces[token] for token in spelled(word)) for word in ("It's,", "(Über)", "naïve", "42")
+        "".join(vocabulary.pieces[token] for token in encode(word)) for word in ("It's,", "(Über)", "naïve", "42")
     ]
 
     assert [text.strip() for text in texts] == ["it's", "ber", "nave", ""]
@@ -86,7 +86,7 @@ def test_a_word_that_cannot_be_spelled_lies_between_its_neighbours():
     vocabulary = spelled_by([" ", *"abc"])
     path = [1, None, None, None, None, None, 0, 3, None, None]
 
-    (spans,) = aligner(vocabulary).times([Said(["a", "42", "c", "7"], scores(path, vocabulary), 0.8)])
+    (spans,) = aligner(vocabulary).times([KnownWords(["a", "42", "c", "7"], scores(path, vocabulary), 0.8)])
 
     assert spans[0] == pytest.approx((0.0, 0.15))
     assert spans[1] == pytest.approx((0.15, 7 * SECONDS))
@@ -100,9 +100,9 @@ def test_a_text_that_has_no_room_in_its_utterance_has_no_times(frames):
 
     spans = aligner(vocabulary).times(
         [
-            Said(["aab"], torch.zeros(frames, 5), 0.1),
-            Said(["a"], scores([1], vocabulary), 0.08),
-            Said([], scores([None], vocabulary), 0.08),
+            KnownWords(["aab"], torch.zeros(frames, 5), 0.1),
+            KnownWords(["a"], scores([1], vocabulary), 0.08),
+            KnownWords([], scores([None], vocabulary), 0.08),
         ]
     )
 
