@@ -4,6 +4,9 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+K = TypeVar("K")
 
 WARM_UPS = 5
 
@@ -24,12 +27,12 @@ def times_of(call: Callable[[], object], repeats: int, warm_ups: int = WARM_UPS)
     return times[warm_ups:]
 
 
-def times_in_turns(calls: Mapping[str, Callable[[], object]], turns: int, warm_ups: int) -> dict[str, list[float]]:
+def times_in_turns(calls: Mapping[K, Callable[[], object]], turns: int, warm_ups: int) -> dict[K, list[float]]:
     """Return the seconds of some calls, by name, made one after the other in each turn; see ``times_of``.
 
     So load on the machine affects all of them, and times of one turn can be compared.
     """
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    times: dict[K, list[float]] = {name: [] for name in calls}
     for _ in range(warm_ups + turns):
         for name, call in calls.items():
             times[name] += times_of(call, 1, warm_ups=0)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
+from bulk.errors import JobError
 from bulk.storage import fetched
 from models.joining import Joiner, joined, shifted
+from models.spoken_language import LanguageDecision, possible_languages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +39,7 @@ class Options:
     Attributes:
         decoder: one of ``model.decoders``, or None for the first.
         prompt: the prompt, as keyword arguments of ``Model.transcribe``. If it names no language, and the model has a
-            language identifier, that one decides: once for each channel, and for parts that are surely in another one.
+            language identifier, that one decides: once for each channel, and for parts in which another one is certain.
         languages: the languages that may be spoken, for that decision; empty means all of the model.
         batch_seconds: seconds of audio and padding in one batch.
         limits: limits on the audio that is accepted.
@@ -145,10 +147,11 @@ def _outcomes(
             if isinstance(part, Failed):
                 yield part
                 continue
-            moved = shifted(next(transcripts), part.start, round(part.start / model.seconds_per_frame))
+            transcript, whole = next(answers)
+            moved = shifted(transcript, part.start, round(part.start / model.seconds_per_frame))
             parts_so_far.append(joiner.push(moved, part.stop, part.shared))
             if part.file_seconds is not None:
-                channels.append(Transcribed(part.file_seconds, joined(parts_so_far)))
+                channels.append(Transcribed(part.file_seconds, joined(parts_so_far), whole))
                 joiner, parts_so_far = Joiner(), []
             if part.ends_file:
                 yield channels

@@ -40,7 +40,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--language-identifier",
         metavar="MODEL",
         help="model that finds the spoken language where --language does not name it (NVIDIA's AmberNet), for models "
-        "that must be told (Canary; default: English is assumed)",
+        "whose prompt names it (Canary; default: English is assumed)",
     )
     parser.add_argument(
         "--languages",
@@ -109,6 +109,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _codes(text: str) -> list[str]:
+    return [code.strip() for code in text.split(",") if code.strip()]
+
+
 def _utterance_seconds(text: str) -> float:
     seconds = positive(text)
     if seconds < MIN_UTTERANCE_SECONDS:
@@ -123,12 +127,10 @@ def open_model(args: argparse.Namespace) -> "Model":
         CommandError: if it cannot be loaded, has no such decoder or cannot do what the options ask for, or there is no
             such device.
     """
-    import torch
-
     from models import PromptError, default_dtype, load_model
 
     device = torch_device(args.device)
-    dtype = default_dtype(device) if args.dtype == "auto" else getattr(torch, args.dtype)
+    dtype = default_dtype(device) if args.dtype == "auto" else args.dtype
     try:
         model = load_model(
             args.model,
@@ -167,6 +169,26 @@ def torch_device(name: str) -> "torch.device":
     if name == "cuda" and not torch.cuda.is_available():
         raise CommandError("there is no CUDA device here, or this build of PyTorch cannot use it")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _check_language(args: argparse.Namespace, model: "Model") -> None:
+    """Check the options that decide on the spoken language.
+
+    Raises:
+        CommandError: if they do not fit the model or each other.
+    """
+    needs_language = "aed" in model.decoders
+    if args.language_identifier is not None and not needs_language:
+        raise CommandError("--language-identifier is for models whose prompt names the language (Canary)")
+    if args.language == AUTO and needs_language and model.language_identifier is None:
+        raise CommandError("--language auto needs --language-identifier for this model; left out, English is assumed")
+    if not args.languages:
+        return
+    if model.language_identifier is None or args.language not in (None, AUTO):
+        raise CommandError("--languages is for --language-identifier, without --language")
+    known = {*model.info()["languages"]} & {*model.language_identifier.languages}
+    if unknown := [code for code in args.languages if code not in known]:
+        raise CommandError(f"--languages: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
 
 
 def transcription_options(args: argparse.Namespace) -> Options:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models import bundled
 from models.aligner import Aligner, KnownWords, Span
+from models.batching import batches
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
@@ -89,8 +90,8 @@ def load_model(
             CTC decoder. None is the bundled model's own, and for others greedy search; "none" is greedy search for all.
         aligner: a checkpoint with a CTC decoder, named like ``path``, that finds the times of an attention decoder's
             words; other models do not need it. None is the checkpoint's own, if it has one.
-        language_identifier: a checkpoint that finds the spoken language where no prompt names it, for a model that must
-            be told (Canary); other models do not need it. None: such a model assumes English.
+        language_identifier: a checkpoint that finds the spoken language where a prompt must name it and does not
+            (Canary); other models do not need it. None: such a model assumes English.
 
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
@@ -489,7 +490,7 @@ class Model:
             frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
             if self._writer:
                 own_prompts = list(map(self._prompt_for_writer, prompts))
-                written = self._writer.write(frames, encoder_lengths, features, lengths, own_prompts)
+                written = self._checked(self._writer.write(frames, encoder_lengths, features, lengths, own_prompts))
                 return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
             fetched = self._search(frames, encoder_lengths, decoder)
         seconds = (lengths / self.sample_rate).tolist()
@@ -551,6 +552,32 @@ class Model:
         rate = self._config.features.sample_rate
         if aligner.sample_rate != rate:
             raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
+
+    def _check_identifier(self, identifier: LanguageIdentifier) -> None:
+        rate = self._config.features.sample_rate
+        if identifier.sample_rate != rate:
+            raise ValueError(
+                f"the language identifier takes audio at {identifier.sample_rate} Hz, and the model at {rate} Hz"
+            )
+        if set(identifier.languages).isdisjoint(self._languages or ()):
+            raise ValueError("the language identifier knows none of the model's languages")
+
+    def _with_identified(
+        self,
+        pcm: Sequence[Waveform],
+        languages: Sequence[str | None],
+        possible: Sequence[str],
+        batch_seconds: float,
+    ) -> list[str | None]:
+        """Return the languages of utterances, each by itself where it is not named."""
+        assert self.language_identifier
+        unnamed = [index for index, language in enumerate(languages) if language is None and len(pcm[index])]
+        found = self.language_identifier.identify([pcm[index] for index in unnamed], batch_seconds)
+        known = list(languages)
+        for index, probabilities in zip(unnamed, found, strict=True):
+            decision = LanguageDecision(possible)
+            known[index] = decision.add(probabilities, len(pcm[index]) / self.sample_rate).language
+        return known
 
     def _prompt_for_writer(self, prompt: Prompt) -> Prompt:
         """Return the prompt, without times if the aligner finds them."""

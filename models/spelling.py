@@ -135,13 +135,7 @@ class Speller:
             token = np.maximum(spoken[last - 1], first)
             extended = seconds[rows.frames[token]] + pieces.lasts[tokens[token]]
             end_seconds = np.maximum(seconds[rows.ends[token]], np.minimum(extended, until))
-        columns = (
-            begin_seconds.tolist(),
-            end_seconds.tolist(),
-            confidence.tolist(),
-            list(zip(*spans.T.tolist(), strict=True)),
-        )
-        return columns, np.searchsorted(row[first], np.arange(len(rows.counts) + 1)).tolist()
+        return _Words(first, last, begin_seconds, end_seconds, confidence)
 
     def _alone(self, rows: FlatRows, index: int, length: float) -> Transcript:
         """Detokenize any one utterance."""

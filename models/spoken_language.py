@@ -71,18 +71,18 @@ class LanguageDecision:
             probabilities: of each language that the identifier knows.
             seconds: length of the part, above 0.
         """
-        heard = {language: probabilities.get(language, 0.0) for language in self.possible}
-        if self.is_exhaustive and (total := sum(heard.values())) > 0:
-            heard = {language: probability / total for language, probability in heard.items()}
+        part = {language: probabilities.get(language, 0.0) for language in self.possible}
+        if self.is_exhaustive and (total := sum(part.values())) > 0:
+            part = {language: probability / total for language, probability in part.items()}
         self._seconds += seconds
-        for language, probability in heard.items():
+        for language, probability in part.items():
             self._sums[language] = self._sums.get(language, 0.0) + probability * seconds
-        best = max(heard, key=heard.__getitem__)
+        best = max(part, key=part.__getitem__)
         whole = self.whole
         assert whole
-        if heard[best] < _SURE or seconds < _LEAST_SECONDS:
+        if part[best] < _SURE or seconds < _LEAST_SECONDS:
             best = whole.language
-        return Spoken(best, heard[best])
+        return Spoken(best, part[best])
 
     @property
     def whole(self) -> Spoken | None:

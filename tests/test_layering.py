@@ -38,6 +38,7 @@ SHARED = (
     "models.prompt",
     "models.scripts",
     "models.seam",
+    "models.spoken_language",
     "models.transcript",
 )
 

@@ -39,9 +39,9 @@ class DensityFilter:
         """Return a line about the takes that were left out, if any."""
         if not self._histogram:
             return None
-        told = ", ".join(f"{count} from {bound * (self._most or 0):g} on" for bound, count in self._bounds())
+        counts = ", ".join(f"{count} from {bound * (self._most or 0):g} on" for bound, count in self._bounds())
         left_out = f"{self._histogram.total():,} takes ({self._seconds:.1f} s)"
-        return f"left out: {left_out} with over {self._most:g} labels a second: {told}"
+        return f"left out: {left_out} with over {self._most:g} labels a second: {counts}"
 
     def _bounds(self) -> list[tuple[float, int]]:
         return sorted(self._histogram.items())
@@ -57,21 +57,6 @@ def without_dense(
         vocabulary: the vocabulary.
         most: most labels in a second; None keeps all takes.
     """
-    if most is None:
-        return list(takes), None
-    rates = [_labels(take, vocabulary) / take.seconds for take in takes]
-    dropped = [(take, rate) for take, rate in zip(takes, rates, strict=True) if rate > most]
-    if not dropped:
-        return list(takes), None
-    histogram = Counter(max(bound for bound in _MULTIPLES if rate >= bound * most) for _, rate in dropped)
-    seconds = sum(take.seconds for take, _ in dropped)
-    counts = ", ".join(f"{count} from {bound * most:g} on" for bound, count in sorted(histogram.items()))
-    line = f"left out: {len(dropped):,} takes ({seconds:.1f} s) with over {most:g} labels a second: {counts}"
-    return [take for take, rate in zip(takes, rates, strict=True) if rate <= most], line
-
-
-def _labels(take: Take, vocabulary: TrainingVocabulary) -> int:
-    try:
-        return len(vocabulary.encode(take.clip.text or "", take.clip.prompt))
-    except (PromptError, KeyError):  # an unsupported language is refused later, with the name of the clip
-        return 0
+    labels, density = Transcripts(vocabulary), DensityFilter(most)
+    kept = [take for take in takes if density.keeps(take, len(labels.tokens(take.clip, take.clip.text or "")))]
+    return kept, density.line()

@@ -87,11 +87,6 @@ class Examples:
         self._splicer = None
         if augmentation.splice and labels:
             self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
-        for take in takes:
-            if labels and take.clip.location in labels.unreadable:
-                continue
-            if take.clip.text is None and (labels is None or labels.transcript(take.clip) is None):
-                raise ManifestError(f"{take.clip} has no transcript, and no teacher makes one")
 
     def make(self, epoch: int, draw: Draw) -> Example:
         """Return the example of a draw.
@@ -132,7 +127,7 @@ class Examples:
         text = take.clip.text
         if text is None:
             if self._labels is None:
-                raise ManifestError(f"{take.clip} has no transcript, and no teacher hears it")
+                raise ManifestError(f"{take.clip} has no transcript, and no teacher makes one")
             transcript = self._labels.transcript(take.clip)
             if transcript is None:
                 raise ManifestError(f"{take.clip} could not be read when the teacher labelled the clips")

@@ -60,21 +60,6 @@ def shards_of(folder: Path) -> list[Path]:
     return sorted(path for path in found if tar_of_shar(path).exists())
 
 
-@lru_cache(maxsize=1024)
-def members_by_stem(tar: Path) -> dict[str, Part]:
-    """Return the positions of a shard's recordings, by the ids of their cuts.
-
-    Raises:
-        ManifestError: if the tar cannot be read.
-    """
-    found = members_of(tar)
-    return {_stem(name): part for name, part in found.items() if not name.endswith((".json", ".nodata", ".nometa"))}
-
-
-def _stem(name: str) -> str:
-    return name.rsplit(".", 1)[0]
-
-
 def tar_of_shar(cuts: Path) -> Path:
     """Return the tar of recordings beside a file of cuts."""
     number = cuts.name.removeprefix("cuts.").split(".jsonl")[0]

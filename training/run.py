@@ -120,7 +120,7 @@ class Run:
             stride = self.config.encoder.subsampling_factor
             with self.ranks.one_after_the_first():
                 labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
-            _check_heard(takes, labels)
+            _check_transcripts(takes, labels)
         has_own_labels = recipe.labels or not recipe.shape
         teacher_labels = len(labels.pieces) if labels and has_own_labels else None
         hidden = labels.width if labels else 0
@@ -248,12 +248,12 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     )
 
 
-def _check_heard(takes: TakeIndex, labels: TeacherLabels) -> None:
+def _check_transcripts(takes: TakeIndex, labels: TeacherLabels) -> None:
     """Refuse a clip that has neither a transcript nor one by the teacher; one that cannot be read is skipped later."""
     for take in takes:
         clip = take.clip
-        if clip.text is None and clip.place not in labels.unreadable and labels.transcript(clip) is None:
-            raise ManifestError(f"{clip} has no transcript, and no teacher hears it")
+        if clip.text is None and clip.location not in labels.unreadable and labels.transcript(clip) is None:
+            raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
 
 
 def _identity(recipe: Recipe, takes: TakeIndex) -> dict[str, Any]:

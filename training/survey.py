@@ -125,7 +125,7 @@ class Survey:
 
 def _line(what: str, *groups: tuple[str, _Group]) -> Iterable[str]:
     """Return a line about the groups that are not empty, if any."""
-    amounts = [f"{_amount(group)} {name}" for name, group in groups if group]
+    amounts = [f"{group} {name}" for name, group in groups if group.clips]
     return [f"{what}: " + ", ".join(amounts)] if amounts else []
 
 

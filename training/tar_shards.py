@@ -13,9 +13,52 @@ from training.clip import Part
 from training.errors import ManifestError
 
 
-@lru_cache(maxsize=1024)
-def members_of(path: Path) -> dict[str, Part]:
-    """Return the positions of a tar's members, by their names.
+class Members:
+    """The positions of a tar's members by their names: digests, offsets and sizes, 24 bytes for each."""
+
+    def __init__(self, path: Path, named: Callable[[str], str | None]) -> None:
+        """Read the headers of a tar, one after the other.
+
+        Args:
+            path: the tar.
+            named: the name by which a member is found, given its own; None leaves it out.
+
+        Raises:
+            ManifestError: if it is damaged, compressed or not there.
+        """
+        digests, positions = array("Q"), array("Q")
+        try:
+            size = path.stat().st_size
+            with tarfile.open(path, "r:") as tar:
+                while (member := tar.next()) is not None:
+                    tar.members = []  # type: ignore[attr-defined]  # it would keep all, a kilobyte each
+                    if not member.isfile() or (name := named(member.name)) is None:
+                        continue
+                    if member.offset_data + member.size > size:
+                        raise ManifestError(f"{path} ends within {member.name}: it is cut short")
+                    digests.append(_digest(name))
+                    positions.extend((member.offset_data, member.size))
+        except OSError as error:
+            raise ManifestError(f"{path}: {error.strerror or error}") from error
+        except tarfile.TarError as error:
+            raise ManifestError(f"{path} is not a readable tar, or is compressed: {error}") from error
+        found = np.asarray(digests, dtype=np.uint64)
+        order = np.argsort(found, kind="stable")
+        self._digests = found[order]
+        self._positions = np.asarray(positions, dtype=np.uint64).reshape(-1, 2)[order]
+
+    def get(self, name: str) -> Part | None:
+        """Return the position of a member, the last one of that name, or None."""
+        digest = _digest(name)
+        index = int(np.searchsorted(self._digests, np.uint64(digest), side="right")) - 1
+        if index < 0 or int(self._digests[index]) != digest:
+            return None
+        return Part(*self._positions[index].tolist())
+
+
+@lru_cache(maxsize=2**16)
+def members_of(path: Path) -> Members:
+    """Return the members of a tar by their names.
 
     Raises:
         ManifestError: if it is damaged, compressed or not there.
@@ -48,8 +91,8 @@ def tar_of_nemo(manifest: Path, shard: object) -> Path:
         ValueError: if there is none.
     """
     names = (f"audio_{shard}.tar", f"tarred_audio_{shard}.tar")
-    places = (manifest.parent, manifest.parent.parent)
-    found = next((place / name for place in places for name in names if (place / name).is_file()), None)
+    folders = (manifest.parent, manifest.parent.parent)
+    found = next((folder / name for folder in folders for name in names if (folder / name).is_file()), None)
     if found is None:
         raise ValueError(f"'shard_id' is {shard!r}, and there is no {names[0]} beside the manifest")
     return found

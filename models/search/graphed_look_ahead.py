@@ -63,7 +63,8 @@ class GraphedLookAhead:
         self._predictor = predictor
         self._joint = joint
         self._max_symbols = max_symbols
-        self.fused = joint.output.weight.is_cuda if fused is None else fused
+        weight = joint.output.weight
+        self.fused = weight.is_cuda and products_suit(weight.device, weight.dtype) if fused is None else fused
         self._has_warned = False
         self._loops = loops
         self._window = window

@@ -65,10 +65,8 @@ class CutRecording:
         return self.rule is None
 
     async def cuts(self) -> AsyncGenerator[Segment, None]:
-        """Yield its utterances in order, in samples; it is cut only as far as they are needed."""
-        if self.rule is None:
-            yield Segment(0, len(self.recording))
-            return
+        """Yield the utterances of a recording that is cut, in samples, in order, and only as far as they are needed."""
+        assert self.rule is not None
         blocks: Iterator[list[Segment] | None] = cuts(
             self.recording, self.detector, self.rule, self._probabilities.append
         )

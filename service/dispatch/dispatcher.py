@@ -76,7 +76,7 @@ class Answer:
     start: float = 0.0
 
 
-class _Asked(NamedTuple):
+class _Submission(NamedTuple):
     """The arguments of ``Dispatcher.transcribe``, except the samples."""
 
     caller: Hashable
@@ -176,8 +176,8 @@ class Dispatcher:
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
         """
-        asked = _Asked(caller, deadline, lane, prompt, is_background, recording_seconds)
-        transcript, queue_seconds = await self._ask(samples, asked)
+        submission = _Submission(caller, deadline, lane, prompt, is_background, recording_seconds)
+        transcript, queue_seconds = await self._submit(samples, submission)
         assert isinstance(transcript, Transcript)
         return Answer(transcript, queue_seconds)
 
@@ -195,16 +195,16 @@ class Dispatcher:
 
         See ``transcribe``, also for errors.
         """
-        asked = _Asked(caller, deadline, lane, NOTHING_ASKED, is_background, recording_seconds)
-        probabilities, _ = await self._ask(samples, asked)
+        submission = _Submission(caller, deadline, lane, NOTHING_ASKED, is_background, recording_seconds)
+        probabilities, _ = await self._submit(samples, submission)
         assert isinstance(probabilities, dict)
         return probabilities
 
-    async def _ask(self, samples: Samples, asked: "_Asked") -> tuple[Transcript | Probabilities, float]:
+    async def _submit(self, samples: Samples, submission: "_Submission") -> tuple[Transcript | Probabilities, float]:
         """Return the engine's answer for an utterance, and how long it waited for a batch."""
         if self._abandoned:
             raise EngineLostError(self._abandoned)
-        lane = asked.lane
+        lane = submission.lane
         if lane.model not in self.catalog:
             raise EngineLostError(f"The model {lane.model!r} was lost.")
         model = self.catalog[lane.model].ready
@@ -215,15 +215,15 @@ class Dispatcher:
         now = self._clock()
         answer: asyncio.Future[Transcript | Probabilities] = asyncio.get_running_loop().create_future()
         utterance = Utterance(
-            *(self._accepted, samples, seconds, now, answer, asked.caller, lane),
-            prompt=asked.prompt,
-            is_background=asked.is_background,
-            recording_seconds=asked.recording_seconds,
+            *(self._accepted, samples, seconds, now, answer, submission.caller, lane),
+            prompt=submission.prompt,
+            is_background=submission.is_background,
+            recording_seconds=submission.recording_seconds,
         )
         try:
             self._batcher.add(utterance)
             self._feed_engines()
-            async with asyncio.timeout_at(asked.deadline):
+            async with asyncio.timeout_at(submission.deadline):
                 return await answer, utterance.sent - now
         except TimeoutError:
             self.metrics.queue_dropped.labels("expired").inc()

@@ -35,6 +35,7 @@ from service import logs
 from service.engine.channel import EngineChannel
 from service.engine.download import DownloadReport
 from service.engine.protocol import (
+    Answers,
     Batch,
     Failure,
     FailureKind,
@@ -386,7 +387,7 @@ class Loop:
             # The device computed the batch before this one first.
             done = self._clock()
             seconds, self._done = done - max(began, self._done), done
-            return Result(received.batch.number, recognized.transcripts(), seconds, received.collated().padded_seconds)
+            return Result(received.batch.number, recognized.answers(), seconds, received.collated().padded_seconds)
         except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread learns of it
             failure = _failure(received.batch, recognizer.kind_of(error), error)
             if failure.kind is FailureKind.DEVICE:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
-from service.engine.loop import Collated
+from service.engine.loop import Collated, Recognized
 from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, ModelInfo
 from service.engine.shapes import most_rows, padded_samples
 
@@ -74,12 +75,11 @@ class DeviceRecognizer(ABC):
         self._sanity = Sanity()
         self.checkpoint, self.identity = checkpoint, identity
         self._bucket_seconds = load.bucket_seconds
-        where = {"device": _device_name(device), "dtype": str(self._model.dtype).removeprefix("torch.")}
-        self.info = msgspec.convert(self._model.info() | where, ModelInfo)
-        self.spellings: Sequence[bytes] = self._model.spellings
-        self.sample_rate: int = self._model.sample_rate
-        self._load = load
-        self._setup = _setup(self._model, device, self.identity, load)
+        where = {"device": _device_name(device), "dtype": model.precision}
+        self.info = msgspec.convert(model.info() | where, ModelInfo)
+        self.spellings: Sequence[bytes] = ()
+        self.sample_rate: int = model.sample_rate
+        self._setup = _setup(model, device, identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
         # A GPU gets few distinct shapes; a CPU computes no more padding than it must.
         self._padded_samples = [] if device.type == "cpu" else padded_samples(load.bucket_seconds, self.sample_rate)
@@ -88,7 +88,7 @@ class DeviceRecognizer(ABC):
         self.weight_bytes: int = model.weight_bytes
 
     @abstractmethod
-    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Launch a batch on the device."""
 
     @property
@@ -177,12 +177,6 @@ class DeviceRecognizer(ABC):
         width = next((samples for samples in self._padded_samples if samples >= longest), longest)
         return Collated(self._model.batch(utterances, width), len(utterances) * width / self.sample_rate)
 
-    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
-        """Launch a batch on the device."""
-        waveforms, lengths = collated.batch
-        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
-        return SpeechRecognized(recognition, self._sanity)
-
     def kind_of(self, error: Exception) -> FailureKind:
         """Classify an error by trying the device: a broken CUDA context fails each later call."""
         if _is_out_of_memory(error):
@@ -236,9 +230,9 @@ class SpeechRecognizer(DeviceRecognizer):
     def _decoders(self) -> Sequence[str | None]:
         return self._model.decoders
 
-    def recognize(self, laid_out: LaidOut, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
         """Launch a batch on the device."""
-        waveforms, lengths = laid_out.batch
+        waveforms, lengths = collated.batch
         recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
         return SpeechRecognized(recognition, self._sanity)
 
@@ -263,12 +257,12 @@ class LanguageRecognizer(DeviceRecognizer):
 
     def recognize(
         self,
-        laid_out: LaidOut,
+        collated: Collated,
         prompts: Sequence[Prompt],  # noqa: ARG002
         decoder: str | None,  # noqa: ARG002
     ) -> "LanguageRecognized":
         """Launch a batch on the device."""
-        return LanguageRecognized(self._model.launch(*laid_out.batch), self._sanity)
+        return LanguageRecognized(self._model.launch(*collated.batch), self._sanity)
 
 
 def recognizer(load: Load, on_download: OnDownload) -> DeviceRecognizer:
@@ -297,8 +291,7 @@ class Sanity:
         Raises:
             NotFiniteError: if a confidence or probability in it is not a number.
         """
-        # A sum is finite only if all its terms are.
-        if all(math.isfinite(sum(transcript.token_confidence)) for transcript in transcripts):
+        if math.isfinite(sum(outputs)):  # only if all are
             self._in_a_row = 0
             return
         self._in_a_row += 1

@@ -115,7 +115,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     Attributes:
         family: kind of encoder.
         device: name of the device.
-        dtype: dtype of the weights.
+        dtype: dtype of the weights, or tf32.
         parameters: number of parameters; None if it is not known.
         decoders: the decoders; the first is the default.
         languages: ISO 639-1 codes; None if they are not known.

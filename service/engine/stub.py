@@ -29,7 +29,7 @@ from models.spoken_language import Probabilities
 from models.transcript import Transcript, Word
 from service.engine import loop
 from service.engine.loop import Collated
-from service.engine.protocol import FailureKind, Load, ModelInfo
+from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo
 
 SAMPLE_RATE = 16_000
 RTFX = 1000.0
@@ -116,10 +116,19 @@ class StubRecognizer:
         if name == "remote":
             on_download(1, 2)
             on_download(2, 2)
+        self._identifies = load.identifies
         self._is_polyglot = "polyglot" in load.checkpoint
-        decoders = ["tdt", "ctc"] if "ctc" in load.checkpoint else []
-        languages = ["de", "en", "fr"] if self._is_polyglot else None
-        self.info = ModelInfo("stub", "none", "float32", decoders=decoders, languages=languages)
+        self._is_prompted = "prompted" in load.checkpoint
+        decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in load.checkpoint else []
+        has_languages = self._identifies or self._is_polyglot or self._is_prompted
+        self.info = ModelInfo(
+            "stub",
+            "none",
+            "float32",
+            decoders=decoders,
+            languages=[*LANGUAGES, *(["ja"] if self._identifies else [])] if has_languages else None,
+            capabilities=Capabilities(translation=self._is_prompted),
+        )
         self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
@@ -142,12 +151,7 @@ class StubRecognizer:
         lengths = [len(samples) for samples in utterances]
         return Collated([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
-    def recognize(
-        self,
-        collated: Collated,
-        prompts: Sequence[Prompt],  # noqa: ARG002  # numbers have no language
-        decoder: str | None,
-    ) -> "StubRecognized":
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> "StubRecognized":
         """Answer, or have the special effect of a number of samples."""
         lengths = [len(samples) for samples in collated.batch]
         if CRASH_SAMPLES in lengths:
@@ -157,10 +161,10 @@ class StubRecognizer:
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
         if self._identifies:
-            return StubRecognized([languages(samples) for samples in laid_out.batch])
+            return StubRecognized([languages(samples) for samples in collated.batch])
         if self._is_prompted:
-            asked = [prompt.target_language or prompt.language or "en" for prompt in prompts]
-            return StubRecognized([phrase(*pair) for pair in zip(laid_out.batch, asked, strict=True)])
+            wanted = [prompt.target_language or prompt.language or "en" for prompt in prompts]
+            return StubRecognized([phrase(*pair) for pair in zip(collated.batch, wanted, strict=True)])
         if self._is_polyglot:
             return StubRecognized([phrase(samples) for samples in collated.batch])
         return StubRecognized([transcript(samples, decoder or "") for samples in collated.batch])

@@ -76,7 +76,7 @@ class Connection(HttpToolsProtocol):
         self._taking_ends = 0.0
         self._left_to_take = 0
         self._body_ends = 0.0
-        self._heard = 0.0
+        self._last_data = 0.0
 
     # Called by the transport.
 
@@ -112,7 +112,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse data in pieces that end where a head must have ended."""
         self._unset_keepalive_if_required()
-        self._heard = self.loop.time()
+        self._last_data = self.loop.time()
         if self._lingering is not None:
             self._lingering += len(data)
             if self._lingering > _LINGER_BYTES:
@@ -208,7 +208,7 @@ class Connection(HttpToolsProtocol):
             self._await_head()
         elif not self._is_in_head and self.cycle.response_complete:
             self._body_ends = self.loop.time() + self._limits.body_seconds
-            self._heard = self.loop.time()
+            self._last_data = self.loop.time()
             self._await_body()
 
     def send_400_response(self, msg: str) -> None:
@@ -288,7 +288,7 @@ class Connection(HttpToolsProtocol):
 
     def _await_body(self) -> None:
         """Wait for the rest of a body whose answer was sent, because the client may read only after sending."""
-        due = min(self._heard + self._limits.silence_seconds, self._body_ends)
+        due = min(self._last_data + self._limits.silence_seconds, self._body_ends)
         if due <= self.loop.time():
             self.transport.abort()
         else:

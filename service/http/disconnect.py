@@ -31,7 +31,7 @@ async def unless_client_leaves(receive: Receive, work: Coroutine[Any, Any, T]) -
     try:
         return await work
     except asyncio.CancelledError:
-        if has_left and not working.uncancel():  # nobody else cancelled it
+        if has_left and not working.uncancel():  # nothing else cancelled it
             raise ClientDisconnect from None
         raise
     finally:

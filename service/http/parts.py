@@ -71,7 +71,7 @@ class Parts(Generic[P]):
         if not self._first.done():
             await asyncio.gather(self._first, return_exceptions=True)
         elif not self._first.cancelled():
-            self._first.exception()  # otherwise asyncio logs one that nobody retrieved
+            self._first.exception()  # otherwise asyncio logs one that was not retrieved
         await self._rest.aclose()
 
     def note_end(self) -> None:

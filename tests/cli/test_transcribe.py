@@ -421,7 +421,7 @@ def test_languages_that_may_be_spoken_narrow_the_choice(told, clips, capsys):
     [
         (["--languages", "fr"], "--languages: 'fr' is not one of de, en"),
         (["--languages", "de", "--language", "en"], "--languages is for --language-identifier, without --language"),
-        (["--model", "bundled"], "--language-identifier is for models that must be told the language (Canary)"),
+        (["--model", "bundled"], "--language-identifier is for models whose prompt names the language (Canary)"),
         (["--language-identifier", "bundled"], "EncDecSpeakerLabelModel, which language identifiers are"),
     ],
 )

@@ -75,9 +75,7 @@ def test_case_and_marks_that_the_vocabulary_lacks_are_left_out():
     vocabulary = spelled_by([" ", "'", *"abcdefghijklmnopqrstuvwxyz"])
     encode = aligner(vocabulary).encode
 
-    texts = [
-        "".join(vocabulary.pieces[token] for token in encode(word)) for word in ("It's,", "(Über)", "naïve", "42")
-    ]
+    texts = ["".join(vocabulary.pieces[token] for token in encode(word)) for word in ("It's,", "(Über)", "naïve", "42")]
 
     assert [text.strip() for text in texts] == ["it's", "ber", "nave", ""]
 

@@ -70,7 +70,7 @@ def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
 
     assert all(len(make(0, Draw(index, 0)).tokens) > 0 for index in range(len(some)))
     with pytest.raises(ManifestError, match="no transcript, and no teacher makes one"):
-        examples(tmp_path, some)
+        examples(tmp_path, some).make(0, Draw(0, 0))
 
 
 def test_a_teachers_record_of_another_clip_is_refused(tmp_path):
