@@ -116,15 +116,16 @@ def _measure(cases: Mapping[str, _Case], repeats: int) -> list[Row]:
     """Return a row for each dtype and engine, all measured in turns."""
     calls = {}
     for dtype, case in cases.items():
-        calls["Steno", dtype] = _learning(case, case.steno)
+        calls[f"Steno {dtype}"] = _learning(case, case.steno)
         if nemo := case.nemo():
-            calls["NeMo", dtype] = _learning(case, nemo)
+            calls[f"NeMo {dtype}"] = _learning(case, nemo)
     times = times_in_turns(calls, repeats, warm_ups=1)
     first = next(iter(cases))
     rows = []
-    for (engine, dtype), call in calls.items():
-        own, case = times[engine, dtype], cases[dtype]
-        to_nemo = [theirs / ours for theirs, ours in zip(times.get(("NeMo", dtype), []), own, strict=False)]
+    for name, call in calls.items():
+        engine, dtype = name.split()
+        own, case = times[name], cases[dtype]
+        to_nemo = [theirs / ours for theirs, ours in zip(times.get(f"NeMo {dtype}", []), own, strict=False)]
         rows.append(
             {
                 "head": case.head,
@@ -132,7 +133,7 @@ def _measure(cases: Mapping[str, _Case], repeats: int) -> list[Row]:
                 "dtype": dtype,
                 "engine": engine,
                 "seconds": statistics.median(own),
-                "times": statistics.median(one / mine for one, mine in zip(times[engine, first], own, strict=True)),
+                "times": statistics.median(one / mine for one, mine in zip(times[f"{engine} {first}"], own, strict=True)),
                 "to_nemo": statistics.median(to_nemo) if to_nemo and engine != "NeMo" else None,
                 "peak_mb": _peak(call, case.device) / _MEGA,
                 "all_scores_mb": case.all_scores / _MEGA,
