@@ -133,7 +133,9 @@ def _measure(cases: Mapping[str, _Case], repeats: int) -> list[Row]:
                 "dtype": dtype,
                 "engine": engine,
                 "seconds": statistics.median(own),
-                "times": statistics.median(one / mine for one, mine in zip(times[f"{engine} {first}"], own, strict=True)),
+                "times": statistics.median(
+                    one / mine for one, mine in zip(times[f"{engine} {first}"], own, strict=True)
+                ),
                 "to_nemo": statistics.median(to_nemo) if to_nemo and engine != "NeMo" else None,
                 "peak_mb": _peak(call, case.device) / _MEGA,
                 "all_scores_mb": case.all_scores / _MEGA,

@@ -30,7 +30,8 @@ def read_references(path: Path) -> list[Reference]:
 
     Args:
         path: a file with one JSON object a line (``audio``, relative to the manifest, and ``text``; ``source`` and
-            ``split`` if there are several), or a LibriSpeech folder (``*.trans.txt`` beside ``*.flac``).
+            ``split`` if there are several; NeMo's ``audio_filepath`` stands for ``audio``), or a LibriSpeech folder
+            (``*.trans.txt`` beside ``*.flac``).
 
     Raises:
         CommandError: if it cannot be read, naming the line.
@@ -44,7 +45,7 @@ def read_references(path: Path) -> list[Reference]:
 
 
 def _json_lines(path: Path) -> Iterator[Reference]:
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -57,10 +58,12 @@ def _json_lines(path: Path) -> Iterator[Reference]:
 def _reference(manifest: Path, fields: object) -> Reference:
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  # bad data, whatever the type
+    fields = {"audio": fields.get("audio_filepath"), **fields}
     for name in ("audio", "text", "source", "split"):
-        required = name in {"audio", "text"}
         value = fields.get(name)
-        if not isinstance(value, str) and (required or value is not None):
+        if value is None and name in {"audio", "text"}:
+            raise ValueError(f"{name!r} is missing")
+        if not isinstance(value, str) and value is not None:
             raise ValueError(f"{name!r} must be a string")
     return Reference(
         audio=manifest.parent / fields["audio"],

@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     # OpenMP threads that wait should sleep, not spin: beside another busy process, spinning all but stops a run.
     # PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from training.board import check_board
     from training.errors import RecipeError, TrainingError
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
@@ -83,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError("--out DIR is missing; the run keeps its state and its log there")
         if args.export:
             _check_export(Path(args.export))
+        if args.tensorboard:
+            check_board()
         folder, device = Path(args.out), local_device(torch_device(args.device))
         with process_group(device) as ranks:
             if not args.seeds:
@@ -129,6 +132,8 @@ def _train(
             report(f"{training.parameters:,} parameters, step {training.step} of {recipe.steps}")
             for line in training.survey:
                 report(line)
+            if training.finished:
+                report("no step is left; a larger number of steps in the recipe makes the run longer")
         board = Board(folder, training.step) if args.tensorboard and ranks.is_first else None
         signals: list[int] = []
         with _recording_signals(signals):
@@ -174,6 +179,7 @@ def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
 
 def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *, probes: bool) -> int:
     """Print what would be trained on. A teacher's labels that are not on the disk yet are computed for that."""
+    from training import forecast
     from training.probe import Measurements, Steps, probe, table
     from training.run import Run
 
@@ -182,6 +188,11 @@ def _look_ahead(recipe: "Recipe", device: "torch.device", folder: Path | None, *
     _report(f"{training.parameters:,} parameters, step 0 of {recipe.steps}")
     for line in training.survey:
         _report(line)
+    _report(forecast.whole_run(training.sampler, training.takes.seconds, recipe.steps))
+    _report(forecast.model_memory(training.network, training.optimizer))
+    if not probes:
+        for line in forecast.buckets(training.sampler):
+            _report(line)
     if probes:
         try:
             measure = Steps(training).measure

@@ -7,6 +7,18 @@ from typing import Any
 from training.errors import TrainingError
 
 
+def check_board() -> None:
+    """Check that TensorBoard is there.
+
+    Raises:
+        TrainingError: if it is not installed.
+    """
+    try:
+        import torch.utils.tensorboard  # noqa: F401  # imports TensorBoard
+    except ImportError as error:
+        raise TrainingError("TensorBoard is not installed; it comes with: pip install 'steno[tensorboard]'") from error
+
+
 class Board:
     """Writes the values of the log into `DIR/tensorboard`."""
 
@@ -16,12 +28,9 @@ class Board:
         Raises:
             TrainingError: if TensorBoard is not installed.
         """
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise TrainingError(
-                "TensorBoard is not installed; it comes with: pip install 'steno[tensorboard]'"
-            ) from error
+        check_board()
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def add(self, fields: Mapping[str, Any]) -> None:

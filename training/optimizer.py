@@ -9,6 +9,9 @@ from training import recipe
 from training.muon import Muon
 from training.novograd import NovoGrad
 
+# Values of each optimizer's state for each weight.
+_MOMENTS: dict[type[Optimizer], int] = {AdamW: 2, NovoGrad: 1, Muon: 1}
+
 
 class Optimizers:
     """Several optimizers with separate weights, used as one."""
@@ -20,6 +23,16 @@ class Optimizers:
     def param_groups(self) -> list[dict[str, Any]]:
         """The parameter groups of all optimizers."""
         return [group for part in self._parts for group in part.param_groups]
+
+    @property
+    def bytes(self) -> int:
+        """The memory of its state, once it has taken a step."""
+        return sum(
+            _MOMENTS[type(part)] * weight.numel() * weight.element_size()
+            for part in self._parts
+            for group in part.param_groups
+            for weight in group["params"]
+        )
 
     def zero_grad(self) -> None:
         """Clear the gradients."""

@@ -68,6 +68,7 @@ class Run:
         mode: which weights are trained, and the training mode.
         optimizer: the optimizer.
         average: the moving average of the weights.
+        takes: the takes that it trains on.
         sampler: draws the clips of each batch.
         examples: makes examples from draws.
         dev: the clips of the dev set.
@@ -137,6 +138,7 @@ class Run:
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
         mels = self.config.features.mels
         positions = self.config.attention.positions if self.config.attention else None
+        self.takes = takes
         self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels, positions)
         for take in self.dev:
             self.examples.transcripts.tokens(take.clip, "")  # checks that the vocabulary has its language

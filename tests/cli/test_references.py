@@ -26,6 +26,13 @@ def test_audio_is_found_beside_the_manifest(tmp_path):
     ]
 
 
+def test_a_manifest_of_nemo_written_on_windows_is_read(tmp_path):
+    path = tmp_path / "set.json"
+    path.write_bytes(b'\xef\xbb\xbf{"audio_filepath": "a.wav", "text": "one", "duration": 1.0}\r\n')
+
+    assert read_references(path) == [Reference(tmp_path / "a.wav", "one", "set")]
+
+
 def test_empty_lines_are_skipped(tmp_path):
     manifest = tmp_path / "clips.jsonl"
     manifest.write_text('\n{"audio": "1.flac", "text": "one"}\n\n')
@@ -59,7 +66,8 @@ def test_each_set_of_librispeech_is_a_source(tmp_path):
         ("not json", "Expecting value"),
         ("[" * 100_000, "recursion"),
         ('["a.wav", "text"]', "not a JSON object"),
-        ('{"text": "one"}', "'audio' must be a string"),
+        ('{"text": "one"}', "'audio' is missing"),
+        ('{"audio": 1, "text": "one"}', "'audio' must be a string"),
         ('{"audio": "a.wav", "text": 1}', "'text' must be a string"),
         ('{"audio": "a.wav", "text": "one", "source": []}', "'source' must be a string"),
     ],

@@ -66,7 +66,10 @@ def test_a_check_prints_what_would_happen_and_does_nothing(recipe, capsys):
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("parameters, step 0 of 4")
     assert out[2].startswith("an epoch: 4 steps")
-    assert len(out) == 3
+    assert out[3].startswith("4 steps are 1.0 epochs, 0.0 h of audio")
+    assert "MB for weights, their average, gradients" in out[4]
+    assert out[5].split() == ["seconds", "labels", "clips", "batch"]
+    assert sum(int(row.split()[2]) for row in out[6:]) == 4
     assert sorted(recipe.iterdir()) == before
 
 
@@ -98,7 +101,9 @@ def test_a_finished_run_is_only_exported(recipe, capsys):
 
     assert run(recipe, "--resume", "--export", str(recipe / "model.nemo")) == 0
 
-    assert "loss" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "loss" not in out
+    assert "no step is left" in out
     assert (recipe / "model.nemo").exists()
 
 

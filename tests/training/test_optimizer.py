@@ -1,5 +1,8 @@
 """Matrices decay; norms, biases and the attention's two biases do not; every weight is in one group of one part."""
 
+import pytest
+import torch
+
 from training.optimizer import new_optimizer
 from training.recipe import Optimizer, Student
 from training.student import new_network, student_config
@@ -31,3 +34,18 @@ def test_muon_has_the_matrices_of_the_encoder_and_nothing_else():
     assert all(name.startswith("encoder.") and name.endswith("weight") for name in has)
     assert not any("depthwise" in name or "norm" in name for name in has)
     assert len(has) + sum(len(group["params"]) for group in others) == len(names)
+
+
+@pytest.mark.parametrize("changes", [{}, {"algorithm": "novograd"}, {"matrices": "muon"}])
+def test_the_memory_of_its_state_is_known_before_the_first_step(changes):
+    network = new_network(student_config(Student(layers=1, width=8, heads=2), 5), dropout=0.0, seed=0)
+    optimizer = new_optimizer(network, Optimizer(peak=1e-3, warmup=1, **changes))
+    expected = optimizer.bytes
+
+    for weight in network.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+
+    states = [state for part in optimizer.state_dict()["parts"] for state in part["state"].values()]
+    moments = [value for state in states for name, value in state.items() if name not in ("step", "square")]
+    assert sum(value.numel() * value.element_size() for value in moments) == expected
