@@ -126,7 +126,7 @@ class Aligner:
 
     @cached_property
     def _pieces(self) -> dict[bytes, int]:
-        return {piece: token for token, piece in enumerate(self._vocabulary.spellings) if piece}
+        return {piece: token for token, piece in enumerate(self._vocabulary.token_bytes) if piece}
 
 
 def _letters(word: str) -> str:

@@ -19,6 +19,7 @@ from models.batching import batches
 from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
+from models.detokenizer import Detokenizer
 from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
@@ -47,7 +48,6 @@ from models.search.flat import flat
 from models.search.graphed_ctc_beam import GraphedCtcBeam
 from models.search.graphed_look_ahead import GraphedLookAhead
 from models.search.result import FetchedResult, SearchResult
-from models.spelling import Speller
 from models.spoken_language import LanguageDecision, possible_languages
 from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.transcript import Transcript
@@ -213,8 +213,8 @@ class Model:
         self.seconds_per_frame = self._config.seconds(1)
         self.piece_seconds = self._config.piece_seconds
         self.decoders: tuple[Decoder, ...] = self._config.decoders
-        self._spellers = {
-            decoder: Speller(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
+        self._detokenizers = {
+            decoder: Detokenizer(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
             for decoder in self._config.decoders
         }
         passes = dict.fromkeys(map(self._first_pass, self.decoders))
@@ -462,9 +462,9 @@ class Model:
         }
 
     @property
-    def spellings(self) -> tuple[bytes, ...]:
+    def token_bytes(self) -> tuple[bytes, ...]:
         """The text of each token, in UTF-8, by id."""
-        return self._vocabulary.spellings
+        return self._vocabulary.token_bytes
 
     def _check_decoder(self, decoder: str | None) -> Decoder:
         for known in self.decoders:
@@ -494,7 +494,7 @@ class Model:
                 return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
             fetched = self._search(frames, encoder_lengths, decoder)
         seconds = (lengths / self.sample_rate).tolist()
-        return self._checked(Recognition(fetched, partial(self._spellers[decoder], lengths=seconds)))
+        return self._checked(Recognition(fetched, partial(self._detokenizers[decoder], lengths=seconds)))
 
     def _checked(self, recognition: Recognition) -> Recognition:
         return recognition.checked(check_overflow) if self.dtype is torch.float16 else recognition

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from models.search.result import FetchedResult, FlatRows
 from models.transcript import Transcript, Transcripts
 
-Spell = Callable[[FlatRows], Transcripts]
+Detokenize = Callable[[FlatRows], Transcripts]
 
 
 class Recognition:
     """The result of a batch, before it is detokenized. Any thread may use it, while the device computes the next."""
 
-    def __init__(self, fetched: FetchedResult, spell: Spell) -> None:
-        """Take a search result; ``spell`` detokenizes it on the host."""
+    def __init__(self, fetched: FetchedResult, detokenize: Detokenize) -> None:
+        """Take a search result; ``detokenize`` runs on the host."""
         self._fetched = fetched
-        self._spell = spell
+        self._detokenize = detokenize
 
     def wait(self) -> None:
         """Wait until the device is done with the batch.
@@ -26,20 +26,20 @@ class Recognition:
 
     def transcripts(self) -> list[Transcript]:
         """Wait, and return the transcript of each utterance."""
-        return list(self.spelled())
+        return list(self.detokenized())
 
-    def spelled(self) -> Transcripts:
+    def detokenized(self) -> Transcripts:
         """Wait, and return the transcript of each utterance, in few objects where that is possible."""
-        return self._spell(self._fetched.flat_rows())
+        return self._detokenize(self._fetched.flat_rows())
 
     def checked(self, check: Callable[[FlatRows], None]) -> "Recognition":
         """Return a copy whose tokens are checked before they are detokenized."""
 
-        def spell(rows: FlatRows) -> Transcripts:
+        def detokenize(rows: FlatRows) -> Transcripts:
             check(rows)
-            return self._spell(rows)
+            return self._detokenize(rows)
 
-        return Recognition(self._fetched, spell)
+        return Recognition(self._fetched, detokenize)
 
     def with_transcripts(self, transcripts: list[Transcript]) -> "Recognition":
         """Return a copy with other transcripts, which are known."""

@@ -37,7 +37,7 @@ class Tokenizer(Protocol):
         """Return the text of some tokens, without further rules."""
         ...
 
-    def spell(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """Return the text of a token in UTF-8; part of a character for a byte piece."""
         ...
 
@@ -78,7 +78,7 @@ class SentencePieceTokenizer:
         text: str = self._processor.decode_pieces([self.pieces[token] for token in tokens])
         return text
 
-    def spell(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """Return the piece with spaces as spaces; empty for a control piece."""
         piece = self.pieces[token]
         if self.is_byte(token):
@@ -120,14 +120,14 @@ class AggregateTokenizer:
 
         NeMo shows the names of bytes in place of a character.
         """
-        return b"".join(map(self.spell, tokens)).decode(errors="replace")
+        return b"".join(map(self.token_bytes, tokens)).decode(errors="replace")
 
-    def spell(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """Return the piece with spaces as spaces, or the byte of a byte piece."""
         index = bisect_right(self._ends, token)
         own = token - self._ends[index] + len(self._parts[index].pieces)
         if self._parts[index].is_byte(own):
-            return self._parts[index].spell(own)
+            return self._parts[index].token_bytes(own)
         return self.pieces[token].replace(WORD_START, " ").encode()
 
     def encode_prompt(self, pieces: Sequence[str]) -> list[int]:
@@ -154,10 +154,10 @@ class ByteFallbackTokenizer:
         shown = [token for token in tokens if token not in self._special]
         first = next((place for place, token in enumerate(shown) if self.pieces[token] != WORD_START), len(shown))
         marks = first + (first < len(shown) and self.pieces[shown[first]].startswith(WORD_START))
-        text = b"".join(map(self.spell, shown)).decode(errors="surrogateescape")
+        text = b"".join(map(self.token_bytes, shown)).decode(errors="surrogateescape")
         return _NO_UTF8.sub("\N{REPLACEMENT CHARACTER}", text[marks:])
 
-    def spell(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """Return the piece with spaces as spaces; empty for a special piece."""
         if token in self._special:
             return b""
@@ -183,7 +183,7 @@ class CharacterTokenizer:
         """Return the labels one after the other."""
         return "".join(self.pieces[token] for token in tokens)
 
-    def spell(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """Return the label."""
         return self.pieces[token].encode()
 
@@ -211,7 +211,7 @@ class WordPieceTokenizer:
         """Return the words; a continuation with nothing before it keeps its mark."""
         return " ".join(self.pieces[token] for token in tokens).replace(f" {WORD_CONTINUES}", "").strip()
 
-    def spell(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """Return the piece, after a space if it begins a word."""
         piece = self.pieces[token]
         continues = piece.startswith(WORD_CONTINUES)
@@ -227,11 +227,11 @@ class Vocabulary:
         self.pieces = tokenizer.pieces
 
     @cached_property
-    def spellings(self) -> tuple[bytes, ...]:
+    def token_bytes(self) -> tuple[bytes, ...]:
         """The text of each token in UTF-8; joined, they are the transcript with spaces before it."""
         marks = tuple(f" {mark}".encode() for mark in self.punctuation)
-        spelt = map(self.tokenizer.spell, range(len(self.pieces)))
-        return tuple(one[1:] if one.startswith(marks) else one for one in spelt)
+        texts = map(self.tokenizer.token_bytes, range(len(self.pieces)))
+        return tuple(text[1:] if text.startswith(marks) else text for text in texts)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -288,12 +288,10 @@ class PromptedVocabulary(Vocabulary):
     """
 
     @cached_property
-    def spellings(self) -> tuple[bytes, ...]:
+    def token_bytes(self) -> tuple[bytes, ...]:
         """The text of each token in UTF-8; empty if it is special."""
-        spelled = map(self.tokenizer.spell, range(len(self.pieces)))
-        return tuple(
-            b"" if _SPECIAL.fullmatch(piece) else spelling for piece, spelling in zip(self.pieces, spelled, strict=True)
-        )
+        texts = map(self.tokenizer.token_bytes, range(len(self.pieces)))
+        return tuple(b"" if _SPECIAL.fullmatch(piece) else text for piece, text in zip(self.pieces, texts, strict=True))
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return the transcript: the text of the tokens that are not special, without space around it."""

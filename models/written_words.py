@@ -51,7 +51,7 @@ def _between_spaces(
 ) -> Iterator[tuple[int, int]]:
     """Yield the slices of words between ``first`` and ``last``, each of which begins with a space."""
     for index in range(first + 1, last):
-        if vocabulary.spellings[tokens[index]].startswith(b" "):
+        if vocabulary.token_bytes[tokens[index]].startswith(b" "):
             yield first, index
             first = index
     yield first, last

@@ -29,8 +29,8 @@ def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device)
     for ours, tensor in checkpoint.state.items():
         if ours.endswith("num_batches_tracked"):
             continue
-        spellings = nemo_names(ours, checkpoint.config.encoder)
-        (name,) = [spelling for spelling in spellings if spelling in known and _is_of(ours, spelling)]
+        names = nemo_names(ours, checkpoint.config.encoder)
+        (name,) = [theirs for theirs in names if theirs in known and _is_of(ours, theirs)]
         state[name] = tensor.reshape(model.state_dict()[name].shape)
     missing, unexpected = model.load_state_dict(state, strict=False)
     left = [name for name in missing if "num_batches_tracked" not in name and not name.startswith("preprocessor.")]
@@ -82,9 +82,9 @@ def write_onnx(model: Any, folder: Path) -> None:  # noqa: ANN401
         model.export(str(folder / CTC_FILE))
 
 
-def _is_of(ours: str, spelling: str) -> bool:
+def _is_of(ours: str, theirs: str) -> bool:
     """Return whether NeMo's name is that of our tensor: a CTC head has another name beside a transducer."""
-    return not ours.startswith("ctc.") or spelling.startswith("ctc_decoder.")
+    return not ours.startswith("ctc.") or theirs.startswith("ctc_decoder.")
 
 
 def _collapsed(hypothesis: Any, blank: int) -> list[int]:  # noqa: ANN401

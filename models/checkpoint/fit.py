@@ -16,14 +16,14 @@ class Fit:
         self._taken: set[str] = set()
         self._problems: list[str] = []
 
-    def take(self, spellings: tuple[str, ...], shape: Sequence[int]) -> Tensor | None:
+    def take(self, names: tuple[str, ...], shape: Sequence[int]) -> Tensor | None:
         """Return a tensor of real, finite numbers in ``shape``, or note the problem and return None.
 
         A convolution over one point is a linear layer, so an extra last dimension of 1 is dropped.
         """
-        name = next((spelling for spelling in spellings if spelling in self._tensors), None)
+        name = next((one for one in names if one in self._tensors), None)
         if name is None:
-            self.note(f"{spellings[0]} {list(shape)} is missing")
+            self.note(f"{names[0]} {list(shape)} is missing")
             return None
         self._taken.add(name)
         tensor = self._tensors[name]
@@ -44,13 +44,13 @@ class Fit:
         return self.take((name,), shape) if name in self._tensors else None
 
     def take_network(
-        self, wanted: Mapping[str, Tensor], spellings: Callable[[str], tuple[str, ...]]
+        self, wanted: Mapping[str, Tensor], names_of: Callable[[str], tuple[str, ...]]
     ) -> dict[str, Tensor]:
         """Take every tensor of a network.
 
         Args:
             wanted: a state dict of the network, for names and shapes.
-            spellings: returns the names that the file may have for a tensor of the network.
+            names_of: returns the names that the file may have for a tensor of the network.
 
         Returns:
             The network's state dict; complete if no problem was noted.
@@ -59,7 +59,7 @@ class Fit:
         for name, like in wanted.items():
             if not like.is_floating_point():
                 state[name] = torch.zeros(like.shape, dtype=like.dtype)  # batch norm's count of training steps
-            elif (tensor := self.take(spellings(name), like.shape)) is not None:
+            elif (tensor := self.take(names_of(name), like.shape)) is not None:
                 state[name] = tensor
         return state
 

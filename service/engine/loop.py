@@ -83,7 +83,7 @@ class Recognizer(Protocol):
     """A loaded model on its device."""
 
     info: ModelInfo
-    spellings: Sequence[bytes]
+    token_bytes: Sequence[bytes]
     sample_rate: int
     batch_seconds: float
     padded_seconds: Sequence[float]
@@ -338,7 +338,7 @@ class Loop:
             Ready(
                 model=loading.load.model,
                 info=recognizer.info,
-                spellings=list(recognizer.spellings),
+                token_bytes=list(recognizer.token_bytes),
                 sample_rate=recognizer.sample_rate,
                 batch_seconds=recognizer.batch_seconds,
                 slots=recognizer.slots,

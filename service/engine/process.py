@@ -77,7 +77,7 @@ class DeviceRecognizer(ABC):
         self._bucket_seconds = load.bucket_seconds
         where = {"device": _device_name(device), "dtype": model.precision}
         self.info = msgspec.convert(model.info() | where, ModelInfo)
-        self.spellings: Sequence[bytes] = ()
+        self.token_bytes: Sequence[bytes] = ()
         self.sample_rate: int = model.sample_rate
         self._setup = _setup(model, device, identity, load)
         self.batch_seconds = load.batch_seconds or _default_batch_seconds(device)
@@ -224,7 +224,7 @@ class SpeechRecognizer(DeviceRecognizer):
         )
         self._model: Model
         super().__init__(load, model, checkpoint, identity)
-        self.spellings = model.spellings
+        self.token_bytes = model.token_bytes
 
     @property
     def _decoders(self) -> Sequence[str | None]:
@@ -315,7 +315,7 @@ class SpeechRecognized:
         Raises:
             NotFiniteError: if its outputs are not numbers.
         """
-        transcripts = self._recognition.spelled()
+        transcripts = self._recognition.detokenized()
         self._sanity.check(_confidences(transcripts))
         return _without_frames(transcripts)
 

@@ -146,7 +146,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         model: its id.
         info: the model's description.
-        spellings: the text of each token, in UTF-8, by id.
+        token_bytes: the text of each token, in UTF-8, by id.
         sample_rate: rate of the audio that the engine takes, in Hz.
         batch_seconds: the batch budget on this device in audio-seconds, padding included.
         slots: batches the engine takes at once: 1, or 2 where the second is prepared while the first runs.
@@ -162,7 +162,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
     model: str
     info: ModelInfo
-    spellings: list[bytes]
+    token_bytes: list[bytes]
     sample_rate: int
     batch_seconds: float
     slots: int

@@ -129,7 +129,7 @@ class StubRecognizer:
             languages=[*LANGUAGES, *(["ja"] if self._identifies else [])] if has_languages else None,
             capabilities=Capabilities(translation=self._is_prompted),
         )
-        self.spellings: Sequence[bytes] = [bytes([token]) for token in range(256)]
+        self.token_bytes: Sequence[bytes] = [bytes([token]) for token in range(256)]
         self.sample_rate = SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
         self.padded_seconds: Sequence[float] = ()

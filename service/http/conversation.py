@@ -167,7 +167,7 @@ class Conversation:
                         yield shown
                     continue
                 number = {"channel": turn.channel.number}
-                event = delta_event(turn.delta, turn.part, self.options.spellings, is_first=turn.is_first)
+                event = delta_event(turn.delta, turn.part, self.options.token_bytes, is_first=turn.is_first)
                 yield frame(event | {"delta": separator(sent[-1].text if sent else "", turn.text) + turn.text} | number)
                 if is_timed:
                     words = self._timed_words(turn)
@@ -203,13 +203,13 @@ class Conversation:
 
     def _whole(self, turns: Sequence[Turn], languages: "_Languages") -> dict[str, Any]:
         """Return the text in the order of time, and channel by channel."""
-        spellings = self.options.spellings
+        token_bytes = self.options.token_bytes
         described = []
         tells = self.options.fields.tells_language
         for channel, text_language in zip(self.channels, languages.channels, strict=True):
             transcript = joined(channel.transcripts)
             language = text_language.part_fields if tells else {}
-            logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
+            logprobs = {} if token_bytes is None else {"logprobs": token_logprobs(transcript, token_bytes)}
             described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
         language = languages.whole.language_fields if tells else {}
         return {"text": run_together(turn.text for turn in turns), **language, "channels": described}

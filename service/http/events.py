@@ -61,27 +61,27 @@ async def with_heartbeats(frames: AsyncGenerator[bytes, None], seconds: float) -
         await frames.aclose()
 
 
-def delta_frames(part: Transcript, spellings: Sequence[bytes] | None, before: str) -> Iterator[bytes]:
+def delta_frames(part: Transcript, token_bytes: Sequence[bytes] | None, before: str) -> Iterator[bytes]:
     """Yield an event for each segment of a part.
 
     Args:
         part: its transcript.
-        spellings: the text of each token, for log-probabilities; None leaves them out.
+        token_bytes: the text of each token, for log-probabilities; None leaves them out.
         before: the text sent before, which decides the separator.
     """
     lead, is_first = separator(before, part.text), not before
     for delta in deltas(part):
-        yield frame(delta_event(delta, part, spellings, is_first=is_first) | {"delta": lead + delta.text})
+        yield frame(delta_event(delta, part, token_bytes, is_first=is_first) | {"delta": lead + delta.text})
         lead = ""
 
 
 def delta_event(
-    delta: "Delta", part: Transcript, spellings: Sequence[bytes] | None, *, is_first: bool
+    delta: "Delta", part: Transcript, token_bytes: Sequence[bytes] | None, *, is_first: bool
 ) -> dict[str, Any]:
     """Return the event of a stretch of a part; see `delta_frames`."""
     event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta.text}
-    if spellings is not None:
-        event["logprobs"] = token_logprobs(part, spellings, delta.token_span, begins=is_first)
+    if token_bytes is not None:
+        event["logprobs"] = token_logprobs(part, token_bytes, delta.token_span, begins=is_first)
     return event
 
 
@@ -116,13 +116,13 @@ def segment_event(number: int, words: Sequence[Word], *, with_words: bool) -> di
 
 
 def done_frame(
-    transcript: Transcript, seconds: float, spellings: Sequence[bytes] | None, language: dict[str, Any]
+    transcript: Transcript, seconds: float, token_bytes: Sequence[bytes] | None, language: dict[str, Any]
 ) -> bytes:
     """Return the last event: the whole transcript, the length of the recording, and fields of its language.
 
     It has no `usage`: in OpenAI's schema, that of a stream counts tokens.
     """
-    logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
+    logprobs = {} if token_bytes is None else {"logprobs": token_logprobs(transcript, token_bytes)}
     return frame({"type": DONE, "text": transcript.text, **language, **logprobs, "duration": seconds})
 
 

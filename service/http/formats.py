@@ -71,7 +71,7 @@ def render(
     response_format: ResponseFormat,
     granularities: Sequence[Granularity],
     text_language: TextLanguage,
-    spellings: Sequence[bytes] | None,
+    token_bytes: Sequence[bytes] | None,
     speech: Probabilities,
     coverage: Coverage,
     asks_language: bool = False,
@@ -85,7 +85,7 @@ def render(
         response_format: one of the formats.
         granularities: what verbose_json lists with times.
         text_language: language and task, for verbose_json.
-        spellings: the text of each token, for json with log-probabilities; None leaves them out.
+        token_bytes: the text of each token, for json with log-probabilities; None leaves them out.
         speech: probability of speech in each frame, for the segments of verbose_json.
         coverage: how much of the recording was transcribed, for verbose_json.
         asks_language: whether json has the language too.
@@ -99,7 +99,7 @@ def render(
         return PlainTextResponse(vtt(cues(timed_words(transcript, seconds), size)))
     usage = {"type": "duration", "seconds": seconds}
     if response_format == "json":
-        logprobs = {} if spellings is None else {"logprobs": token_logprobs(transcript, spellings)}
+        logprobs = {} if token_bytes is None else {"logprobs": token_logprobs(transcript, token_bytes)}
         language = text_language.language_fields if asks_language else {}
         return json_response({"text": transcript.text, **language, **logprobs, "usage": usage})
     body = verbose_head(text_language, seconds, transcript.text, coverage) | {"usage": usage}

@@ -37,9 +37,9 @@ class LoadedModel:
         return self.ready.info
 
     @property
-    def spellings(self) -> Sequence[bytes]:
+    def token_bytes(self) -> Sequence[bytes]:
         """The text of each token."""
-        return self.ready.spellings
+        return self.ready.token_bytes
 
     @property
     def languages(self) -> list[str]:

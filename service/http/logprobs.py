@@ -10,7 +10,7 @@ _LEAST = 1.1754944e-38
 
 
 def token_logprobs(
-    transcript: Transcript, spellings: Sequence[bytes], span: tuple[int, int] | None = None, *, begins: bool = True
+    transcript: Transcript, token_bytes: Sequence[bytes], span: tuple[int, int] | None = None, *, begins: bool = True
 ) -> list[dict[str, Any]]:
     """Describe the tokens of a transcript; their bytes, joined, are its text.
 
@@ -18,23 +18,23 @@ def token_logprobs(
 
     Args:
         transcript: the transcript.
-        spellings: the text of each token of the vocabulary.
+        token_bytes: the text of each token of the vocabulary.
         span: a slice of its tokens; None means all.
         begins: whether it is the beginning of a text, not a later part.
     """
     begin, end = span or (0, len(transcript.tokens))
-    spare = _spare_spaces(transcript, spellings) if begins and begin == 0 else 0
+    spare = _spare_spaces(transcript, token_bytes) if begins and begin == 0 else 0
     entries = []
-    for place in range(begin, end):
-        written = spellings[transcript.tokens[place]]
-        spaces = min(spare, _leading_spaces(written))
-        written, spare = written[spaces:], spare - spaces
-        probability = transcript.token_confidence[place]
+    for index in range(begin, end):
+        text = token_bytes[transcript.tokens[index]]
+        spaces = min(spare, _leading_spaces(text))
+        text, spare = text[spaces:], spare - spaces
+        probability = transcript.token_confidence[index]
         entries.append(
             {
-                "token": written.decode(errors="replace"),
+                "token": text.decode(errors="replace"),
                 "logprob": logprob(probability),
-                "bytes": list(written),
+                "bytes": list(text),
             }
         )
     return entries
@@ -45,11 +45,10 @@ def logprob(probability: float) -> float:
     return math.log(max(probability, _LEAST))
 
 
-def _spare_spaces(transcript: Transcript, spellings: Sequence[bytes]) -> int:
+def _spare_spaces(transcript: Transcript, token_bytes: Sequence[bytes]) -> int:
     """Return the number of spaces before the first word that tokens have and the text has not."""
-    spelt = b"".join(spellings[token] for token in transcript.tokens)
-    text = transcript.text.encode()
-    return max(0, _leading_spaces(spelt) - _leading_spaces(text))
+    joined = b"".join(token_bytes[token] for token in transcript.tokens)
+    return max(0, _leading_spaces(joined) - _leading_spaces(transcript.text.encode()))
 
 
 def _leading_spaces(text: bytes) -> int:

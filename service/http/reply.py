@@ -97,9 +97,9 @@ class TranscriptionOptions:
         )
 
     @property
-    def spellings(self) -> Sequence[bytes] | None:
+    def token_bytes(self) -> Sequence[bytes] | None:
         """The text of each token, if log-probabilities are wanted."""
-        return self.model.spellings if "logprobs" in self.fields.include else None
+        return self.model.token_bytes if "logprobs" in self.fields.include else None
 
     @property
     def has_segments(self) -> bool:
@@ -147,7 +147,7 @@ class Reply:
             response_format=fields.response_format,
             granularities=fields.timestamp_granularities,
             text_language=text_language,
-            spellings=self.options.spellings,
+            token_bytes=self.options.token_bytes,
             speech=speech,
             asks_language=fields.asks_language,
             size=self.options.cue_size,
@@ -170,7 +170,7 @@ class Reply:
                         yield event
                     sent.append(part)
                 elif part.text:
-                    for event in delta_frames(part, self.options.spellings, sent[-1].text if sent else ""):
+                    for event in delta_frames(part, self.options.token_bytes, sent[-1].text if sent else ""):
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
@@ -195,7 +195,7 @@ class Reply:
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
         language = text_language.language_fields if fields.tells_language else {}
-        yield done_frame(transcript, self.origin.seconds, self.options.spellings, language)
+        yield done_frame(transcript, self.origin.seconds, self.options.token_bytes, language)
 
     async def _language_of(self, transcript: Transcript) -> TextLanguage:
         if not self.options.fields.tells_language:

@@ -26,7 +26,7 @@ def subwords():
     return load_model(CTC)._vocabulary
 
 
-def spelled_by(labels):
+def vocabulary_of(labels):
     return Vocabulary(CharacterTokenizer(labels))
 
 
@@ -72,7 +72,7 @@ def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in
 
 
 def test_case_and_marks_that_the_vocabulary_lacks_are_left_out():
-    vocabulary = spelled_by([" ", "'", *"abcdefghijklmnopqrstuvwxyz"])
+    vocabulary = vocabulary_of([" ", "'", *"abcdefghijklmnopqrstuvwxyz"])
     encode = aligner(vocabulary).encode
 
     texts = ["".join(vocabulary.pieces[token] for token in encode(word)) for word in ("It's,", "(Über)", "naïve", "42")]
@@ -80,8 +80,8 @@ def test_case_and_marks_that_the_vocabulary_lacks_are_left_out():
     assert [text.strip() for text in texts] == ["it's", "ber", "nave", ""]
 
 
-def test_a_word_that_cannot_be_spelled_lies_between_its_neighbours():
-    vocabulary = spelled_by([" ", *"abc"])
+def test_a_word_without_labels_lies_between_its_neighbours():
+    vocabulary = vocabulary_of([" ", *"abc"])
     path = [1, None, None, None, None, None, 0, 3, None, None]
 
     (spans,) = aligner(vocabulary).times([KnownWords(["a", "42", "c", "7"], scores(path, vocabulary), 0.8)])
@@ -94,7 +94,7 @@ def test_a_word_that_cannot_be_spelled_lies_between_its_neighbours():
 
 @pytest.mark.parametrize("frames", [0, 4])
 def test_a_text_that_has_no_room_in_its_utterance_has_no_times(frames):
-    vocabulary = spelled_by([" ", *"abc"])
+    vocabulary = vocabulary_of([" ", *"abc"])
 
     spans = aligner(vocabulary).times(
         [

@@ -113,12 +113,12 @@ def test_without_times_words_are_the_text_and_their_times_are_not_known():
 
 
 @every_prompt
-def test_spellings_of_the_tokens_are_the_text(name):
+def test_bytes_of_the_tokens_are_the_text(name):
     model = canary.model()
 
     for hypothesis in model.transcribe(golden.clips(), **canary.options(canary.PROMPTS[name])):
-        spelt = b"".join(model.spellings[token] for token in hypothesis.tokens).decode()
-        assert spelt.strip() == hypothesis.text
+        text = b"".join(model.token_bytes[token] for token in hypothesis.tokens).decode()
+        assert text.strip() == hypothesis.text
 
 
 @pytest.mark.parametrize("key", [key for key in golden.tensors(canary.NAME) if "/forced/" in key])

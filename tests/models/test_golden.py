@@ -117,14 +117,14 @@ def test_transcripts_are_equal(name, decoder, together):
 
 
 @every_decoder_of_words
-def test_spellings_of_the_tokens_are_the_text(name, decoder):
+def test_bytes_of_the_tokens_are_the_text(name, decoder):
     model = golden.model(name)
 
     for hypothesis in model.transcribe(golden.clips(), decoder=decoder):
-        spelt = b"".join(model.spellings[token] for token in hypothesis.tokens).decode()
+        joined = b"".join(model.token_bytes[token] for token in hypothesis.tokens).decode()
         text = hypothesis.text.removeprefix("##")  # of a word piece that continues nothing
-        assert spelt.endswith(text)
-        assert spelt.removesuffix(text).strip(" ") == ""
+        assert joined.endswith(text)
+        assert joined.removesuffix(text).strip(" ") == ""
 
 
 @every_ctc

@@ -20,83 +20,83 @@ def row(tokens, frames, ends, *, tdt=False):
     return UtteranceTokens(tokens=tokens, frames=frames, ends=ends, durations=durations, confidence=confidence)
 
 
-def spelled(vocabulary, *pieces, frames=None, ends=None, tdt=False):
+def row_of(vocabulary, *pieces, frames=None, ends=None, tdt=False):
     tokens = [vocabulary.pieces.index(piece) for piece in pieces]
     frames = list(range(0, 2 * len(tokens), 2)) if frames is None else frames
     ends = [frame + 1 for frame in frames] if ends is None else ends
     return row(tokens, frames, ends, tdt=tdt)
 
 
-def told(vocabulary, utterance):
+def times_of(vocabulary, utterance):
     return [(word.text, word.start, word.end, word.token_span) for word in words(utterance, vocabulary, float)]
 
 
 def test_a_piece_with_a_word_start_begins_a_word():
-    utterance = spelled(SUBWORDS, "▁the", "re", "▁is", "▁so")
+    utterance = row_of(SUBWORDS, "▁the", "re", "▁is", "▁so")
 
-    assert told(SUBWORDS, utterance) == [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]
+    assert times_of(SUBWORDS, utterance) == [("there", 0, 3, (0, 2)), ("is", 4, 5, (2, 3)), ("so", 6, 7, (3, 4))]
 
 
 def test_a_word_piece_without_the_mark_of_a_continuation_begins_a_word():
-    utterance = spelled(WORD_PIECES, "th", "##ere", "is", ".")
+    utterance = row_of(WORD_PIECES, "th", "##ere", "is", ".")
 
-    assert told(WORD_PIECES, utterance) == [("there", 0, 3, (0, 2)), ("is.", 4, 7, (2, 4))]
+    assert times_of(WORD_PIECES, utterance) == [("there", 0, 3, (0, 2)), ("is.", 4, 7, (2, 4))]
 
 
 def test_a_space_separates_characters_and_belongs_to_no_word():
-    utterance = spelled(CHARACTERS, *"to be")
+    utterance = row_of(CHARACTERS, *"to be")
 
-    assert told(CHARACTERS, utterance) == [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]
+    assert times_of(CHARACTERS, utterance) == [("to", 0, 3, (0, 2)), ("be", 6, 9, (3, 5))]
 
 
 def test_spaces_at_the_start_count_to_the_first_word_and_at_the_end_to_none():
-    utterance = spelled(CHARACTERS, *"  a ")
+    utterance = row_of(CHARACTERS, *"  a ")
 
-    assert told(CHARACTERS, utterance) == [("a", 0, 5, (2, 3))]
+    assert times_of(CHARACTERS, utterance) == [("a", 0, 5, (2, 3))]
 
 
 def test_a_punctuation_mark_belongs_to_the_word_before_it_even_across_a_space():
-    utterance = spelled(CHARACTERS, *"a . b")
+    utterance = row_of(CHARACTERS, *"a . b")
 
-    assert told(CHARACTERS, utterance) == [("a.", 0, 5, (0, 3)), ("b", 8, 9, (4, 5))]
+    assert times_of(CHARACTERS, utterance) == [("a.", 0, 5, (0, 3)), ("b", 8, 9, (4, 5))]
 
 
 def test_a_leading_punctuation_mark_begins_the_first_word():
-    assert told(CHARACTERS, spelled(CHARACTERS, *".a")) == [(".a", 0, 3, (0, 2))]
+    assert times_of(CHARACTERS, row_of(CHARACTERS, *".a")) == [(".a", 0, 3, (0, 2))]
 
 
 def test_punctuation_of_an_rnnt_has_its_own_frame():
-    utterance = spelled(SUBWORDS, "▁so", "?", frames=[1, 9])
+    utterance = row_of(SUBWORDS, "▁so", "?", frames=[1, 9])
 
-    assert told(SUBWORDS, utterance) == [("so?", 1, 10, (0, 2))]
+    assert times_of(SUBWORDS, utterance) == [("so?", 1, 10, (0, 2))]
 
 
 def test_punctuation_of_a_tdt_is_at_the_end_of_the_word_before():
-    utterance = spelled(SUBWORDS, "▁so", "?", "!", "▁is", frames=[1, 9, 12, 20], ends=[4, 12, 15, 22], tdt=True)
+    utterance = row_of(SUBWORDS, "▁so", "?", "!", "▁is", frames=[1, 9, 12, 20], ends=[4, 12, 15, 22], tdt=True)
 
-    assert told(SUBWORDS, utterance) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
+    assert times_of(SUBWORDS, utterance) == [("so?!", 1, 4, (0, 3)), ("is", 20, 22, (3, 4))]
 
 
 def test_a_words_confidence_is_the_lowest_of_its_tokens():
-    (word,) = words(spelled(SUBWORDS, "▁the", "re"), SUBWORDS, float)
+    (word,) = words(row_of(SUBWORDS, "▁the", "re"), SUBWORDS, float)
 
     assert word.confidence == pytest.approx(0.99)
 
 
 def test_frames_become_seconds():
-    (word,) = words(spelled(SUBWORDS, "▁so", frames=[35]), SUBWORDS, lambda frames: frames * 0.01 * 8)
+    (word,) = words(row_of(SUBWORDS, "▁so", frames=[35]), SUBWORDS, lambda frames: frames * 0.01 * 8)
 
     assert (word.start, word.end) == (2.8000000000000003, 2.88)
 
 
 def test_a_word_start_that_nothing_follows_is_no_word():
-    utterance = spelled(SUBWORDS, "▁so", "▁", "▁is")
+    utterance = row_of(SUBWORDS, "▁so", "▁", "▁is")
 
-    assert told(SUBWORDS, utterance) == [("so", 0, 1, (0, 1)), ("is", 4, 5, (2, 3))]
+    assert times_of(SUBWORDS, utterance) == [("so", 0, 1, (0, 1)), ("is", 4, 5, (2, 3))]
 
 
 def test_an_unknown_piece_is_a_word_without_spaces_around_it():
-    assert told(SUBWORDS, spelled(SUBWORDS, "▁so", "<unk>")) == [("so", 0, 1, (0, 1)), ("⁇", 2, 3, (1, 2))]
+    assert times_of(SUBWORDS, row_of(SUBWORDS, "▁so", "<unk>")) == [("so", 0, 1, (0, 1)), ("⁇", 2, 3, (1, 2))]
 
 
 def test_no_tokens_are_no_words():
@@ -128,10 +128,10 @@ UNSPACED = Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっ�
 
 
 def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_one_before():
-    utterance = spelled(UNSPACED, *"今天，你好。")
+    utterance = row_of(UNSPACED, *"今天，你好。")
 
-    assert [word for word, *_ in told(UNSPACED, utterance)] == ["今", "天，", "你", "好。"]
-    assert [span for *_, span in told(UNSPACED, utterance)] == [(0, 1), (1, 3), (3, 4), (4, 6)]
+    assert [word for word, *_ in times_of(UNSPACED, utterance)] == ["今", "天，", "你", "好。"]
+    assert [span for *_, span in times_of(UNSPACED, utterance)] == [(0, 1), (1, 3), (3, 4), (4, 6)]
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_
     ],
 )
 def test_small_signs_and_letters_of_other_scripts_stay_together(text, expected):
-    assert [word for word, *_ in told(UNSPACED, spelled(UNSPACED, *text))] == expected
+    assert [word for word, *_ in times_of(UNSPACED, row_of(UNSPACED, *text))] == expected
 
 
 def test_a_word_of_ctc_lasts_as_long_as_its_last_token():
-    utterance = spelled(SUBWORDS, "▁the", "re", "▁is", "▁so", frames=[0, 10, 12, 40], ends=[1, 11, 13, 50])
+    utterance = row_of(SUBWORDS, "▁the", "re", "▁is", "▁so", frames=[0, 10, 12, 40], ends=[1, 11, 13, 50])
 
     found = words(utterance, SUBWORDS, lambda frame: frame / 40, is_ctc=True, length=1.2)
 
@@ -161,7 +161,7 @@ def test_a_word_of_ctc_lasts_as_long_as_its_last_token():
 
 
 def test_a_word_of_ctc_ends_with_its_utterance_and_punctuation_takes_no_time():
-    utterance = spelled(CHARACTERS, *"ab.", frames=[0, 10, 30], ends=[1, 11, 31])
+    utterance = row_of(CHARACTERS, *"ab.", frames=[0, 10, 30], ends=[1, 11, 31])
 
     (long,) = words(utterance, CHARACTERS, lambda frame: frame / 40, is_ctc=True, length=9.0)
     (short,) = words(utterance, CHARACTERS, lambda frame: frame / 400, is_ctc=True, length=0.1)

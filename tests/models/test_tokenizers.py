@@ -60,11 +60,11 @@ def test_control_pieces_vanish_and_defined_ones_stay(tokenizer):
 
 
 @given(st.lists(st.sampled_from(["▁the", "▁c", "at", "▁", ",", "<s>", "<|en|>", "€", "é"]), max_size=8))
-def test_spellings_one_after_the_other_are_the_text_with_spaces_before_it(tokenizer, pieces):
+def test_bytes_of_tokens_one_after_the_other_are_the_text_with_spaces_before_it(tokenizer, pieces):
     bytewise = [[f"<0x{byte:02X}>" for byte in piece.encode()] if piece in "€é" else [piece] for piece in pieces]
     tokens = ids(tokenizer, *(part for parts in bytewise for part in parts))
 
-    written = b"".join(Vocabulary(tokenizer).spellings[token] for token in tokens)
+    written = b"".join(Vocabulary(tokenizer).token_bytes[token] for token in tokens)
 
     assert written.decode().lstrip(" ") == tokenizer.join(tokens)
 
@@ -77,14 +77,14 @@ def test_the_same_pieces_without_their_model_give_the_same_texts(tokenizer, toke
 
     assert bare.join(special) == ""
     assert bare.join(tokens) == tokenizer.join(tokens)
-    assert [bare.spell(token) for token in tokens] == [tokenizer.spell(token) for token in tokens]
+    assert [bare.token_bytes(token) for token in tokens] == [tokenizer.token_bytes(token) for token in tokens]
 
 
-def test_spellings_of_characters_and_of_the_unknown_are_what_is_shown(golden_vocabulary):
+def test_bytes_of_characters_and_of_the_unknown_are_what_is_shown(golden_vocabulary):
     (unknown,) = ids(golden_vocabulary, "<unk>")
 
-    assert Vocabulary(CharacterTokenizer(["a", " ", "é"])).spellings == (b"a", b" ", "é".encode())
-    assert golden_vocabulary.spellings[unknown] == " ⁇ ".encode()
+    assert Vocabulary(CharacterTokenizer(["a", " ", "é"])).token_bytes == (b"a", b" ", "é".encode())
+    assert golden_vocabulary.token_bytes[unknown] == " ⁇ ".encode()
 
 
 def test_an_unknown_piece_is_shown(golden_vocabulary):
@@ -131,10 +131,10 @@ def test_word_pieces_are_joined_where_they_continue_a_word():
     assert WORD_PIECES.text(ids(WORD_PIECES, "th", "##ere", "the", "ö", "##s", ".")) == "there the ös."
 
 
-def test_spellings_of_word_pieces_have_no_space_before_a_punctuation_mark_either():
+def test_bytes_of_word_pieces_have_no_space_before_a_punctuation_mark_either():
     tokens = ids(WORD_PIECES, "th", "##ere", "the", "ö", "##s", ".")
 
-    assert b"".join(WORD_PIECES.spellings[token] for token in tokens).decode() == " there the ös."
+    assert b"".join(WORD_PIECES.token_bytes[token] for token in tokens).decode() == " there the ös."
 
 
 def test_word_pieces_that_continue_nothing_keep_their_mark():

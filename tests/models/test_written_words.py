@@ -16,9 +16,9 @@ class Pieces:
     pieces = PIECES
 
     def join(self, tokens):
-        return b"".join(map(self.spell, tokens)).decode()
+        return b"".join(map(self.token_bytes, tokens)).decode()
 
-    def spell(self, token):
+    def token_bytes(self, token):
         return PIECES[token].replace("▁", " ").encode()
 
 
@@ -77,9 +77,9 @@ def test_words_are_the_text_and_their_tokens_are_their_own(pieces):
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12))
-def test_spellings_are_the_text_without_what_is_special(pieces):
+def test_bytes_of_tokens_are_the_text_without_what_is_special(pieces):
     row = heard(*pieces)
 
-    spelt = b"".join(VOCABULARY.spellings[token] for token in row.tokens).decode()
+    text = b"".join(VOCABULARY.token_bytes[token] for token in row.tokens).decode()
 
-    assert spelt.strip() == VOCABULARY.text(row.tokens)
+    assert text.strip() == VOCABULARY.text(row.tokens)

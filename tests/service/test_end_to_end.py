@@ -198,7 +198,7 @@ def test_logs_hold_no_words_and_no_file_names(checkpoint, speech, tmp_path):
     assert "secret" not in logged
 
 
-def test_log_probabilities_are_those_of_the_model_and_spell_the_text(checkpoint, speech, tmp_path):
+def test_log_probabilities_are_those_of_the_model_and_their_bytes_the_text(checkpoint, speech, tmp_path):
     (offline,) = load_model(str(checkpoint)).transcribe([speech[: 8 * RATE]])
 
     with steno_serve(tmp_path / "log", "--model", str(checkpoint), "--max-utterance-seconds", "8") as service:

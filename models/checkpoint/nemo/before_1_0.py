@@ -5,7 +5,7 @@ from typing import Any
 _CLASS, _CLASS_TODAY, _PARAMETERS = "cls", "_target_", "params"
 
 
-def in_todays_spelling(value: Any) -> Any:  # noqa: ANN401  # what YAML holds
+def with_todays_keys(value: Any) -> Any:  # noqa: ANN401  # what YAML holds
     """Return a configuration with ``cls`` renamed to ``_target_``, and ``params`` merged into the mapping around them.
 
     NeMo does the same when it restores such a checkpoint (``maybe_update_config_version``).
@@ -17,4 +17,4 @@ def in_todays_spelling(value: Any) -> Any:  # noqa: ANN401  # what YAML holds
         section[_CLASS_TODAY] = section.pop(_CLASS)
     if isinstance(section.get(_PARAMETERS), dict):
         section |= section.pop(_PARAMETERS)
-    return {key: in_todays_spelling(one) for key, one in section.items()}
+    return {key: with_todays_keys(one) for key, one in section.items()}

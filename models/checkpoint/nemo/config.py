@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.checkpoint.errors import OtherPurposeError
-from models.checkpoint.nemo.before_1_0 import in_todays_spelling
+from models.checkpoint.nemo.before_1_0 import with_todays_keys
 from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.encoder import parse_encoder
@@ -76,7 +76,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
         UnsupportedValueError: naming the first key that asks for something else than we do.
         OtherPurposeError: if it is that of a language identifier.
     """
-    document = in_todays_spelling(document)
+    document = with_todays_keys(document)
     root = Section("", document)
     if "target" not in document and "model" in document:
         root = root.section("model")

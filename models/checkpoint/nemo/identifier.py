@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from models.checkpoint.nemo.before_1_0 import in_todays_spelling
+from models.checkpoint.nemo.before_1_0 import with_todays_keys
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.jasper import parse_jasper
@@ -26,7 +26,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    document = in_todays_spelling(document)
+    document = with_todays_keys(document)
     root = Section("", document)
     if "target" not in document and "model" in document:
         root = root.section("model")

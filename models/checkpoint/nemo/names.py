@@ -106,7 +106,7 @@ def nemo_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
     if name in _DECODER:
         return _DECODER[name]
     module, _, leaf = name.rpartition(".")
-    return tuple(f"{spelling}.{leaf}" for spelling in _ELSEWHERE[module])
+    return tuple(f"{theirs}.{leaf}" for theirs in _ELSEWHERE[module])
 
 
 def identifier_names(name: str, config: IdentifierConfig) -> tuple[str, ...]:

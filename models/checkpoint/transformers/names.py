@@ -24,7 +24,7 @@ _CHANGED = {
 
 def transformers_names(name: str, encoder: EncoderConfig) -> tuple[str, ...]:
     """Return transformers' name of a parameter or buffer of a model with this encoder."""
-    spelling = nemo_names(name, encoder)[0]
+    renamed = nemo_names(name, encoder)[0]
     for nemo, transformers in _CHANGED.items():
-        spelling = spelling.replace(nemo, transformers)
-    return (spelling,)
+        renamed = renamed.replace(nemo, transformers)
+    return (renamed,)

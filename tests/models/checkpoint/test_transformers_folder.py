@@ -144,7 +144,7 @@ def test_a_decoder_in_steps_is_read_if_it_does_the_same(tmp_path, kinds):
     decoder["decoders"][-1] |= {"stop": 1, "prepend_scheme": "never"}
     other = changed(tmp_path / "other", "tokenizer.json", "decoder", decoder)
 
-    assert len(load_model(path).spellings) == LABELS
+    assert len(load_model(path).token_bytes) == LABELS
     assert isinstance(refusal(other), UnsupportedValueError)
 
 

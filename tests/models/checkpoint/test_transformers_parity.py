@@ -202,12 +202,12 @@ def test_texts_of_a_converted_vocabulary_are_those_of_its_sentencepiece_model(by
     special = [token for token, piece in enumerate(original.pieces) if piece in ("<unk>", "<s>", "</s>")]
     assert ours.pieces == original.pieces
     assert ours.join(special) == ""
-    assert {ours.spell(token) for token in special} == {b""}
+    assert {ours.token_bytes(token) for token in special} == {b""}
 
     @settings(max_examples=100, deadline=None)
     @given(st.lists(st.integers(0, labels - 1).filter(lambda token: token not in special), max_size=12))
     def check(tokens):
         assert ours.join(tokens) == original.join(tokens)
-        assert [ours.spell(token) for token in tokens] == [original.spell(token) for token in tokens]
+        assert [ours.token_bytes(token) for token in tokens] == [original.token_bytes(token) for token in tokens]
 
     check()

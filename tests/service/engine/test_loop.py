@@ -151,7 +151,7 @@ def test_a_batch_is_copied_while_another_is_recognized_and_a_third_is_detokenize
     gates.may_go_on["awaited 1"].set()
     assert gates.began["wrote 1"].wait(PATIENCE)
     engine.ask(3)
-    assert gates.began["recognized 3"].wait(PATIENCE)  # while 1 is spelled
+    assert gates.began["recognized 3"].wait(PATIENCE)  # while 1 is detokenized
     for gate in ("wrote 1", "awaited 2"):
         gates.may_go_on[gate].set()
 

@@ -29,7 +29,7 @@ class ShapeModel:
     device: torch.device
     precision: str = "bfloat16"
     sample_rate: int = RATE
-    spellings: tuple[bytes, ...] = ()
+    token_bytes: tuple[bytes, ...] = ()
     weight_bytes: int = 0
     decoders: tuple[str, ...] = ("rnnt",)
     searches: set[tuple[int, int]] = field(default_factory=set)

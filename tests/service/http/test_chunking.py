@@ -23,7 +23,7 @@ def strategy(*parts: tuple[str, str]):
     "parts",
     [
         [],
-        *([("chunking_strategy", spelled)] for spelled in ("auto", "", '"auto"', '{"type": "auto"}', "null")),
+        *([("chunking_strategy", text)] for text in ("auto", "", '"auto"', '{"type": "auto"}', "null")),
         [("chunking_strategy[type]", "auto")],
     ],
 )
@@ -46,9 +46,9 @@ def test_an_object_comes_as_json_or_in_parts_and_the_rest_is_openais(parts):
     assert strategy(*parts).rule(30.0) == SegmentRule(longest=30.0, pause=0.6, before=0.3, after=0.15, threshold=0.3)
 
 
-@pytest.mark.parametrize("spelled", ["none", '"none"', '{"type": "none"}'])
-def test_none_transcribes_all_audio(spelled):
-    assert strategy(("chunking_strategy", spelled)).rule(30.0).threshold == 0
+@pytest.mark.parametrize("text", ["none", '"none"', '{"type": "none"}'])
+def test_none_transcribes_all_audio(text):
+    assert strategy(("chunking_strategy", text)).rule(30.0).threshold == 0
 
 
 @pytest.mark.parametrize(

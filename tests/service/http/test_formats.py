@@ -43,7 +43,7 @@ def answer(
         response_format=response_format,
         granularities=granularities,
         text_language=text_language,
-        spellings=None,
+        token_bytes=None,
         speech=SPEECH,
         coverage=COVERAGE,
     )
@@ -189,7 +189,7 @@ def test_what_openai_requires_is_there_whatever_the_model_left_out(spoken, proba
         response_format="verbose_json",
         granularities=("word", "segment"),
         text_language=text_language,
-        spellings=None,
+        token_bytes=None,
         speech=SPEECH,
         coverage=COVERAGE,
     ).body
@@ -212,7 +212,7 @@ def test_json_is_what_openai_publishes():
         response_format="json",
         granularities=(),
         text_language=PLAIN,
-        spellings=[b"hi.", b" there"],
+        token_bytes=[b"hi.", b" there"],
         speech=SPEECH,
         coverage=COVERAGE,
     ).body

@@ -12,46 +12,46 @@ from tests.service.serving import form, serving, tone, wav
 
 SECOND = tone(SAMPLE_RATE)
 HEARD = transcript(SECOND)
-SPELLINGS = [b"", b" ", b" the", b"re", b",", b"\xe2", b"\x82", b"\xac"]
+TOKEN_BYTES = [b"", b" ", b" the", b"re", b",", b"\xe2", b"\x82", b"\xac"]
 
 
-def heard(tokens: list[int], confidence: list[float]) -> Transcript:
-    text = b"".join(SPELLINGS[token] for token in tokens).decode(errors="replace").lstrip()
+def transcribed(tokens: list[int], confidence: list[float]) -> Transcript:
+    text = b"".join(TOKEN_BYTES[token] for token in tokens).decode(errors="replace").lstrip()
     return Transcript(text, tokens, confidence, [])
 
 
-@given(st.lists(st.tuples(st.integers(0, len(SPELLINGS) - 1), st.floats(1e-6, 1)), max_size=12))
+@given(st.lists(st.tuples(st.integers(0, len(TOKEN_BYTES) - 1), st.floats(1e-6, 1)), max_size=12))
 def test_bytes_one_after_the_other_are_the_text(spoken):
-    said = heard([token for token, _ in spoken], [probability for _, probability in spoken])
+    transcript = transcribed([token for token, _ in spoken], [probability for _, probability in spoken])
 
-    entries = token_logprobs(said, SPELLINGS)
+    entries = token_logprobs(transcript, TOKEN_BYTES)
 
-    assert bytes(byte for entry in entries for byte in entry["bytes"]).decode(errors="replace") == said.text
-    assert [math.exp(entry["logprob"]) for entry in entries] == pytest.approx(said.token_confidence)
+    assert bytes(byte for entry in entries for byte in entry["bytes"]).decode(errors="replace") == transcript.text
+    assert [math.exp(entry["logprob"]) for entry in entries] == pytest.approx(transcript.token_confidence)
 
 
 def test_a_part_of_a_character_is_exact_in_bytes_only():
-    entries = token_logprobs(heard([2, 5, 6, 7], [1.0] * 4), SPELLINGS)
+    entries = token_logprobs(transcribed([2, 5, 6, 7], [1.0] * 4), TOKEN_BYTES)
 
     assert [entry["token"] for entry in entries] == ["the", "\ufffd", "\ufffd", "\ufffd"]
     assert bytes(byte for entry in entries[1:] for byte in entry["bytes"]).decode() == "€"
 
 
 def test_only_the_first_token_of_a_text_loses_its_space():
-    said = heard([2, 3, 2], [1.0] * 3)
+    transcript = transcribed([2, 3, 2], [1.0] * 3)
 
-    assert [entry["token"] for entry in token_logprobs(said, SPELLINGS)] == ["the", "re", " the"]
-    assert [entry["token"] for entry in token_logprobs(said, SPELLINGS, (2, 3))] == [" the"]
+    assert [entry["token"] for entry in token_logprobs(transcript, TOKEN_BYTES)] == ["the", "re", " the"]
+    assert [entry["token"] for entry in token_logprobs(transcript, TOKEN_BYTES, (2, 3))] == [" the"]
 
 
 def test_a_text_that_begins_with_a_space_keeps_it():
-    said = Transcript(" the", [2], [1.0], [])
+    transcript = Transcript(" the", [2], [1.0], [])
 
-    assert [entry["token"] for entry in token_logprobs(said, SPELLINGS)] == [" the"]
+    assert [entry["token"] for entry in token_logprobs(transcript, TOKEN_BYTES)] == [" the"]
 
 
 def test_no_probability_has_the_logarithm_of_the_least():
-    (entry,) = token_logprobs(heard([2], [0.0]), SPELLINGS)
+    (entry,) = token_logprobs(transcribed([2], [0.0]), TOKEN_BYTES)
 
     assert entry["logprob"] == pytest.approx(-87.34, abs=0.01)
 

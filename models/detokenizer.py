@@ -36,7 +36,7 @@ _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _DROPS_FIRST_SPACES = {"sentencepiece": True, "bpe": True, "aggregate": False, "characters": False}
 
 
-class Speller:
+class Detokenizer:
     """Detokenizes results of searches."""
 
     def __init__(self, vocabulary: Vocabulary, seconds: Callable[[int], float], *, is_ctc: bool = False) -> None:
@@ -191,7 +191,7 @@ class _Pieces:
 
     Attributes:
         letters: the texts of all, one after the other, in code points.
-        offsets: place of each text in ``letters``.
+        offsets: offset of each text in ``letters``.
         characters: length of each text.
         leading_spaces: spaces at the beginning of the text, before a word.
         begins_word: whether it begins a word, also without a space before it, because of its script; or is a space.
@@ -224,7 +224,7 @@ class _Pieces:
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> "_Pieces":
         """Compute the properties of a vocabulary's pieces."""
-        texts = tuple(spelling.decode(errors="replace") for spelling in vocabulary.spellings)
+        texts = tuple(one.decode(errors="replace") for one in vocabulary.token_bytes)
         shown, marks = vocabulary.texts, vocabulary.punctuation
         drops_spaces = _DROPS_FIRST_SPACES.get(vocabulary.kind)
 
@@ -233,7 +233,7 @@ class _Pieces:
             return (
                 drops_spaces is not None
                 and text != ""
-                and vocabulary.tokenizer.spell(token) == text.encode()  # no byte, and no mark after a space
+                and vocabulary.tokenizer.token_bytes(token) == text.encode()  # no byte, and no mark after a space
                 and not _BYTE.fullmatch(vocabulary.pieces[token])
                 and not _WHITESPACE.search(text.removeprefix(_SPACE))
                 and shown[token] == (text.lstrip(_SPACE) if drops_spaces else text)
@@ -266,7 +266,7 @@ class _Pieces:
     def joined(self, tokens: Numbers) -> str:
         """Return the texts of tokens, one after the other."""
         counts = self.characters[tokens]
-        # Of each character of the result, its place in the text of its token, and from there in ``letters``.
+        # Of each character of the result, its index in the text of its token, and from there in ``letters``.
         shift = self.offsets[tokens] - (np.cumsum(counts) - counts)
         letters = self.letters[np.arange(counts.sum()) + np.repeat(shift, counts)]
         return str(letters.tobytes(), _CODE_POINTS)

@@ -1,4 +1,4 @@
-"""Spelling a batch at once gives what spelling each utterance by itself gives."""
+"""Detokenizing a batch at once gives what detokenizing each utterance by itself gives."""
 
 import dataclasses
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.detokenizer import Detokenizer
 from models.search.result import FlatRows
-from models.spelling import Speller
 from models.tokenizers import (
     AggregateTokenizer,
     ByteFallbackTokenizer,
@@ -76,20 +76,20 @@ def flat(rows, durations, confidence):
 @pytest.mark.parametrize("kind", VOCABULARIES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), decoder=st.sampled_from(["ctc", "rnnt", "tdt"]))
-def test_a_batch_is_spelled_as_each_of_its_utterances_is_alone(kind, data, decoder):
+def test_a_batch_is_detokenized_as_each_of_its_utterances_is_alone(kind, data, decoder):
     vocabulary = VOCABULARIES[kind]
     token = st.tuples(st.integers(0, len(vocabulary.pieces) - 1), st.integers(0, 2000), st.integers(1, 4))
     rows = data.draw(st.lists(st.lists(token, max_size=12), max_size=6))
     confidence = data.draw(st.lists(st.floats(0, 1, width=32), min_size=72, max_size=72))
     lengths = data.draw(st.lists(st.floats(0, 200), min_size=len(rows), max_size=len(rows)))
     batch = flat(rows, decoder == "tdt", confidence)
-    speller = Speller(vocabulary, seconds, is_ctc=decoder == "ctc")
+    detokenizer = Detokenizer(vocabulary, seconds, is_ctc=decoder == "ctc")
 
-    assert list(speller(batch, lengths)) == speller.one_by_one(batch, lengths)
+    assert list(detokenizer(batch, lengths)) == detokenizer.one_by_one(batch, lengths)
 
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "characters", "aggregate", "unspaced"])
-def test_ordinary_tokens_are_spelled_without_a_loop_over_utterances(kind, monkeypatch):
+def test_ordinary_tokens_are_detokenized_without_a_loop_over_utterances(kind, monkeypatch):
     vocabulary = VOCABULARIES[kind]
     ascii_only = kind != "unspaced"
     usual = [
@@ -99,27 +99,27 @@ def test_ordinary_tokens_are_spelled_without_a_loop_over_utterances(kind, monkey
     ]
     assert len(usual) >= 5
     batch = flat([[(token, 5, 1) for token in usual], [(usual[0], 7, 2)]], durations=False, confidence=[0.5] * 2000)
-    speller = Speller(vocabulary, seconds)
-    wanted = speller.one_by_one(batch)
+    detokenizer = Detokenizer(vocabulary, seconds)
+    wanted = detokenizer.one_by_one(batch)
 
     def unusual(*_):
-        raise AssertionError("an utterance was spelled alone")
+        raise AssertionError("an utterance was detokenized alone")
 
-    monkeypatch.setattr(Speller, "_alone", unusual)
-    assert list(speller(batch)) == wanted
+    monkeypatch.setattr(Detokenizer, "_alone", unusual)
+    assert list(detokenizer(batch)) == wanted
 
 
-def test_a_batch_is_spelled_in_as_many_objects_as_it_has_utterances():
+def test_a_batch_is_detokenized_in_as_many_objects_as_it_has_utterances():
     vocabulary = VOCABULARIES["bpe"]
     word = vocabulary.pieces.index("▁the")
     batch = flat([[(word, frame, 1) for frame in range(40)]] * 192, True, [0.5] * 7680)
 
-    spelled = Speller(vocabulary, seconds)(batch)
+    detokenized = Detokenizer(vocabulary, seconds)(batch)
 
-    fields = [getattr(spelled, field.name) for field in dataclasses.fields(spelled)]
+    fields = [getattr(detokenized, field.name) for field in dataclasses.fields(detokenized)]
     objects = sum(1 if isinstance(field, bytes | None) else 1 + len(field) for field in fields)
     assert objects < 192 + 20
-    assert [len(transcript.words) for transcript in spelled] == [40] * 192
+    assert [len(transcript.words) for transcript in detokenized] == [40] * 192
 
 
 def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
@@ -127,14 +127,14 @@ def test_a_word_has_the_confidence_and_the_times_of_its_tokens():
     ids = [vocabulary.pieces.index(piece) for piece in ("▁the", "▁a", "ry", ".")]
     batch = flat([[(ids[0], 1, 2), (ids[1], 4, 1), (ids[2], 6, 2), (ids[3], 9, 3)]], True, [0.5, 0.75, 0.25, 0.125])
 
-    (text,) = Speller(vocabulary, float)(batch)
+    (text,) = Detokenizer(vocabulary, float)(batch)
 
     assert text.text == "the ary."
     assert text.words == [Word("the", 1.0, 3.0, 0.5, (0, 1)), Word("ary.", 4.0, 8.0, 0.125, (1, 4))]
 
 
 def test_no_utterances_and_utterances_without_tokens():
-    speller = Speller(VOCABULARIES["bpe"], seconds)
+    detokenizer = Detokenizer(VOCABULARIES["bpe"], seconds)
 
-    assert list(speller(flat([], False, []))) == []
-    assert [text.text for text in speller(flat([[], [], []], True, []))] == ["", "", ""]
+    assert list(detokenizer(flat([], False, []))) == []
+    assert [text.text for text in detokenizer(flat([[], [], []], True, []))] == ["", "", ""]

@@ -19,8 +19,8 @@ import torch
 from benchmarks.environment import describe
 from benchmarks.timing import WARM_UPS
 from models import Recognition, load_model
+from models.detokenizer import Detokenizer
 from models.search.result import SearchResult
-from models.spelling import Speller
 from models.tokenizers import Vocabulary
 from service.engine.loop import SWITCH_INTERVAL, keep_interpreter_free
 from service.engine.process import Sanity, SpeechRecognized
@@ -44,21 +44,21 @@ def main() -> None:
     torch.set_num_threads(1)
     model = load_model(args.model)
     vocabulary, seconds = model._vocabulary, model._config.seconds  # noqa: SLF001
-    fetched, speller = found(vocabulary, args.clips, args.tokens).fetched(), Speller(vocabulary, seconds)
-    batch, encoder = SpeechRecognized(Recognition(fetched, speller), Sanity()), msgspec.msgpack.Encoder()
-    one_by_one = SpeechRecognized(Recognition(fetched, speller.one_by_one), Sanity())
+    fetched, detokenizer = found(vocabulary, args.clips, args.tokens).fetched(), Detokenizer(vocabulary, seconds)
+    batch, encoder = SpeechRecognized(Recognition(fetched, detokenizer), Sanity()), msgspec.msgpack.Encoder()
+    one_by_one = SpeechRecognized(Recognition(fetched, detokenizer.one_by_one), Sanity())
 
-    def spell() -> None:
+    def detokenize() -> None:
         encoder.encode(batch.answers())
 
-    taken = seconds_of(spell, args.rounds)
+    taken = seconds_of(detokenize, args.rounds)
     taken_one_by_one = seconds_of(lambda: encoder.encode(one_by_one.answers()), args.rounds)
     rates: dict[str, list[float]] = {name: [] for name in ("alone", *map("{:g}".format, args.intervals))}
     for _ in range(args.rounds):
         rates["alone"].append(launches_a_second())
         for interval in args.intervals:
             with switching(interval):
-                rates[f"{interval:g}"].append(launches_a_second(spell, args.period))
+                rates[f"{interval:g}"].append(launches_a_second(detokenize, args.period))
     kept: dict[str, float] = {
         name: statistics.median(beside / alone for beside, alone in zip(rate, rates["alone"], strict=True))
         for name, rate in rates.items()
@@ -72,12 +72,12 @@ def main() -> None:
         )
     about = {"model": args.model, "clips": args.clips, "tokens": args.tokens, "period": args.period}
     row = {
-        "spelling_seconds": taken,
+        "detokenizing_seconds": taken,
         "one_by_one": taken_one_by_one,
         "launches": statistics.median(rates["alone"]),
         "kept": kept,
     }
-    print(json.dumps({"benchmark": "spelling", **about, **row, **describe(torch.device("cpu"))}))
+    print(json.dumps({"benchmark": "detokenize", **about, **row, **describe(torch.device("cpu"))}))
 
 
 def found(vocabulary: Vocabulary, clips: int, tokens: int) -> SearchResult:
@@ -101,33 +101,33 @@ def found(vocabulary: Vocabulary, clips: int, tokens: int) -> SearchResult:
     )
 
 
-def seconds_of(spell: Callable[[], object], rounds: int) -> float:
+def seconds_of(detokenize: Callable[[], object], rounds: int) -> float:
     """Return the least processor time of this thread for a call, so that other programs do not count."""
     times = []
     for _ in range(WARM_UPS + rounds):
         began = time.thread_time()
-        spell()
+        detokenize()
         times.append(time.thread_time() - began)
     return min(times[WARM_UPS:])
 
 
-def launches_a_second(spell: Callable[[], None] | None = None, period: float = 1.0) -> float:
+def launches_a_second(detokenize: Callable[[], None] | None = None, period: float = 1.0) -> float:
     """Return the number of small operations in a second while another thread detokenizes a batch in each period.
 
     Seconds are processor time of this process, so that other programs do not count.
     """
     numbers, wanted, ended = torch.ones(16), threading.Semaphore(0), threading.Event()
 
-    def spelling() -> None:
+    def detokenizing() -> None:
         while wanted.acquire() and not ended.is_set():
-            assert spell is not None
-            spell()
+            assert detokenize is not None
+            detokenize()
 
-    thread = threading.Thread(target=spelling)
+    thread = threading.Thread(target=detokenizing)
     thread.start()
     done, began, batches = 0, time.process_time(), 0
     while (passed := time.process_time() - began) < _MEASURED_SECONDS:
-        if spell is not None and passed >= batches * period:
+        if detokenize is not None and passed >= batches * period:
             batches += 1
             wanted.release()
         for _ in range(_OPERATIONS):
