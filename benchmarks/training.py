@@ -65,6 +65,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[8.0], help="lengths of a clip")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=5, help="measured steps; the median counts")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="of this process, which depends less on other load than the clock"
+    )
     parser.add_argument("--pin", action="store_true", help="keep each process on a core of its own, with one thread")
     add_rows_option(parser)
     args = parser.parse_args()
@@ -156,15 +159,16 @@ def _measure(
     config = _config(args, recipe)
     batch = _noise(config, rows, seconds).to(device)
     step = _step(config, recipe, batch, device, ranks)
+    clock = time.process_time if args.processor_time else time.perf_counter
     times: list[list[float]] = [[] for _ in precisions]
     peaks = [0] * len(precisions)
     for number in range(args.repeats + 1):
         for place, precision in enumerate(precisions):
             forget_peak(device)
             ranks.sums([0.0])  # all begin together
-            began = time.perf_counter()
+            began = clock()
             step(precision)
-            times[place] += [time.perf_counter() - began] if number else []
+            times[place] += [clock() - began] if number else []
             peaks[place] = peak_bytes(device)
     medians = [statistics.median(one) for one in times]
     clips = rows * ranks.count

@@ -18,6 +18,7 @@ from training.tar_shards import forget_members, members_by_stem, members_of, tar
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
+_PATTERN = frozenset("*?[")
 # Keys of NeMo's manifests, and our names.
 _OF_NEMO = {
     "audio_filepath": "audio",
@@ -68,6 +69,20 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
         of_split = f" of split {split!r}" if split is not None else ""
         looked_for = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if path.is_dir() else ""
         raise ManifestError(f"{path} has no clips{of_split}{looked_for * (split is None)}")
+
+
+def manifests_of(path: Path) -> list[Path]:
+    """Return the manifests that a path of a recipe names: itself, or those that match a pattern such as ``a_*.json``.
+
+    Raises:
+        ManifestError: if it is a pattern that nothing matches.
+    """
+    if path.exists() or not _PATTERN.intersection(path.name):
+        return [path]
+    found = sorted(path.parent.glob(path.name))
+    if not found:
+        raise ManifestError(f"{path}: no file matches")
+    return found
 
 
 def files_of(path: Path) -> list[Path]:
@@ -204,6 +219,7 @@ def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:
             raise ValueError("'shard_id' must be a number")
         tar = tar_of_nemo(manifest, shard)
         part = members_of(tar).get(name)
+        collection = tar.resolve().parent.name
     else:
         audio = manifest.parent / name
         if fields.get("is_of_lhotse") and not audio.is_file() and Path(name).is_file():

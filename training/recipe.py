@@ -20,7 +20,7 @@ class TrainingData:
     """The training data.
 
     Attributes:
-        manifests: JSON Lines files, or folders (training/manifest.py).
+        manifests: JSON Lines files, patterns of their names, or folders (training/manifest.py).
         split: only clips of this split, or None for all.
         min_seconds: shorter clips are left out.
         max_seconds: longer clips are left out.

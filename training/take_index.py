@@ -25,7 +25,7 @@ from models.config import ModelConfig
 from training.clip import Clip, Part
 from training.density import DensityFilter
 from training.errors import ManifestError, RecipeError, TrainingError
-from training.manifest import clips_of, files_of
+from training.manifest import clips_of, files_of, manifests_of
 from training.recipe import Recipe
 from training.survey import Survey
 from training.takes import Take, fitting
@@ -156,7 +156,7 @@ def _made_of(recipe: Recipe, config: ModelConfig) -> dict[str, Any]:
     named = [recipe.vocabulary, recipe.initial, *(one.vocabulary for one in recipe.languages or ())]
     named += [recipe.teacher.checkpoint] if recipe.teacher else []
     try:
-        lists = [file for manifest in recipe.data.manifests for file in files_of(manifest)]
+        lists = [file for manifest in _manifests(recipe) for file in files_of(manifest)]
     except OSError as error:
         raise ManifestError(f"{error.filename}: {error.strerror}") from error
     files = [_state(path) for path in [*lists, *filter(None, named)]]
@@ -216,7 +216,11 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
 
 
 def _all_clips(recipe: Recipe) -> Iterator[Clip]:
-    return (clip for manifest in recipe.data.manifests for clip in clips_of(manifest, recipe.data.split))
+    return (clip for manifest in _manifests(recipe) for clip in clips_of(manifest, recipe.data.split))
+
+
+def _manifests(recipe: Recipe) -> list[Path]:
+    return [manifest for path in recipe.data.manifests for manifest in manifests_of(path)]
 
 
 class _Shards:

@@ -153,13 +153,19 @@ def count(event, _):
         if left < 0: die()
 running = False
 sys.addaudithook(count)
-import training.loop
-train = training.loop.train
-def counted(*arguments, **options):
+import training.loop, training.run
+train, index = training.loop.train, training.run.take_index
+def counted_train(*arguments, **options):
     global running
     running = True
     train(*arguments, **options)
-training.loop.train = counted
+def counted_index(*arguments):
+    global running
+    running = True
+    found = index(*arguments)
+    running = False
+    return found
+training.loop.train, training.run.take_index = counted_train, counted_index
 """
 
 
@@ -203,7 +209,9 @@ def test_a_run_killed_over_and_over_at_any_file_that_it_opens_or_replaces_loses_
     assert losses_of(tmp_path, "killed") == losses_of(tmp_path, "whole")
     assert load_model(tmp_path / "model.nemo").info()["layers"] == 2
     assert load_model(tmp_path / "killed" / "best.nemo").info()["layers"] == 2
-    assert {path.name for path in (tmp_path / "killed").iterdir()} == {"lock", "state.pt", "log.jsonl", "best.nemo"}
+    left = {str(path.relative_to(tmp_path / "killed")) for path in (tmp_path / "killed").rglob("*") if path.is_file()}
+    index = {"takes/clips.jsonl", "takes/takes.bin", "takes/index.json"}
+    assert left == {"lock", "state.pt", "log.jsonl", "best.nemo"} | index
 
 
 TOLD = """

@@ -147,6 +147,22 @@ def test_each_tar_is_a_shard(tmp_path):
     assert list(shards.values()) == [{"audio_0.tar"}, {"audio_1.tar"}, {"audio_2.tar"}]
 
 
+def test_manifests_of_shards_are_named_by_a_pattern(tmp_path):
+    sharded(tmp_path)
+    (tmp_path / "sharded_manifests").mkdir()
+    rows = [json.loads(line) for line in (tmp_path / "manifest.jsonl").read_text().splitlines()]
+    for shard in range(3):
+        of_shard = [row for row in rows if row["shard_id"] == shard]
+        lines(tmp_path / "sharded_manifests" / f"manifest_{shard}.json", of_shard)
+
+    takes = index_of(tmp_path, data={"manifests": ["sharded_manifests/manifest_*.json"]})
+
+    assert sorted(take.clip.name for take in takes) == sorted(row["audio_filepath"] for row in rows)
+    assert {take.clip.source for take in takes} == {tmp_path.name}
+    with pytest.raises(ManifestError, match=r"part_\*\.json: no file matches"):
+        index_of(tmp_path, data={"manifests": ["part_*.json"]})
+
+
 def test_a_tar_that_changed_is_looked_through_again(tmp_path):
     sharded(tmp_path)
     first = index_of(tmp_path)[0].clip.part
