@@ -78,7 +78,8 @@ VARIANTS = {
 }
 WORD_PIECES = ("stacking",)
 FEATURES = "local-attention"  # whose features are stored for those that were made with it: they have one front end
-LATER = ("global-token",)  # made on another machine, on which features are rounded otherwise: they have their own
+# Made on another machine, on which features are rounded otherwise: as those of fastconformer-ctc-bpe.
+LATER = ("global-token",)
 
 
 def clips():
@@ -237,13 +238,14 @@ def make(name):
     for clip, samples in spoken.items():
         facts, values = record(model, samples)
         entries[clip] = {"alone": facts}
-        if name not in (FEATURES, *LATER):
+        if name != FEATURES:
             del values["features"]
         tensors |= {f"alone/{clip}/{key}": value for key, value in values.items()}
     save_file(tensors, folder / "expected.safetensors")
     (folder / "expected.safetensors").chmod(0o644)
     about = {"nemo": nemo.__version__, "torch": torch.__version__, "encoder": OmegaConf.to_container(model.cfg.encoder)}
-    facts = about | {"features_from": f"variant-{name if name in LATER else FEATURES}", "clips": entries}
+    source = "fastconformer-ctc-bpe" if name in LATER else f"variant-{FEATURES}"
+    facts = about | {"features_from": source, "clips": entries}
     (folder / "expected.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
