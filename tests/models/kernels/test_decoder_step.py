@@ -19,7 +19,7 @@ from models.search.attention import LengthBound
 from models.search.attention_search import AttentionSearch
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-2}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 ACTIVATIONS = {"none": lambda values: values, "relu": relu, "gelu": gelu}
 LABELS, END = 30, 3
 # What takes no kernel: views, and memory.
@@ -126,6 +126,36 @@ def test_a_search_finds_the_same_tokens(device, beam, monkeypatch):
 
     assert search() == wanted
     assert any(wanted)
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+@torch.no_grad()
+def test_in_bfloat16_a_search_finds_the_same_tokens_although_labels_are_nearly_equal(device, beam, monkeypatch):
+    """Each odd label is the one before it, with a higher bias, which rounding to bfloat16 would hide."""
+    model = decoder(device, layers=1, beam=beam)
+    model.embedding.weight.copy_(model.embedding.weight.mul(64).round() / 16)
+    model.embedding.weight[1:LABELS:2] = model.embedding.weight[: LABELS - 1 : 2]
+    model.output_bias[1:LABELS:2] = 2.0**-6
+    model.to(torch.bfloat16)
+    encoded, lengths = (3 * torch.randn(2, 5, 16)).to(device, torch.bfloat16), torch.tensor([5, 2], device=device)
+    prompts, bound = torch.full((2, 2), 4, device=device), LengthBound(torch.tensor([5, 5], device=device), longest=5)
+
+    def search():
+        driver = AttentionSearch(model, model.config, END, graphed=False)
+        return [row.tokens for row in driver.search(encoded, lengths, prompts, bound).rows()]
+
+    if device == "cpu":  # the sums of a GPU; see product_of_scores
+        monkeypatch.setattr(
+            "models.heads.attention_decoder.product_of_scores",
+            lambda inputs, weight, bias: linear(inputs.float(), weight.float(), bias.float()),
+        )
+    wanted = search()
+    monkeypatch.setattr("models.heads.attention_decoder.decoder_step_on", lambda *_: (multiply, attend_from_token))
+
+    assert search() == wanted
+    chosen = {token for row in wanted for token in row}
+    assert chosen
+    assert beam > 1 or all(token % 2 for token in chosen)
 
 
 @torch.no_grad()
