@@ -14,7 +14,6 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
 from bulk.errors import JobError
 from bulk.storage import fetched
-from models.joining import Joiner, joined, shifted
 from models.spoken_language import LanguageDecision, possible_languages
 
 if TYPE_CHECKING:
@@ -128,6 +127,8 @@ def transcribe_channels(
 def _outcomes(
     model: Model, locations: Iterable[str], options: Options, *, by_channel: bool
 ) -> Iterator[Sequence[Transcribed] | Failed]:
+    from models.joining import Joiner, joined, shifted
+
     joiner = Joiner()  # of the current channel, like its parts so far
     parts_so_far: list[Transcript] = []
     channels: list[Transcribed] = []  # the channels so far of the current file

@@ -106,13 +106,13 @@ for own in (True, False):
 
 
 def registers(assembly):
-    """How many registers a thread has, and what it spills, as the assembler tells."""
+    """How many registers a thread has, and what it spills, by the log of the assembler."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source:
         source.write(assembly)
         source.flush()
-        told = subprocess.run([*ASSEMBLER, source.name], capture_output=True, text=True, check=True).stderr
-    (used,) = re.findall(r"Used (\d+) registers", told)
-    return {"registers": int(used), "spilled": sum(map(int, re.findall(r"(\d+) bytes spill stores", told)))}
+        log = subprocess.run([*ASSEMBLER, source.name], capture_output=True, text=True, check=True).stderr
+    (used,) = re.findall(r"Used (\d+) registers", log)
+    return {"registers": int(used), "spilled": sum(map(int, re.findall(r"(\d+) bytes spill stores", log)))}
 
 
 for launch in LAUNCHES:
