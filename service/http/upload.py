@@ -52,6 +52,9 @@ class _FormParser(MultiPartParser):
             max_fields=_MAX_PARTS,
             max_part_size=_MAX_FIELD_BYTES,
         )
+        self._delimiter = b""
+        self._preamble = b""
+        self._has_begun = False
         self._is_complete = False
         self._has_file = False
         self._is_skipped = False
@@ -114,26 +117,30 @@ class _FormParser(MultiPartParser):
             )
 
     async def _complete(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        async for piece in self._after_preamble(pieces):
-            yield piece  # the parser has it when the next one is requested
+        async for piece in pieces:
+            if form := piece if self._has_begun else self._without_preamble(piece):
+                yield form  # the parser has it when the next one is requested
         if not self._is_complete:
             raise MultiPartException("it ends before its closing boundary")
 
-    async def _after_preamble(self, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        _, params = parse_options_header(self.headers["content-type"])
-        delimiter = b"--" + params.get(b"boundary", b"")
-        held = b"\r\n"  # a boundary is at the beginning of a line
-        async for piece in pieces:
-            searched = max(0, len(held) - len(delimiter) - 2)
-            held += piece
-            begin = held.find(b"\r\n" + delimiter, searched)
-            if begin >= 0:
-                yield held[begin + 2 :]
-                break
-            if len(held) > _MAX_PREAMBLE_BYTES:
-                raise MultiPartException("it has no boundary, or much before the first one")
-        async for piece in pieces:
-            yield piece
+    def _without_preamble(self, piece: bytes) -> bytes:
+        """Return what the first boundary begins; nothing before it has come."""
+        if not self._preamble:
+            _, params = parse_options_header(self.headers["content-type"])
+            self._delimiter = b"--" + params.get(b"boundary", b"")
+            if piece.startswith(self._delimiter):
+                self._has_begun = True
+                return piece
+            self._preamble = b"\r\n"  # a boundary is at the beginning of a line
+        searched = max(0, len(self._preamble) - len(self._delimiter) - 2)
+        self._preamble += piece
+        begin = self._preamble.find(b"\r\n" + self._delimiter, searched)
+        if begin >= 0:
+            self._has_begun = True
+            return self._preamble[begin + 2 :]
+        if len(self._preamble) > _MAX_PREAMBLE_BYTES:
+            raise MultiPartException("it has no boundary, or much before the first one")
+        return b""
 
 
 class Upload:
