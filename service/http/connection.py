@@ -39,6 +39,44 @@ _REFUSALS: dict[ConnectionRefusal, ErrorCode] = {
 }
 
 
+class _Answer:
+    """The transport of one request, as uvicorn uses it: the head of the answer is sent with what follows it at once.
+
+    uvicorn writes them one after the other, which is two calls of the system and two packets.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = b""  # None once it is sent
+
+    def write(self, data: bytes) -> None:
+        """Write data; what is written first is held until the next call, or the next round of the event loop."""
+        if self._head is None:
+            self._transport.write(data)
+        elif not self._head:
+            self._head = data
+            self._loop.call_soon(self.flush)
+        else:
+            self._transport.write(self._head + data)
+            self._head = None
+
+    def flush(self) -> None:
+        """Write what is held."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = None
+
+    def is_closing(self) -> bool:
+        """Return whether the connection is closing."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close the connection when everything is written."""
+        self.flush()
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):
     """One connection.
 
@@ -70,6 +108,7 @@ class Connection(HttpToolsProtocol):
         self._is_resuming = False
         self._lingering: int | None = None  # bytes read since a refusal
         self._running: RequestResponseCycle | None = None
+        self._answer: _Answer | None = None
         # The timeout of a head, of the rest of a body, or of what comes after a refusal; never of two of them.
         self._arriving: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
@@ -201,6 +240,8 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Continue with the next request on this connection, or close it."""
+        if self._answer is not None:
+            self._answer.flush()
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_taking()
@@ -228,6 +269,8 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        self._answer = _Answer(self.transport, self.loop)
+        cycle.transport = self._answer  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
