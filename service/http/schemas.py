@@ -143,7 +143,7 @@ class TranscriptionForm(BaseModel):
             if value != "":
                 given.setdefault(name.removesuffix("[]"), []).append(value)
         fields: dict[str, Any] = {}
-        for name in cls.model_fields.keys() & given.keys():
+        for name in _FIELDS & given.keys():
             if name in _LISTS:
                 fields[name] = [part.strip() for value in given[name] for part in str(value).split(",")]
             else:
@@ -183,6 +183,9 @@ class TranscriptionForm(BaseModel):
         return parsed
 
 
+_FIELDS = frozenset(TranscriptionForm.model_fields)
+
+
 def form_schema() -> dict[str, Any]:
     """Return the JSON schema of the form."""
     return TranscriptionForm.model_json_schema() | {"required": ["file"]}
@@ -219,7 +222,7 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
 
 def ignored_fields(form: FormData) -> list[str]:
     """Return the fields of a form that have no effect, as label values; unknown ones are "other"."""
-    names = {name.partition("[")[0] for name in form} - set(TranscriptionForm.model_fields)
+    names = {name.partition("[")[0] for name in form} - _FIELDS
     return [name if name in _WITHOUT_EFFECT else "other" for name in sorted(names)]
 
 

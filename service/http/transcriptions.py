@@ -13,7 +13,7 @@ from starlette.datastructures import FormData
 from starlette.types import Receive
 
 from audio.channels import Channels
-from audio.decode import Origin
+from audio.decode import Origin, decode_into
 from audio.errors import AudioError
 from audio.pcm import is_quick
 from audio.pool import NoChildError
@@ -317,19 +317,18 @@ async def _decode(
         nonlocal is_wanted
         is_wanted = False
 
-    raw = RawForm.of_media_type(fields.file.content_type or "")
-    decode = partial(
-        front.decode_pool.decode_into,
-        take,
-        fields.file.file,
-        rate=recording.rate,
-        limits=front.settings.audio_limits,
-        raw=raw,
-        by_channel=fields.multichannel,
-    )
+    file, raw = fields.file.file, RawForm.of_media_type(fields.file.content_type or "")
+    limits, by_channel = front.settings.audio_limits, fields.multichannel
     try:
-        if is_in_memory and raw is None and is_quick(fields.file.file, recording.rate):
-            return decode()
+        if is_in_memory and raw is None and is_quick(file, recording.rate):
+            return decode_into(take, file, rate=recording.rate, limits=limits, by_channel=by_channel)
+        decode = partial(
+            *(front.decode_pool.decode_into, take, file),
+            rate=recording.rate,
+            limits=limits,
+            raw=raw,
+            by_channel=by_channel,
+        )
         with front.intake.decoding():
             return await in_thread(front.decode_threads, decode, leave)
     except AudioError as error:
