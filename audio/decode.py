@@ -114,8 +114,17 @@ def decode_into(
         with SoundFileSource.open(file, limits, raw) as source:
             return _drain(source, take, RAW, rate, limits, by_channel=by_channel)
     container = container_of(file)
+    reader = reader_of(file, container)
+    return decode_by(reader, take, file, container, rate=rate, limits=limits, by_channel=by_channel)
+
+
+def decode_by(
+    reader: Reader, take: Take, file: BinaryIO, container: str, *, rate: int, limits: AudioLimits, by_channel: bool
+) -> Origin:
+    """Decode as ``decode_into`` does, after ``container_of`` and ``reader_of``."""
     header = riff.read_header(file) if container == "wav" else None
-    with _opened(file, container, header, limits) as source:
+    file.seek(0)
+    with _opened(reader, file, container, header, limits) as source:
         origin = _drain(source, take, container, rate, limits, by_channel=by_channel)
     is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
     return replace(origin, truncated=origin.truncated or is_cut)
@@ -140,10 +149,12 @@ def container_of(file: BinaryIO) -> str:
 
 
 @contextmanager
-def _opened(file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits) -> Iterator[Source]:
+def _opened(
+    reader: Reader, file: BinaryIO, container: str, header: riff.WavHeader | None, limits: AudioLimits
+) -> Iterator[Source]:
     if header is not None and header.pcm is not None:
         yield PcmSource(file, header.pcm, limits)
-    elif reader_of(file, container) is Reader.LIBSNDFILE:
+    elif reader is Reader.LIBSNDFILE:
         with SoundFileSource.open(file, limits) as sound:
             yield sound
     else:

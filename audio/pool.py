@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
-from audio.decode import Audio, Origin, Take, audio_of, container_of, decode_into
+from audio.decode import Audio, Origin, Take, audio_of, container_of, decode_by, decode_into
 from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
@@ -85,8 +85,11 @@ class DecodePool:
             AudioError: as ``decode``, perhaps after some blocks.
             NoChildError: if the pool is closed, or no child can be started.
         """
-        if raw is not None or reader_of(file, container_of(file)) is not Reader.FFMPEG:
+        if raw is not None:
             return decode_into(take, file, rate=rate, limits=limits, raw=raw, by_channel=by_channel)
+        container = container_of(file)
+        if (reader := reader_of(file, container)) is not Reader.FFMPEG:
+            return decode_by(reader, take, file, container, rate=rate, limits=limits, by_channel=by_channel)
         with descriptor_of(file) as descriptor:
             untaken = _Untaken(take)
 
