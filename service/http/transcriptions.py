@@ -323,7 +323,9 @@ async def _decode(
         if is_in_memory and raw is None and is_quick(file, recording.rate):
             return decode_into(take, file, rate=recording.rate, limits=limits, by_channel=by_channel)
         decode = partial(
-            *(front.decode_pool.decode_into, take, file),
+            front.decode_pool.decode_into,
+            take,
+            file,
             rate=recording.rate,
             limits=limits,
             raw=raw,
