@@ -102,8 +102,8 @@ class Settings(BaseSettings):
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Languages the only model speaks, ISO 639-1, comma-separated; requests for others are refused. "
-        "Unset: what the checkpoint says, and any where it says nothing.",
+        description="Languages of the model, if there is only one, ISO 639-1, comma-separated; requests for others are "
+        "refused. Unset: what the checkpoint says, and any where it says nothing.",
     )
     max_weight_bytes: Count | None = Field(
         default=None,
@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     aligner: str | None = Field(
         default=None,
         description="Checkpoint with a CTC decoder that finds the times of an attention decoder's (Canary's) words; "
-        "unset: that of the checkpoint, if it brings one.",
+        "unset: that of the checkpoint, if it has one.",
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
@@ -174,7 +174,7 @@ class Settings(BaseSettings):
     )
     url_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Hosts from which recordings are fetched that a request names by a URL, comma-separated: "
+        description="Hosts from which a recording behind a URL may be fetched, comma-separated: "
         "media.example, *.example, * for all, by https and at public addresses; or an origin that may be private "
         "(http://storage:9000); unset: none.",
     )
@@ -284,7 +284,7 @@ class Settings(BaseSettings):
     )
     webhook_secret: str | None = Field(
         default=None,
-        description="Signs webhooks of jobs that bring no secret of their own: whsec_ and base64, or any text of 16 "
+        description="Signs webhooks of jobs without a secret of their own: whsec_ and base64, or any text of 16 "
         "characters and more.",
     )
 
