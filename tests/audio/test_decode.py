@@ -322,7 +322,7 @@ def test_bytes_that_mean_nothing_are_in_no_format(data):
 
 
 @pytest.mark.parametrize("flip", [1.0, -1.0, -0.98])
-def test_two_channels_that_cancel_out_are_heard(flip):
+def test_two_channels_that_cancel_out_are_decoded(flip):
     mono = noise(16_000)
     two = np.stack([mono, flip * mono], axis=1)
 

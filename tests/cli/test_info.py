@@ -38,7 +38,7 @@ def test_the_table_has_a_line_for_each_fact_that_is_known(golden, capsys):
     assert "languages" not in facts
 
 
-def test_budgets_that_engines_found_for_the_checkpoint_are_told(golden, capsys):
+def test_the_batch_budgets_found_for_a_checkpoint_are_shown(golden, capsys):
     path = golden / "hybrid-tdt-ctc-bpe" / "model.nemo"
     BudgetCache().keep(Setup(identity(path), "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 93.75)
     BudgetCache().keep(Setup("another", "AMD EPYC", "bfloat16", 2, 40.0, "0.1"), 1.0)

@@ -272,7 +272,7 @@ def test_seeds_need_something_to_be_compared_on(recipe, capsys):
     assert "the recipe names no dev" in capsys.readouterr().err
 
 
-def test_what_is_wrong_with_a_recipe_is_told_with_its_name(recipe, capsys):
+def test_a_fault_of_a_recipe_is_reported_with_its_name(recipe, capsys):
     recipe_file(recipe, batches={"seconds": 8, "buckets": 2, "rows": [1]})
 
     assert run(recipe) == 2

@@ -431,7 +431,7 @@ def test_options_of_an_identifier_that_do_not_fit_are_refused(told, clips, capsy
     assert message in capsys.readouterr().err
 
 
-def test_without_an_identifier_auto_is_refused_for_a_model_that_must_be_told(golden, clips, capsys):
+def test_without_an_identifier_auto_is_refused_for_a_model_whose_prompt_names_the_language(golden, clips, capsys):
     model = str(golden / CANARY / "model.nemo")
 
     assert cli.main(["transcribe", "--model", model, "--language", "auto", clips[0]]) == 2
@@ -439,7 +439,7 @@ def test_without_an_identifier_auto_is_refused_for_a_model_that_must_be_told(gol
     assert "--language auto needs --language-identifier" in capsys.readouterr().err
 
 
-def test_auto_is_nothing_special_for_a_model_that_need_not_be_told(transcribe, clips, expected, capsys):
+def test_auto_is_accepted_for_a_model_without_prompts(transcribe, clips, expected, capsys):
     assert transcribe("--language", "auto", clips[0]) == 0
 
     assert capsys.readouterr().out == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"

@@ -138,7 +138,7 @@ def test_bfloat16_computes_in_bfloat16_from_features_in_float32(name):
         assert all(0 < confidence <= 1 for confidence in hypothesis.token_confidence)
 
 
-def test_local_attention_can_be_switched_on_and_is_that_of_a_checkpoint_which_asks_for_it(tmp_path):
+def test_local_attention_by_option_equals_that_of_a_checkpoint_trained_with_it(tmp_path):
     document = golden_document("fastconformer-ctc-bpe")
     put(document, "encoder.self_attention_model", "rel_pos_local_attn")
     put(document, "encoder.att_context_size", [3, 3])

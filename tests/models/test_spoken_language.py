@@ -36,7 +36,7 @@ def test_a_part_that_is_not_sure_has_the_language_of_the_recording():
     assert decision.whole.probability == pytest.approx((18 + 3) / 30)
 
 
-def test_a_part_that_is_surely_in_another_language_has_that_one():
+def test_a_part_that_is_certain_to_be_in_another_language_has_that_one():
     decision = LanguageDecision(["de", "en"])
     decision.add({"de": 0.9, "en": 0.1}, 20.0)
 

@@ -70,9 +70,7 @@ def test_words_and_subtitles_have_the_times_that_the_model_wrote(service, model)
     assert subtitles.startswith("1\n00:00:00,000 --> 00:00:04,000\n")
 
 
-def test_with_an_aligner_words_have_the_times_that_it_finds_and_translations_have_subtitles_too(
-    checkpoint, golden, tmp_path
-):
+def test_with_an_aligner_words_have_times_and_translations_have_subtitles(checkpoint, golden, tmp_path):
     aligner = golden / "fastconformer-ctc-bpe" / "model.nemo"
     (offline,) = load_model(checkpoint, aligner=aligner).transcribe([golden_data.clip(CLIP)], timestamps=True)
     with steno_serve(tmp_path / "log", "--model", str(checkpoint), "--aligner", str(aligner)) as aligned:

@@ -110,7 +110,7 @@ def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkp
         assert post(service, recordings[0]).json()["text"] == offline[0]
 
 
-def test_of_two_engines_behind_one_queue_one_is_killed_and_the_other_answers_like_offline(checkpoint, speech, tmp_path):
+def test_when_one_of_two_engines_is_killed_the_other_gives_the_offline_transcripts(checkpoint, speech, tmp_path):
     recordings = [speech[index * 4000 : index * 4000 + RATE * 2] for index in range(50)]
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
 

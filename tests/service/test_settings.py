@@ -196,7 +196,7 @@ def test_every_kubernetes_name_is_recognised(name):
     assert _SERVICE_LINK.fullmatch(name)
 
 
-def test_steno_port_is_told_from_kubernetes_variables_by_its_value():
+def test_steno_port_differs_from_kubernetes_variables_by_its_value():
     taken = {field for field in Settings.model_fields if _SERVICE_LINK.fullmatch(f"STENO_{field.upper()}")}
 
     assert taken == {"port"}

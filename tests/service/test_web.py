@@ -505,7 +505,7 @@ def test_a_page_of_another_origin_reads_what_cors_allows(browser, service):
     assert refused == "TypeError"
 
 
-def test_the_documentation_sends_a_request_asks_nobody_else_and_fits_a_phone(browser, service, clip):
+def test_swagger_ui_sends_a_request_loads_nothing_from_elsewhere_and_fits_a_phone(browser, service, clip):
     browser.requested_hosts()
     browser.complaints()
     browser.screen(360, 740)
@@ -553,7 +553,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
 
 
-def test_where_there_are_several_models_one_is_chosen_and_a_new_choice_is_heard_at_once(browser, clip):
+def test_of_several_models_one_is_chosen_and_a_new_choice_is_announced(browser, clip):
     with serving(model=None, models="first.nemo,endless", wait_ready=False) as service:
         wait_for(lambda: service.client.get("/readyz").json()["models"]["first"] == "ready")
         browser.open(f"http://127.0.0.1:{service.server.port}/")

@@ -223,7 +223,7 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_told_to_stop_saves_the_step_it_took_last(tmp_path, asked):
+def test_a_run_that_gets_sigterm_saves_its_last_step(tmp_path, asked):
     manifest(tmp_path)
     recipe_file(tmp_path, steps=30, save_every=8, report_every=1)
     arguments = ["train", "recipe.yaml", "--out", "told", "--device", "cpu", "--export", "told.nemo"]
@@ -373,7 +373,7 @@ def test_a_step_is_taken_into_the_average(tmp_path):
     torch.testing.assert_close(run.average.state["ctc.projection.weight"], 0.1 * before + 0.9 * after)
 
 
-def test_a_student_with_labels_of_its_own_learns_from_a_teacher_and_leaves_the_second_head_behind(tmp_path):
+def test_a_student_with_another_vocabulary_is_distilled_and_exported_without_the_second_head(tmp_path):
     model = tmp_path / "own.model"
     model.write_bytes(new_vocabulary(list(TEXTS.values()), 24))
     run = new_run(tmp_path, vocabulary=str(model), teacher=TEACHER)
@@ -416,7 +416,7 @@ def test_now_and_then_a_tdt_learns_without_its_durations_by_the_step(tmp_path):
     assert set(learned) == {True, False}
 
 
-def test_a_student_learns_the_frames_of_its_teachers_encoder_and_leaves_that_head_behind_too(tmp_path):
+def test_a_student_learns_its_teachers_frames_and_is_exported_without_that_head(tmp_path):
     run = new_run(tmp_path, teacher=TEACHER | {"hidden": True}, objective={"hidden": 3})
     before = run.network.hidden_head.weight.clone()
 

@@ -122,7 +122,7 @@ def transcribed(take, text):
     ],
     ids=["wrong", "invented", "missed", "missed at the start", "missed at the end", "all wrong"],
 )
-def test_words_that_the_teacher_misunderstood_are_left_out_and_those_beside_one_that_it_missed(heard_as, text, usable):
+def test_words_that_the_teacher_got_wrong_and_neighbours_of_missed_ones_are_left_out(heard_as, text, usable):
     voice = Voice([heard_as])
     take = transcribed(voice.takes[0], text)
 

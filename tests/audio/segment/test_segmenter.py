@@ -134,7 +134,7 @@ def test_speech_that_goes_on_is_cut_in_a_long_pause_and_shares_nothing():
     assert segments == [Segment(0, 30), Segment(30, 70)]
 
 
-def test_a_cut_in_a_short_pause_is_in_its_middle_and_both_segments_share_the_audio_around_it():
+def test_segments_cut_in_a_short_pause_share_the_audio_around_its_middle():
     segments = segments_of(frames_of([(1, 28), (0, 2), (1, 6), (0, 1), (1, 30)]), CUT)
 
     assert segments == [Segment(0, 34, 10), Segment(24, 67)]

@@ -163,7 +163,7 @@ def local_attention(**changes):
     return document
 
 
-def test_one_frame_may_be_attended_to_by_all_in_local_attention_and_in_other_is_nothing():
+def test_a_global_token_exists_in_local_attention_only():
     assert parse_nemo_config(local_attention()).config.encoder.global_tokens == 1
     everywhere = local_attention(self_attention_model="rel_pos", att_context_size=[-1, -1])
     assert parse_nemo_config(everywhere).config == parse_nemo_config(golden_document()).config

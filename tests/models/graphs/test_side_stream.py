@@ -12,7 +12,7 @@ LONG = 10**9
 
 @pytest.mark.parametrize("has_stream", [True, False])
 @pytest.mark.parametrize("device", DEVICES)
-def test_work_in_a_side_stream_is_ordered_after_earlier_work_and_before_work_after_its_join(
+def test_work_in_a_side_stream_is_ordered_between_what_precedes_it_and_what_follows_its_join(
     device, has_stream, monkeypatch
 ):
     monkeypatch.setattr("models.graphs.side_stream.HAS_STREAM", has_stream)

@@ -34,7 +34,7 @@ def test_recordings_of_all_lengths_up_to_a_minute_share_eight_sizes():
 
 
 @given(st.integers(1, 1000))
-def test_graphs_of_an_encoder_compute_at_most_half_as_much_again_and_the_largest_batch_has_its_own(most):
+def test_graphs_of_an_encoder_pad_by_at_most_half_and_the_largest_batch_has_its_own(most):
     sizes = graph_rows(most)
 
     assert sizes[0] == most

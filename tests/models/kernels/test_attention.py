@@ -81,7 +81,7 @@ def assert_same(device, seed, dtype, batch, frames, heads, share, context, in_ta
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_it_is_used_where_nobody_wants_gradients_and_products_are_merged(device, monkeypatch):
+def test_it_is_used_in_inference_where_products_are_merged(device, monkeypatch):
     torch.manual_seed(1)
     module, calls = attention(2, 16).to(device), []
     frames, padding = torch.randn(2, 5, 32, device=device), Padding(torch.tensor([5, 5], device=device), 5)

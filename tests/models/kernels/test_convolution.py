@@ -78,7 +78,7 @@ def test_it_gives_what_the_operations_give(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("norm", ["batch_norm", "layer_norm"])
-def test_the_module_uses_it_once_it_is_folded_and_nobody_wants_gradients(device, norm, monkeypatch):
+def test_a_folded_module_uses_it_in_inference(device, norm, monkeypatch):
     torch.manual_seed(1)
     module = ConvolutionModule(replace(CONFIG, convolution_norm=norm)).eval().to(device)
     frames, padding = torch.randn(2, 20, CONFIG.width).to(device), Padding(torch.tensor([20, 7], device=device), 20)

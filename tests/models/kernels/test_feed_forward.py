@@ -47,7 +47,7 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, shape, channels,
     assert torch.allclose(expanded.float(), wanted, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-def test_a_module_uses_it_for_many_frames_where_nobody_wants_gradients():
+def test_a_module_uses_it_for_many_frames_in_inference():
     torch.manual_seed(1)
     module = FeedForward(CONFIG).eval()
     few, many = torch.randn(2, 10, CONFIG.width), torch.randn(2, 50, CONFIG.width)

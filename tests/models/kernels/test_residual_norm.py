@@ -45,7 +45,7 @@ def test_it_gives_what_the_operations_give(device, seed, dtype, shape, width, sh
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_layer_uses_it_where_nobody_wants_gradients(device, monkeypatch):
+def test_a_layer_uses_it_in_inference(device, monkeypatch):
     torch.manual_seed(1)
     layer = ConformerLayer(CONFIG, 0.0).eval().to(device)
     frames, padding = torch.randn(2, 20, CONFIG.width).to(device), Padding(torch.tensor([20, 20], device=device), 20)

@@ -53,7 +53,7 @@ def test_they_give_what_the_operations_give(device, seed, dtype, batch, time, me
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_subsampling_uses_them_once_it_is_folded_and_nobody_wants_gradients(device, monkeypatch):
+def test_folded_subsampling_uses_them_in_inference(device, monkeypatch):
     torch.manual_seed(1)
     subsampling = Subsampling(replace(CONFIG, subsampling_factor=8)).eval().to(device)
     features, lengths = torch.randn(2, CONFIG.mels, 40).to(device), torch.tensor([40, 17], device=device)

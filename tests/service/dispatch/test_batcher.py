@@ -65,7 +65,7 @@ def test_every_utterance_leaves_exactly_once_and_no_batch_is_empty_while_one_wai
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=60), st.floats(1, 300), st.floats(0, 0.9))
-def test_a_batch_of_several_stays_within_its_budget_and_pads_across_buckets_within_its_share(lengths, budget, share):
+def test_a_batch_keeps_its_budget_and_its_share_of_padding_across_buckets(lengths, budget, share):
     queue = Queue()
     for seconds in lengths:
         queue.add(seconds)

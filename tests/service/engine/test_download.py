@@ -8,7 +8,7 @@ from service.engine.protocol import Downloading, Load
 from service.engine.supervisor import Engine, Supervisor
 
 
-def test_the_front_hears_of_a_download_every_second_the_log_every_ten_and_both_of_its_end(caplog):
+def test_a_download_is_reported_every_second_and_logged_every_ten_and_at_its_end(caplog):
     clock, sent = iter([0.0, 0.5, 1.0, 5.0, 10.5, 10.6]), []
     report = DownloadReport("owner/name", sent.append, lambda: next(clock))
 

@@ -147,7 +147,7 @@ def test_the_budget_counts_the_padding_of_a_bucket(gpu):
     assert len(first) == 240  # of 8 s each; of 6.05 s they were 317
 
 
-def test_an_utterance_that_resampling_made_a_little_longer_than_the_longest_has_a_shape(gpu):
+def test_an_utterance_made_longer_by_resampling_still_has_a_shape(gpu):
     engine = recognizer([2.0, 8.0], 100.0)
 
     (_, width), _ = engine.collate([np.empty(8 * RATE + 3, np.float32)]).batch

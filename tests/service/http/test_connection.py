@@ -346,7 +346,7 @@ def test_the_rest_of_a_body_that_was_answered_early_has_limits_too(limit):
         assert closed
 
 
-def test_a_connection_whose_body_ended_after_its_answer_serves_on_and_is_closed_when_idle():
+def test_a_connection_whose_body_ends_after_its_answer_stays_open_until_idle():
     with serving(keep_alive_seconds=1) as service, connected(service) as connection:
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nhost: any\r\ncontent-length: 5\r\n\r\n")
         assert answer_from(connection).status_code == 404

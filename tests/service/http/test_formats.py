@@ -143,7 +143,7 @@ def untimed(*texts: str) -> Transcript:
     return Transcript(" ".join(texts), list(range(len(texts))), [0.5] * len(texts), heard)
 
 
-def test_words_without_times_share_the_time_there_is_and_a_model_that_knows_none_has_no_segments():
+def test_words_without_times_divide_the_time_and_a_model_without_times_has_no_segments():
     body = json.loads(
         answer(
             untimed("hi.", "you"),

@@ -162,7 +162,7 @@ def test_admin_routes_need_an_admin_key(service, headers):
     assert listed(service) == ["first", "second"]
 
 
-def test_without_an_admin_key_nobody_is_an_admin():
+def test_without_admin_keys_admin_routes_are_closed():
     with serving(api_keys=f"me:{digest(KEY)}") as service:
         assert error(load(service, "x.nemo")) == (403, "admin_disabled")
         assert error(service.client.get("/v1/admin/models")) == (403, "admin_disabled")

@@ -68,7 +68,7 @@ def test_a_job_waits_for_its_keys_limit_however_long_that_takes(tmp_path):
     assert len(attempts.began) == 301
 
 
-def test_a_job_waits_as_long_as_it_is_told_to(tmp_path):
+def test_a_job_waits_for_the_time_that_it_is_given(tmp_path):
     attempts = Attempts(tmp_path, [LaterError(60.0, FULL)])
 
     assert attempts.run().state == "completed"
