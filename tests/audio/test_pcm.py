@@ -3,12 +3,14 @@
 import io
 
 import numpy as np
+import pytest
 import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audio.decode import decode
 from audio.limits import AudioLimits
+from audio.pcm import is_quick
 from audio.riff import read_header
 from tests.audio.sound_files import encoded
 
@@ -56,3 +58,21 @@ def test_a_file_that_is_shorter_than_it_says_is_not_read_by_numpy():
 def test_other_samples_than_16_bit_pcm_are_not_read_by_numpy():
     for codec in ("PCM_24", "PCM_U8", "FLOAT", "ULAW", "IMA_ADPCM"):
         assert read_header(io.BytesIO(encoded(np.zeros(1000), 16_000, "WAV", codec))).pcm is None
+
+
+@pytest.mark.parametrize(
+    ("data", "quick"),
+    [
+        (encoded(np.zeros(16_000), 16_000), True),
+        (encoded(np.zeros(16_000), 8_000), False),
+        (encoded(np.zeros(20 * 16_000), 16_000), False),
+        (encoded(np.zeros(16_000), 16_000, "FLAC"), False),
+        (b"", False),
+    ],
+    ids=["a clip", "at another rate", "a long one", "flac", "nothing"],
+)
+def test_only_short_pcm_at_the_rate_asked_for_is_quick(data, quick):
+    file = io.BytesIO(data)
+
+    assert is_quick(file, 16_000) is quick
+    assert file.tell() == 0

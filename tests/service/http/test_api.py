@@ -42,6 +42,15 @@ def test_a_recording_becomes_text(service):
     assert answer.json() == {"text": transcript(SECOND).text, "usage": {"type": "duration", "seconds": 1.0}}
 
 
+@pytest.mark.parametrize("seconds", [1, 20], ids=["decoded without a thread", "decoded in a thread"])
+def test_16_bit_pcm_becomes_text(service, seconds):
+    samples = np.round(tone(seconds * SAMPLE_RATE) * 2**15) / 2**15
+
+    answer = service.post(**form(wav(samples, subtype="PCM_16")))
+
+    assert answer.json()["text"] == transcript(samples.astype(np.float32)).text
+
+
 def test_text_is_plain(service):
     answer = service.post(**form(wav(SECOND), response_format="text"))
 

@@ -1,5 +1,6 @@
 """Limits of a connection, tested with raw sockets, because no client library sends such requests."""
 
+import asyncio
 import contextlib
 import itertools
 import json
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.stub import SAMPLE_RATE
+from service.http.connection import Answer
 from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 
 LIMIT = 1 << 16
@@ -380,3 +382,56 @@ def test_a_header_of_a_hundred_megabytes_is_not_kept(service):
         send(connection, value, [])
         assert service.client.get("/healthz").status_code == 200
     assert (int(statm.read_text().split()[1]) - before) * resource.getpagesize() < 50_000_000
+
+
+class Written:
+    """A transport that keeps what is written."""
+
+    def __init__(self):
+        self.pieces = []
+        self.is_closed = False
+
+    def write(self, data):
+        self.pieces.append(data)
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(
+    ("parts", "sent"),
+    [
+        (["head", "body"], [b"headbody"]),
+        (["head", "body", "more"], [b"headbody", b"more"]),
+        (["head", None, "body"], [b"head", b"body"]),
+        (["head", None], [b"head"]),
+    ],
+    ids=["whole", "long", "late body", "no body"],
+)
+def test_the_head_of_an_answer_is_sent_with_what_follows_at_once(parts, sent):
+    transport = Written()
+
+    async def answer():
+        held = Answer(transport, asyncio.get_running_loop())
+        for part in parts:
+            if part is None:
+                await asyncio.sleep(0)  # another round of the loop
+            else:
+                held.write(part.encode())
+
+    asyncio.run(answer())
+
+    assert transport.pieces == sent
+
+
+def test_the_head_of_an_answer_is_sent_before_the_connection_is_closed():
+    transport = Written()
+
+    async def answer():
+        held = Answer(transport, asyncio.get_running_loop())
+        held.write(b"head")
+        held.close()
+
+    asyncio.run(answer())
+
+    assert (transport.pieces, transport.is_closed) == ([b"head"], True)
