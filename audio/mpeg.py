@@ -1,4 +1,4 @@
-"""Headers of MPEG audio: recognise frames, and find out whether an MP3's first frame tells the file's exact length."""
+"""Headers of MPEG audio: recognise frames, and find out whether an MP3's first frame has the file's exact length."""
 
 from collections.abc import Callable
 from os import SEEK_END
@@ -63,7 +63,7 @@ def _is_row(data: bytes, start: int, length: Callable[[bytes], int]) -> bool:
 
 
 def _frame_bytes(head: bytes) -> int:
-    """Return the length of the MPEG audio frame with this header; 0 if it is no header or does not tell."""
+    """Return the length of the MPEG audio frame with this header; 0 if it is no header or has no length."""
     if not is_frame_header(head):
         return 0
     version, layer = head[1] >> 3 & 3, 4 - (head[1] >> 1 & 3)

@@ -1,4 +1,4 @@
-"""Raw PCM: samples without a header, whose form the sender has to tell."""
+"""Raw PCM: samples without a header, whose format the sender must give."""
 
 from dataclasses import dataclass
 from email.message import Message

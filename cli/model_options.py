@@ -91,7 +91,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--aligner",
         metavar="MODEL",
         help="model with a CTC decoder that finds the times of an attention decoder's (Canary's) words "
-        "(default: that of the checkpoint, if it brings one)",
+        "(default: that of the checkpoint, if it has one)",
     )
     parser.add_argument(
         "--max-seconds",

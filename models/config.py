@@ -300,7 +300,7 @@ class IdentifierConfig:
         name: the publisher's class of the model, ``EncDecSpeakerLabelModel``.
         features: the front end.
         encoder: the encoder.
-        labels: what it tells apart, in the order of its outputs.
+        labels: its classes, in the order of its outputs.
         pooling: how the frames of a clip become one vector: their mean and deviation, their mean alone, or mean and
             deviation weighted by attention.
         attention_width: inner width of the attention; 0 if there is none.

@@ -1,4 +1,4 @@
-"""Loading a model that tells which language is spoken, and asking it."""
+"""Loading and running a model that identifies the spoken language."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -46,7 +46,7 @@ def load_identifier(
 
 
 class LanguageIdentifier:
-    """A model that tells which language is spoken; takes over the tensors of a checkpoint.
+    """A model that identifies the spoken language; takes over the tensors of a checkpoint.
 
     Attributes:
         device: the device that it computes on.

@@ -60,7 +60,7 @@ def default_dtype(device: torch.device) -> torch.dtype:
 def dtype_of_identifier(precision: str, device: torch.device) -> torch.dtype:
     """Return the dtype of a language identifier beside a model: bfloat16 if that is the model's, else float32.
 
-    Its convolutions have no int8, and nothing would tell of an overflow in float16.
+    Its convolutions have no int8, and an overflow in float16 would go unnoticed.
     """
     dtype = default_dtype(device) if precision in ("auto", "int8") else DTYPES[precision]
     return torch.bfloat16 if dtype is torch.bfloat16 else torch.float32

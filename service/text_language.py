@@ -11,7 +11,7 @@ from service.languages import NAMES
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-# A text whose best language is less likely tells nothing, such as "ok".
+# A text whose best language is less likely is too short to identify, such as "ok".
 _TELLING = 0.5
 
 _lock = threading.Lock()

@@ -170,7 +170,7 @@ def _digest_of_file(path: Path) -> str:
 
 
 def _digest_of_clip(clip: Clip) -> str:
-    """Return what tells a clip's sound from that of others."""
+    """Return what identifies a clip's audio."""
     try:
         with clip.open() as file:
             digest = hashlib.sha256(file.read(_HEAD_BYTES))

@@ -438,8 +438,8 @@ class Recipe:
         teacher: the teacher, if any.
         vocabulary: a SentencePiece model or a ``.nemo`` checkpoint with the labels; None for those of the teacher, or
             of ``initial`` if its shape is used. If the labels differ from those of ``initial``, the weights of its
-            heads that belong to labels start anew. With a teacher and labels of its own, a model has a second head for
-            the teacher's labels during training, which is not exported.
+            heads that belong to labels are initialized. With a teacher and labels of its own, a model has a second head
+            for the teacher's labels during training, which is not exported.
         characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are
             converted to their case, and other characters left out.
         languages: the vocabularies of an attention decoder; its special pieces are made here.

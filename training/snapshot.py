@@ -97,7 +97,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 
 
 class _NotingErrors:
-    """A file that remembers why it could not be written."""
+    """A file that keeps the error of a failed write."""
 
     def __init__(self, file: BufferedWriter) -> None:
         self._file = file

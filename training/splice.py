@@ -152,7 +152,7 @@ def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]
 
 
 def _understood(spoken: Sequence[str], text: str | None) -> Callable[[int, int], bool]:
-    """Return a function that tells whether the teacher's words from one index up to another are right."""
+    """Return a function that finds whether the teacher's words from one index up to another are right."""
     written = spoken if text is None else text.split()
     wrong, missed = set[int](), set[int]()
     for kind, first, last, *_ in difflib.SequenceMatcher(None, spoken, written, autojunk=False).get_opcodes():

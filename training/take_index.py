@@ -185,7 +185,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
             for take in fitting([clip], data):
                 fitted += 1
                 if clip.text is None and recipe.teacher is None:
-                    raise ManifestError(f"{clip} has no transcript, and no teacher hears it")
+                    raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
                 tokens = tokens or transcripts.tokens(clip, clip.text or "")
                 if not density.keeps(take, len(tokens)):
                     continue

@@ -48,7 +48,9 @@ class TeacherModel:
         if not config.ctc:
             raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames")
         if (config.features.sample_rate, config.features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
-            raise RecipeError(f"{path} hears {config.features.sample_rate} Hz by {config.features.hop} samples")
+            raise RecipeError(
+                f"{path} takes audio at {config.features.sample_rate} Hz in hops of {config.features.hop} samples"
+            )
         if not labels < config.vocabulary_size <= MAX_LABEL:
             raise RecipeError(f"{path} has {config.vocabulary_size} labels; {labels + 1} to {MAX_LABEL} are supported")
         self.stride = config.encoder.subsampling_factor

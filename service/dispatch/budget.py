@@ -8,7 +8,7 @@ MOST_MISFITS = 3
 _LEAST_SHARE = 1 / 32  # of the full budget; longer utterances run alone anyway
 _GROWTH = 1.25
 _FIRST_PATIENCE, _MOST_PATIENCE = 16, 1024
-_TELLING_SHARE = 0.5  # of the budget; smaller batches do not tell whether a larger one would fit
+_INFORMATIVE_SHARE = 0.5  # of the budget; smaller batches do not show whether a larger one would fit
 
 
 class Budget:
@@ -38,7 +38,7 @@ class Budget:
 
     def fit(self, padded_seconds: float) -> None:
         """Record that a batch fitted."""
-        if self.seconds >= self._full or padded_seconds < _TELLING_SHARE * self.seconds:
+        if self.seconds >= self._full or padded_seconds < _INFORMATIVE_SHARE * self.seconds:
             return
         self._fitting += 1
         if self._fitting >= self._patience:

@@ -370,7 +370,7 @@ class Loop:
             return
         try:
             recognized = recognizer.recognize(collated(), batch.prompts, batch.decoder)
-        except Exception as error:  # must not end the loop; the recognizer tells whether the device survived
+        except Exception as error:  # must not end the loop; the recognizer finds out whether the device survived
             failure = _failure(batch, recognizer.kind_of(error), error)
             self._unanswered.put(lambda: failure)
             if failure.kind is FailureKind.DEVICE:

@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting the connection, and tell all its requests."""
+        """Stop counting the connection, and end the wait of all its requests."""
         if self._address is not None:
             self._all.leave(self._address)
         elif self._lingering is not None:
@@ -140,7 +140,7 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._taking is not None:
             self._taking.cancel()
-        # uvicorn tells the newest request, which with pipelining is not the one under way.
+        # uvicorn wakes the newest request, which with pipelining is not the one under way.
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True

@@ -195,7 +195,7 @@ class Conversation:
         return timed_words(stretch, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
 
     async def _language_of(self) -> "_Languages":
-        if not self.options.fields.tells_language:
+        if not self.options.fields.includes_language:
             return _Languages(self.options.text_language, [self.options.text_language] * len(self.channels))
         texts = [segment_texts(joined(channel.transcripts), self.origin.seconds) for channel in self.channels]
         whole = await self.options.language_of([text for of_channel in texts for text in of_channel])
@@ -205,13 +205,13 @@ class Conversation:
         """Return the text in the order of time, and channel by channel."""
         token_bytes = self.options.token_bytes
         described = []
-        tells = self.options.fields.tells_language
+        includes_language = self.options.fields.includes_language
         for channel, text_language in zip(self.channels, languages.channels, strict=True):
             transcript = joined(channel.transcripts)
-            language = text_language.part_fields if tells else {}
+            language = text_language.part_fields if includes_language else {}
             logprobs = {} if token_bytes is None else {"logprobs": token_logprobs(transcript, token_bytes)}
             described.append({"channel": channel.number, "text": transcript.text, **language, **logprobs})
-        language = languages.whole.language_fields if tells else {}
+        language = languages.whole.language_fields if includes_language else {}
         return {"text": run_together(turn.text for turn in turns), **language, "channels": described}
 
     def _timed(self, speech: dict[int, Probabilities], languages: "_Languages") -> dict[str, Any]:

@@ -38,7 +38,7 @@ class TextLanguage:
     Attributes:
         task: transcribe, or translate if the text is not in the spoken language.
         language: ISO 639-1 code of the text's language; None if it is not known, or not detected yet.
-        has_times: whether the model can tell the times of words.
+        has_times: whether the model gives times of words.
         source: how the language is known.
         probability: probability of a detected language.
         languages: detected language of each segment.

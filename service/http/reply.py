@@ -73,7 +73,7 @@ class TranscriptionOptions:
 
     async def language_of(self, texts: Sequence[str]) -> TextLanguage:
         """Return language and task of a text, given by segments; the language is detected if the answer needs it."""
-        return await self.detect_language(texts) if self.fields.tells_language else self.text_language
+        return await self.detect_language(texts) if self.fields.includes_language else self.text_language
 
     async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
         """Return language and task of a text; the language is detected even if the answer does not need it."""
@@ -194,11 +194,11 @@ class Reply:
                 yield event
             yield frame({"type": DONE, "text": subtitles.text, "duration": self.origin.seconds})
             return
-        language = text_language.language_fields if fields.tells_language else {}
+        language = text_language.language_fields if fields.includes_language else {}
         yield done_frame(transcript, self.origin.seconds, self.options.token_bytes, language)
 
     async def _language_of(self, transcript: Transcript) -> TextLanguage:
-        if not self.options.fields.tells_language:
+        if not self.options.fields.includes_language:
             return self.options.text_language  # without dividing an hour of words into segments
         return await self.options.language_of(segment_texts(transcript, self.origin.seconds))
 

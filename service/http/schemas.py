@@ -122,7 +122,7 @@ class TranscriptionForm(BaseModel):
     _asks_language: bool = PrivateAttr(default=False)
 
     @property
-    def tells_language(self) -> bool:
+    def includes_language(self) -> bool:
         """Whether the answer names the language of its text."""
         return self._asks_language or self.response_format == "verbose_json"
 

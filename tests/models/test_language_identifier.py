@@ -143,7 +143,7 @@ def test_info_describes_it():
 def test_a_model_of_the_other_kind_is_refused_in_one_line():
     with pytest.raises(CheckpointError, match="EncDecSpeakerLabelModel, which language identifiers are"):
         load_identifier(GOLDEN / "canary-small" / "model.nemo")
-    with pytest.raises(CheckpointError, match="transcribes nothing; one that tells languages apart"):
+    with pytest.raises(CheckpointError, match="transcribes nothing; one that identifies languages"):
         load_model(GOLDEN / "identifier-statistics" / "model.nemo")
 
 

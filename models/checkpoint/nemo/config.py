@@ -19,7 +19,7 @@ from models.checkpoint.section import Section
 from models.config import ModelConfig
 
 _MAX_VOCABULARY = 1_000_000
-_BESIDE_A_MODEL = "one that tells languages apart can be named beside a model, as its language identifier"
+_BESIDE_A_MODEL = "one that identifies languages can be given with a model, as its language identifier"
 
 
 @dataclass(frozen=True, slots=True)

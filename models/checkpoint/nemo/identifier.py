@@ -1,4 +1,4 @@
-"""Translating NeMo's configuration of a speaker label model that was trained to tell languages apart (AmberNet)."""
+"""Translating NeMo's configuration of a speaker label model that was trained to identify languages (AmberNet)."""
 
 import re
 from typing import Any

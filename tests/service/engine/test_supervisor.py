@@ -46,7 +46,7 @@ class Listener:
     def engine_lost(self, engine, loss) -> None:
         self.told.put_nowait(("lost", loss))
 
-    async def hears(self, what: str):
+    async def event(self, what: str):
         told, detail = await asyncio.wait_for(self.told.get(), 60)
         assert told == what, (told, detail)
         return detail
@@ -83,18 +83,18 @@ def silence(samples: int) -> np.ndarray:
 
 def test_an_engine_starts_answers_and_stops():
     async def scenario(supervisor, listener) -> None:
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
         samples = np.full(1000, 0.5, np.float32)
 
         await send(engine, 1, samples, silence(3))
         assert engine.free_slots == 0
-        answer = await listener.hears("answered")
+        answer = await listener.event("answered")
 
         assert isinstance(answer, Result)
         assert answer.answers == [transcript(samples), transcript(silence(3))]
         assert engine.free_slots == 1
         await supervisor.stop()
-        assert await listener.hears("lost") is Loss.STOPPED
+        assert await listener.event("lost") is Loss.STOPPED
         assert engine.process.returncode == 0
 
     supervised(scenario)
@@ -102,12 +102,12 @@ def test_an_engine_starts_answers_and_stops():
 
 def test_a_failed_batch_leaves_the_engine_running():
     async def scenario(supervisor, listener) -> None:
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
 
         await send(engine, 1, silence(FAIL_SAMPLES))
-        failure = await listener.hears("answered")
+        failure = await listener.event("answered")
         await send(engine, 2, silence(5))
-        answer = await listener.hears("answered")
+        answer = await listener.event("answered")
 
         assert isinstance(failure, Failure)
         assert failure.kind is FailureKind.BATCH
@@ -119,12 +119,12 @@ def test_a_failed_batch_leaves_the_engine_running():
 @pytest.mark.parametrize(("samples", "loss"), [(CRASH_SAMPLES, Loss.EXIT), (DEVICE_SAMPLES, Loss.DEVICE)])
 def test_an_engine_that_dies_is_replaced(samples, loss):
     async def scenario(supervisor, listener) -> None:
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
 
         await send(engine, 1, silence(samples))
 
-        assert await listener.hears("lost") is loss
-        successor = await listener.hears("ready")
+        assert await listener.event("lost") is loss
+        successor = await listener.event("ready")
         assert successor.pid != engine.pid
 
     supervised(scenario)
@@ -180,7 +180,7 @@ def test_a_front_that_was_stopped_does_not_replace_its_engine(monkeypatch):
         lost, heard, real = 0.0, asyncio.Queue(), time.monotonic
         listener.engine_heartbeat = heard.put_nowait
         monkeypatch.setattr("service.engine.supervisor.time", SimpleNamespace(monotonic=lambda: real() + lost))
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
 
         lost = 1000.0  # as if it had been stopped, and goes on
         for _ in range(3):
@@ -194,12 +194,12 @@ def test_a_front_that_was_stopped_does_not_replace_its_engine(monkeypatch):
 
 def test_an_engine_that_hangs_is_killed_and_replaced():
     async def scenario(supervisor, listener) -> None:
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
 
         os.kill(engine.pid, signal.SIGSTOP)
 
-        assert await listener.hears("lost") is Loss.STUCK
-        assert (await listener.hears("ready")).pid != engine.pid
+        assert await listener.event("lost") is Loss.STUCK
+        assert (await listener.event("ready")).pid != engine.pid
 
     supervised(scenario, timeout=3.0)
 
@@ -232,7 +232,7 @@ def test_an_engine_ends_with_the_front():
     """A front that is killed leaves no engine behind: the end of the socket is enough."""
 
     async def scenario(supervisor, listener) -> None:
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
 
         engine.channel.close()
 
@@ -243,12 +243,12 @@ def test_an_engine_ends_with_the_front():
 
 def test_replaced_engines_leave_no_descriptor_behind():
     async def scenario(supervisor, listener) -> None:
-        engine = await listener.hears("ready")
+        engine = await listener.event("ready")
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
             os.kill(engine.pid, signal.SIGKILL)
-            await listener.hears("lost")
-            engine = await listener.hears("ready")
+            await listener.event("lost")
+            engine = await listener.event("ready")
 
         assert len(os.listdir("/proc/self/fd")) <= before + 2
 
@@ -257,14 +257,14 @@ def test_replaced_engines_leave_no_descriptor_behind():
 
 def test_an_engine_that_downloads_its_model_first_becomes_ready():
     async def scenario(supervisor, listener) -> None:
-        await listener.hears("ready")
+        await listener.event("ready")
 
     supervised(scenario, models=("remote",))
 
 
 async def loaded(listener, count: int):
     """Wait for this many models; returns the engine."""
-    engines = {await listener.hears("ready") for _ in range(count)}
+    engines = {await listener.event("ready") for _ in range(count)}
     (engine,) = engines
     return engine
 
@@ -275,9 +275,9 @@ def test_an_engine_has_several_models_and_answers_for_each_with_the_decoder_aske
         samples = np.full(1000, 0.5, np.float32)
 
         await send(engine, 1, samples, model="ctc.nemo", decoder="ctc")
-        assert (await listener.hears("answered")).answers == [transcript(samples, "ctc")]
+        assert (await listener.event("answered")).answers == [transcript(samples, "ctc")]
         await send(engine, 2, samples, model="stub.nemo")
-        assert (await listener.hears("answered")).answers == [transcript(samples)]
+        assert (await listener.event("answered")).answers == [transcript(samples)]
         assert set(engine.models) == {"stub.nemo", "ctc.nemo"}
 
     supervised(scenario, models=("stub.nemo", "ctc.nemo"))
@@ -290,14 +290,14 @@ def test_a_model_comes_and_goes_while_another_works_and_its_successor_has_it_too
         assert await loaded(listener, 1) is engine
 
         await send(engine, 1, silence(CRASH_SAMPLES), model="late")
-        assert await listener.hears("lost") is Loss.EXIT
+        assert await listener.event("lost") is Loss.EXIT
         engine = await loaded(listener, 2)
         await send(engine, 2, silence(5), model="late")
-        assert isinstance(await listener.hears("answered"), Result)
+        assert isinstance(await listener.event("answered"), Result)
 
         supervisor.unload("late")
         await send(engine, 3, silence(CRASH_SAMPLES))
-        assert await listener.hears("lost") is Loss.EXIT
+        assert await listener.event("lost") is Loss.EXIT
         assert set((await loaded(listener, 1)).models) == {"stub.nemo"}
 
     supervised(scenario)
@@ -311,11 +311,11 @@ def test_a_batch_that_comes_after_its_model_has_gone_fails_alone():
         supervisor.unload("late")
 
         await send(engine, 1, silence(5), model="late")
-        failure = await listener.hears("answered")
+        failure = await listener.event("answered")
         await send(engine, 2, silence(5))
 
         assert (failure.number, failure.kind) == (1, FailureKind.BATCH)
-        assert isinstance(await listener.hears("answered"), Result)
+        assert isinstance(await listener.event("answered"), Result)
 
     supervised(scenario, models=("stub.nemo", "late"))
 
@@ -328,7 +328,7 @@ def test_a_further_model_that_cannot_be_loaded_harms_nothing_else():
             await supervisor.load(load("unreadable"))
 
         await send(engine, 1, silence(5))
-        assert isinstance(await listener.hears("answered"), Result)
+        assert isinstance(await listener.event("answered"), Result)
 
     supervised(scenario)
 
@@ -339,10 +339,10 @@ def test_an_engine_answers_while_it_loads():
         loading = asyncio.create_task(supervisor.load(load("endless")))
 
         await send(engine, 1, silence(5))
-        assert isinstance(await listener.hears("answered"), Result)
+        assert isinstance(await listener.event("answered"), Result)
         assert not loading.done()
         await send(engine, 2, silence(CRASH_SAMPLES))
-        assert await listener.hears("lost") is Loss.EXIT
+        assert await listener.event("lost") is Loss.EXIT
 
         with pytest.raises(ModelLoadError, match="lost while it loaded"):
             await loading
@@ -362,7 +362,7 @@ def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_others_st
         checkpoint.unlink()
 
         os.kill(engine.pid, signal.SIGKILL)
-        assert await listener.hears("lost") is Loss.EXIT
+        assert await listener.event("lost") is Loss.EXIT
         told = dict([await asyncio.wait_for(listener.told.get(), 60) for _ in range(2)])  # in whichever order
 
         model, reason = told["model lost"]
@@ -370,7 +370,7 @@ def test_a_further_model_that_a_new_engine_cannot_load_is_lost_and_the_others_st
         assert "no such file" in reason
         engine = told["ready"]
         await send(engine, 1, silence(5))
-        assert isinstance(await listener.hears("answered"), Result)
+        assert isinstance(await listener.event("answered"), Result)
 
     supervised(scenario)
 
