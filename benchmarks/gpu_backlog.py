@@ -206,7 +206,7 @@ STEPS = (
             ("ctc", 0.5, "--batch 10 100"),
             ("tdt", 0.5, "--batch 10 100 --transducer tdt"),
             # As Jasper's tables of training have them.
-            ("jasper", 2, "--shape jasper10x5dr --batch 8 32 64 --seconds 16.7"),
+            ("jasper", 2, "--recipe training/recipes/jasper.yaml --shape jasper10x5dr --batch 8 32 64 --seconds 16.7"),
             ("0.6b", 2, "--shape 0.6b --transducer tdt --batch 8 32 64 --seconds 16.7"),
         )
     ),
