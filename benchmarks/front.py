@@ -12,6 +12,9 @@ kinds of requests:
 
 Runs are interleaved, and medians are printed. The last line is JSON.
 
+With ``--http-processes N``, the processor time of the main process, which has the dispatcher, and that of the HTTP
+processes together are printed instead of stages, beside that of one process, in turns.
+
 With ``--against FOLDER``, a checkout of another version, both serve side by side and get the same requests in turns.
 Then the milliseconds per request of each front, and the median and range of their ratios, are printed.
 """
@@ -30,7 +33,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -55,6 +58,7 @@ _SERVE = (
     "from service import logs; from service.server import run; from service.settings import Settings; "
     "logs.configure('json', 'info'); "
 )
+_WORKER = b"service.workers.process"
 STAGES = ("http", "form", "decode", "dispatch")
 
 
@@ -63,7 +67,8 @@ class Used:
     """Processor seconds that the processes of a service have used.
 
     Attributes:
-        front: the front process.
+        front: the front process; with several HTTP processes, the one with the dispatcher.
+        workers: the HTTP processes, if there are several.
         engine: the stub engine.
         decoders: the decoding child processes.
     """
@@ -71,11 +76,12 @@ class Used:
     front: float
     engine: float
     decoders: float
+    workers: float = 0.0
 
     def since(self, before: "Used", clips: int) -> "Used":
         """Return the milliseconds for each clip since ``before``."""
-        pairs = ((self.front, before.front), (self.engine, before.engine), (self.decoders, before.decoders))
-        return Used(*(1000 * (now - then) / clips for now, then in pairs))
+        now, then = astuple(self), astuple(before)
+        return Used(*(1000 * (after - earlier) / clips for after, earlier in zip(now, then, strict=True)))
 
 
 def clip(recording: Path, seconds: float) -> np.ndarray:
@@ -106,26 +112,30 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 
 
 @contextmanager
-def serving(checkout: Path | None = None) -> Iterator[tuple[int, int]]:
+def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[tuple[int, int]]:
     """Serve a checkout, or this code, with the stub engine; yield the process and its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096), {STUB_ENGINE!r})"
+    several = f", http_processes={http_processes}" if http_processes > 1 else ""  # older versions have no such setting
+    serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096{several}), {STUB_ENGINE!r})"
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([sys.executable, "-c", serve], stderr=log, cwd=checkout)  # noqa: S603
         try:
-            _await_ready(port)
+            _await_ready(port, http_processes)
             yield process.pid, port
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
 
 
-def _await_ready(port: int) -> None:
+def _await_ready(port: int, http_processes: int) -> None:
     ends = time.monotonic() + _START_SECONDS
     while time.monotonic() < ends:
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200:
+            ready = httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False)
+            metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+            are_up = http_processes == 1 or f"steno_http_processes {http_processes:.1f}" in metrics
+            if ready.status_code == 200 and are_up:
                 return
         except httpx.TransportError:
             time.sleep(0.1)
@@ -134,14 +144,16 @@ def _await_ready(port: int) -> None:
 
 def used(front: int) -> Used:
     """Return the processor time that a service has used."""
-    engine = decoders = 0.0
+    engine = decoders = workers = 0.0
     for child in _descendants(front):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
         if STUB_ENGINE.encode() in command:
             engine += _processor_seconds(child)
+        elif _WORKER in command:
+            workers += _processor_seconds(child)
         else:
             decoders += _processor_seconds(child)
-    return Used(_processor_seconds(front), engine, decoders)
+    return Used(_processor_seconds(front), engine, decoders, workers)
 
 
 def _descendants(parent: int) -> Iterator[int]:
@@ -239,6 +251,38 @@ def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: in
     ]
 
 
+def measure_processes(
+    files: Mapping[str, bytes], http_processes: int, *, requests: int, clients: int, runs: int
+) -> list[dict[str, object]]:
+    """Return a row for each container: processor milliseconds for a clip by process, medians of the runs."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in files}
+    with serving() as (one, one_port), serving(None, http_processes) as (several, several_port):
+
+        def cost(service: int, port: int, request: bytes) -> Used:
+            before = used(service)
+            send(port, request, b" 200 ", requests, clients)
+            return used(service).since(before, requests)
+
+        for run in range(runs + 1):  # the first one warms up
+            for name, file in files.items():
+                request = upload(file, "stub")
+                whole, parts = cost(one, one_port, request), cost(several, several_port, request)
+                row = {
+                    "one process": whole.front,
+                    "dispatcher": parts.front,
+                    "http": parts.workers,
+                    "decoders": parts.decoders,
+                    "engine": parts.engine,
+                }
+                if run:
+                    found[name].append(row)
+    return [
+        {"container": name, "bytes": len(files[name])}
+        | {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        for name, rows in found.items()
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """Processor milliseconds per request of a kind: medians here and there, and median and range of the ratio."""
@@ -293,6 +337,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=400, help="requests of each kind in a run")
     parser.add_argument("--clients", type=int, default=8, help="connections")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--http-processes", type=int, default=1, help="HTTP processes before the dispatcher")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of the version to compare with")
     args = parser.parse_args()
 
@@ -305,6 +350,9 @@ def main() -> None:
             print(f"{one.kind:>24} {one.here:8.2f} {one.there:8.2f} {one.ratio:8.2f} {spread:>14}")
         about = describe(torch.device("cpu")) | {"requests": args.requests, "clients": args.clients}
         print(json.dumps({"benchmark": "front against", **about, "rows": [asdict(one) for one in ratios]}))
+        return
+    if args.http_processes > 1:
+        _print_processes(files, args)
         return
     rows = measure(files, requests=args.requests, clients=args.clients, runs=args.runs)
     clips = _TARGET_RTFX / args.seconds
@@ -322,6 +370,28 @@ def main() -> None:
         "seconds": args.seconds,
         "requests": args.requests,
         "clients": args.clients,
+    }
+    print(json.dumps({"benchmark": "front", **about, "rows": rows}))
+
+
+def _print_processes(files: Mapping[str, bytes], args: argparse.Namespace) -> None:
+    rows = measure_processes(files, args.http_processes, requests=args.requests, clients=args.clients, runs=args.runs)
+    clips = _TARGET_RTFX / args.seconds
+    print(
+        f"processor ms by clip of {args.seconds:g} s with {args.http_processes} HTTP processes; cores for 20,000 RTFx"
+    )
+    columns = ("one process", "dispatcher", "http", "decoders", "engine")
+    print(f"{'':>12} {'kB':>5} " + " ".join(f"{name:>11}" for name in columns) + f" {'cores':>6}")
+    for row in rows:
+        dispatcher, http, decoders = (float(str(row[name])) for name in ("dispatcher", "http", "decoders"))
+        row["cores"] = clips * (dispatcher + http + decoders) / 1000
+        figures = " ".join(f"{row[name]:11.2f}" for name in columns)
+        print(f"{row['container']:>12} {int(row['bytes']) // 1000:5} {figures} {row['cores']:6.1f}")  # type: ignore[call-overload]
+    about = describe(torch.device("cpu")) | {
+        "seconds": args.seconds,
+        "requests": args.requests,
+        "clients": args.clients,
+        "http_processes": args.http_processes,
     }
     print(json.dumps({"benchmark": "front", **about, "rows": rows}))
 

@@ -12,6 +12,7 @@ def run(arguments: Sequence[str]) -> int:
     from service.engine.supervisor import EngineStartError
     from service.settings import Settings, SettingsError
     from service.tracing import TracingError
+    from service.workers.crew import WorkerStartError
 
     parser = argparse.ArgumentParser(
         prog="steno serve",
@@ -29,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     logs.configure(logs.resolve_format(settings.log_format), settings.log_level)
     try:
         server.run(settings)
-    except (SettingsError, EngineStartError, TracingError, OSError) as error:
+    except (SettingsError, EngineStartError, WorkerStartError, TracingError, OSError) as error:
         print(f"steno serve: {error}", file=sys.stderr)
         return 2
     return 0

@@ -4,6 +4,7 @@ Metrics have base units and bounded labels, and can be summed over instances; fo
 front process owns the only registry; engines report their figures in messages.
 """
 
+import asyncio
 import platform
 from collections.abc import Iterable
 from functools import cache
@@ -203,6 +204,8 @@ class Metrics:
         self.model_evictions = counter(
             "model_evictions_total", "Models on demand that were unloaded: idle, or to make room for others.", "reason"
         )
+        self.http_processes = gauge("http_processes", "HTTP processes before the dispatcher; 0 if it has HTTP itself.")
+        self.http_process_restarts = counter("http_process_restarts_total", "HTTP processes that were replaced.")
         self.event_loop_lag = histogram(
             "event_loop_lag_seconds", "How late a timer of the event loop fires.", _STAGE_EDGES
         )
@@ -289,6 +292,7 @@ class Metrics:
         """Set the metric of the version."""
         self.build_info.labels(version, platform.python_version()).set(1)
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+    async def exposition(self) -> bytes:
+        """Return all metrics of this process in Prometheus' text format."""
+        # In a thread: it takes some milliseconds, too long for the event loop.
+        return await asyncio.to_thread(generate_latest, self.registry)

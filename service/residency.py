@@ -89,12 +89,13 @@ class Residency:
         return self._begin_leaving(model)
 
     def _begin_leaving(self, served: ServedModel) -> "asyncio.Task[None]":
-        served.is_leaving = True
+        self._dispatcher.catalog.begin_leaving(served)
         leaving = self._leaving[served.id] = asyncio.create_task(self._leave(served))
         leaving.add_done_callback(lambda _: self._leaving.pop(served.id))
         return leaving
 
     async def _leave(self, served: ServedModel) -> None:
+        await self._dispatcher.catalog.until_known()  # no process begins to use it from now on
         await served.until_unused()
         if served.id in self._dispatcher.catalog:  # unless it was lost with its engine
             self._fleet.unload(served.id)

@@ -8,60 +8,44 @@ import resource
 import signal
 import socket
 import sys
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 
 import msgspec
-import uvicorn
 import uvloop
 
-from audio.child_process import Confinement
-from audio.pool import DecodePool
-from audio.segment.voice_activity import SpeechDetector
 from service import garbage
 from service.demand import Demand
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import STOPPED
-from service.dispatch.recordings import Recordings
+from service.dispatch.queue import DispatchQueue
 from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
 from service.engine.supervisor import SPEECH_ENGINE, Supervisor
-from service.grammars import Grammars
 from service.http.access import Access, Key
 from service.http.app import create_app
-from service.http.connection import Connection
-from service.http.connections import ConnectionLimits, Connections
-from service.http.front import Front
-from service.http.intake import Intake
+from service.http.connections import Connections
+from service.http.core import LocalCore
+from service.http.front import Back
 from service.http.jobs import transcribe_job
 from service.http.key_file import KeyFile
+from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
 from service.jobs.jobs import JobLimits, Jobs, Transcribe
 from service.jobs.store import JobStore
 from service.logs import resolve_format
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
-from service.priorities import give_way
 from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
+from service.workers.board import BoardTally
+from service.workers.crew import Crew
+from service.workers.desk import Parts
 
 log = logging.getLogger("steno")
-
-_CLOSE_SECONDS = 5  # after the drain, for answers that are still being written
-_LAG_SECONDS = 0.25
-_SPARE_DECODE_THREADS = 4
-# Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. With
-# Python's 0.005, a decoding thread, which needs it after each block, waits longer than it decodes
-# (docs/performance.md).
-_SWITCH_INTERVAL = 0.0005
 
 
 class Server:
@@ -88,6 +72,16 @@ class Server:
         except ValueError as error:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
         self.metrics.expect_keys(self._access.names)
+        self._crew = (
+            Crew(
+                settings,
+                self.metrics,
+                all_keys,
+                ("--log-format", resolve_format(settings.log_format), "--log-level", settings.log_level),
+            )
+            if settings.http_processes > 1
+            else None
+        )
         self._tracer = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
         self.dispatcher = Dispatcher(
             Catalog(settings.checkpoints, settings.model_aliases),
@@ -96,6 +90,7 @@ class Server:
             limits=settings.admission_limits,
             metrics=self.metrics,
             tracer=self._tracer,
+            tally=BoardTally(self._crew.board) if self._crew else None,
         )
         template = Load(
             model="",
@@ -162,52 +157,26 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
-        with (
-            ThreadPoolExecutor(settings.decode_threads or _decode_threads(), "decode", give_way) as decode_threads,
-            ThreadPoolExecutor(os.cpu_count(), "cut", give_way) as cut_threads,
-            DecodePool(
-                Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
-                on_loss=self.metrics.decode_crashes.inc,
-            ) as decode_pool,
-            contextlib.closing(Grammars(settings.grammar_cache)) as grammars,
-        ):
-            outbound = Outbound(settings.url_hosts) if settings.url_hosts else None
-            front = Front(
-                settings=settings,
-                dispatcher=self.dispatcher,
-                recordings=Recordings(self.dispatcher, timeout=settings.request_timeout_seconds, metrics=self.metrics),
-                metrics=self.metrics,
-                decode_threads=decode_threads,
-                cut_threads=cut_threads,
-                detector=SpeechDetector(),
-                decode_pool=decode_pool,
-                intake=Intake(os.cpu_count() or 1),
-                started=int(time.time()),
-                access=self._access,
-                admin_access=Access(map(Key.parse, settings.admin_keys), is_open=False),
-                grammars=grammars,
-                residency=self._residency,
-                demand=self._demand,
-                outbound=outbound,
-                tracer=self._tracer,
+        queue = DispatchQueue(self.dispatcher)
+        core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand)
+        with open_front(settings, core, queue, metrics=self.metrics, access=self._access, tracer=self._tracer) as front:
+            jobs = self._jobs(
+                lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
             )
-            jobs = self._jobs(lambda job, recording: transcribe_job(front, job, recording))
-            front = replace(front, jobs=jobs)
-            web = _Web(
-                uvicorn.Config(
-                    create_app(front),
-                    http=partial(Connection, connections=Connections(self._connection_limits(), self.metrics)),  # type: ignore[arg-type]
-                    ws="none",
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    timeout_keep_alive=settings.keep_alive_seconds,
-                    timeout_graceful_shutdown=_CLOSE_SECONDS,
-                )
-            )
-            serving = asyncio.create_task(web.serve(sockets=[self._listener]))
+            admin_access = Access(map(Key.parse, settings.admin_keys), is_open=False)
+            exposition = self._crew.exposition if self._crew else self.metrics.exposition
+            back = Back(self.dispatcher, admin_access, self._residency, self._demand, jobs, exposition)
+            app = create_app(front, back)
+            http: Crew | Web
+            if self._crew:
+                http = self._crew
+                parts = Parts(self.dispatcher, self._demand, self._access, app)
+                serving = asyncio.create_task(self._crew.run(self._listener, parts))
+            else:
+                http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
+                serving = asyncio.create_task(http.answer(self._listener))
             supervising = asyncio.create_task(self.fleet.run())
-            measuring = asyncio.create_task(self._measure_lag())
+            measuring = asyncio.create_task(measure_lag(self.metrics))
             watching = asyncio.create_task(self._watch_keys())
             sweeping = asyncio.create_task(self._demand.sweep())
             stopping = asyncio.create_task(self._stop.wait())
@@ -220,7 +189,8 @@ class Server:
                     self.dispatcher.abandon("No engine can be started.")
                 else:
                     await self._drain(supervising)
-                decode_pool.close()  # a file that is still decoded is a job's, or was given up, and may take minutes
+                # A file that is still decoded is a job's, or was given up, and may take minutes.
+                front.decode_pool.close()
                 if working:
                     await asyncio.wait({working})
             finally:
@@ -228,15 +198,13 @@ class Server:
                 watching.cancel()
                 sweeping.cancel()
                 stopping.cancel()
-                web.should_exit = True
+                http.finish()
                 await self.fleet.stop()
                 await serving
-                if web.server_state.tasks:  # they were cancelled, and answer that
-                    await asyncio.wait(web.server_state.tasks, timeout=_CLOSE_SECONDS)
                 if jobs:
                     await jobs.close()
-                if outbound is not None:
-                    await outbound.close()
+                if front.outbound is not None:
+                    await front.outbound.close()
                 await asyncio.to_thread(self._tracer.close)
             await supervising
 
@@ -253,20 +221,13 @@ class Server:
             metrics=self.metrics,
         )
 
-    def _connection_limits(self) -> ConnectionLimits:
-        """The limits of the settings, but at most half of the system's open files; the other half is for uploads."""
-        limits = self._settings.connection_limits
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if limits.most > files // 2:
-            log.warning("few open files", extra={"files": files, "connections": files // 2})
-            return replace(limits, most=files // 2)
-        return limits
-
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
         """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines."""
         self.dispatcher.drain()
+        if self._crew:
+            self._crew.publish()
         log.info("draining", extra={"requests": self.dispatcher.admission.requests})
-        idle = asyncio.create_task(self.dispatcher.admission.until_idle())
+        idle = asyncio.create_task((self._crew or self.dispatcher.admission).until_idle())
         hurried = asyncio.create_task(self._hurry.wait())
         await asyncio.wait(
             {idle, hurried, supervising},
@@ -281,28 +242,9 @@ class Server:
 
     async def _watch_keys(self) -> None:
         if self._key_file is not None:
-            await self._key_file.watch(self._access, self.metrics)
-
-    async def _measure_lag(self) -> None:
-        """Measure the lag of the event loop, on which nothing may take over a millisecond."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + _LAG_SECONDS
-            await asyncio.sleep(_LAG_SECONDS)
-            self.metrics.event_loop_lag.observe(max(0.0, loop.time() - due))
-
-
-class _Web(uvicorn.Server):
-    """uvicorn without its signal handlers: they close the listener at once, and draining needs it open."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _decode_threads() -> int:
-    """Return the number of decoding threads: more than cores, so that short uploads pass long ones."""
-    return (os.cpu_count() or 1) + _SPARE_DECODE_THREADS
+            await self._key_file.watch(
+                self._access, self.metrics, self._crew.replace_keys if self._crew else lambda _: None
+            )
 
 
 def _family(host: str) -> socket.AddressFamily:
@@ -343,6 +285,6 @@ def run(settings: Settings, engine_module: str = SPEECH_ENGINE) -> None:
         finally:
             collecting.cancel()
 
-    sys.setswitchinterval(_SWITCH_INTERVAL)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

@@ -146,6 +146,10 @@ class Settings(BaseSettings):
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    http_processes: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1,
+        description="Processes that receive and decode uploads, before one dispatcher; 1: the dispatcher's own.",
+    )
     api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
         description="Keys that open the API, name:sha256, comma-separated (`steno key`); unset: open to all.",

@@ -206,11 +206,10 @@ class Exporting:
         self, traces: Collection[Trace], seconds: tuple[float, float], attributes: Mapping[str, Attribute]
     ) -> None:
         """Write a span in a trace of its own, with links to the requests in the batch."""
-        spans = {trace.traceparent.span_id: trace.span for trace in traces if trace.span is not None}
-        kept = [span for span in spans.values() if span.get_span_context().trace_flags.sampled]
-        if not kept:
+        parents = {trace.traceparent for trace in traces if trace.traceparent.is_sampled}
+        if not parents:
             return
-        links = [self._api.Link(span.get_span_context()) for span in kept]
+        links = [self._api.Link(self._remote(parent).get_span_context()) for parent in parents]
         now = time.time_ns()
         began, ended = (now - round(ago * 1e9) for ago in seconds)
         span = self._tracer.start_span(

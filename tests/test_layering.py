@@ -27,6 +27,7 @@ FORBIDDEN_INSIDE = {
     "service/dispatch": ("fastapi", "starlette", "service.http"),
     "service/jobs": ("fastapi", "starlette", "service.http", "service.dispatch"),
     "service/engine": ("fastapi", "starlette", "service.http", "service.dispatch"),
+    "service/http": ("service.workers",),
     "service": ("cli", "benchmarks"),
     "models": ("fastapi", "pydantic_settings", "nemo"),
 }

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from service.dispatch.backlog import Accepted, Backlog
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
@@ -34,11 +35,34 @@ class AdmissionLimits:
     max_wait_seconds: float
 
 
+class Tally:
+    """Counts of what passed gate 1 and is not finished."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._stored_bytes = 0
+
+    @property
+    def requests(self) -> int:
+        """Number of requests."""
+        return self._requests
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of uploads that are being received or decoded."""
+        return self._stored_bytes
+
+    def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
+        """Add to the counts; negative numbers subtract."""
+        self._requests += requests
+        self._stored_bytes += stored_bytes
+
+
 class Permit:
     """Admission of one request by gate 1; counts the bytes of its upload."""
 
-    def __init__(self, admission: "Admission") -> None:
-        self._admission = admission
+    def __init__(self, gate: "Gate") -> None:
+        self._gate = gate
         self.stored_bytes = 0
 
     def store(self, size: int) -> None:
@@ -48,56 +72,79 @@ class Permit:
             OverloadedError: if the uploads under way together are over their limit.
         """
         self.stored_bytes += size
-        self._admission.stored_bytes += size
-        self._admission.check_bytes(0)
+        self._gate.tally.add(stored_bytes=size)
+        self._gate.check_bytes(0)
 
     def free(self) -> None:
         """Stop counting the bytes of the upload, because it is decoded."""
-        self._admission.stored_bytes -= self.stored_bytes
+        self._gate.tally.add(stored_bytes=-self.stored_bytes)
         self.stored_bytes = 0
 
 
-class Admission:
-    """Admission control: decides what is accepted, and keeps the figures for that.
+class Outlook(Protocol):
+    """What gate 1 knows of the queue."""
 
-    Args:
-        limits: what may be under way at the same time.
-        turn_seconds: audio of a turn. Of a longer recording, only one turn counts in the wait of others.
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused, because the service shuts down."""
 
-    Attributes:
-        requests: number of requests that were accepted and are not finished.
-        stored_bytes: bytes of uploads that are being received or decoded.
-        backlog: the decoded audio without a transcript.
-        rtfx: audio-seconds per second of all engines together, by model id; empty before the first engine is ready.
-        is_draining: whether new requests are refused, because the service shuts down.
-        loading_seconds: how long a model takes to load, as far as known.
-    """
+    @property
+    def is_loaded(self) -> bool:
+        """Whether an engine has been ready."""
 
-    def __init__(self, limits: AdmissionLimits, turn_seconds: float) -> None:
-        self.limits = limits
-        self.requests = 0
-        self.stored_bytes = 0
-        self.backlog = Backlog(turn_seconds)
-        self.rtfx: dict[str, float] = {}
-        self.is_draining = False
-        self.loading_seconds = _LOADING_SECONDS
-        self._idle = asyncio.Event()
-        self._idle.set()
+    @property
+    def loading_seconds(self) -> float:
+        """How long a model takes to load, as far as known."""
 
-    async def until_idle(self) -> None:
-        """Wait until no request is under way."""
-        await self._idle.wait()
+    @property
+    def waiting_seconds(self) -> float:
+        """The decoded audio without a transcript."""
 
     @property
     def predicted_wait(self) -> float:
         """Seconds until a recording accepted now would have its turn, after one turn of each recording before it."""
-        turns = self.backlog.turns.items()
-        return sum(seconds / self.rtfx[model] for model, seconds in turns if model in self.rtfx)
+
+
+class Gate:
+    """Gate 1: admits requests before their bodies are stored.
+
+    Args:
+        limits: what may be under way at the same time.
+        outlook: the state of the queue.
+        tally: the counts; with several HTTP processes, of all of them.
+    """
+
+    def __init__(self, limits: AdmissionLimits, outlook: Outlook, tally: Tally) -> None:
+        self.limits = limits
+        self.tally = tally
+        self._outlook = outlook
+        self._here = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def requests(self) -> int:
+        """Number of requests that were accepted and are not finished."""
+        return self.tally.requests
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of uploads that are being received or decoded."""
+        return self.tally.stored_bytes
+
+    @property
+    def here(self) -> int:
+        """Number of those of this process."""
+        return self._here
+
+    async def until_idle(self) -> None:
+        """Wait until no request of this process is under way."""
+        await self._idle.wait()
 
     @property
     def retry_after(self) -> int:
         """Seconds that a refused client should wait: the predicted wait, within the range that clients obey."""
-        return _retry_after(self.predicted_wait)
+        return _retry_after(self._outlook.predicted_wait)
 
     def check(self, announced_bytes: int, *, is_background: bool = False) -> None:
         """Refuse a request as gate 1 would, without admitting it.
@@ -111,9 +158,9 @@ class Admission:
             ModelNotReadyError: before the first engine is ready.
             OverloadedError: when too much is under way.
         """
-        if self.is_draining:
+        if self._outlook.is_draining:
             raise DrainingError("The service is shutting down.", retry_after=1)
-        if not self.rtfx:
+        if not self._outlook.is_loaded:
             raise self.still_loading()
         self.check_bytes(announced_bytes)
         if self.requests >= self.limits.max_requests:
@@ -134,13 +181,15 @@ class Admission:
         """
         self.check(announced_bytes, is_background=is_background)
         permit = Permit(self)
-        self.requests += 1
+        self._here += 1
+        self.tally.add(requests=1)
         self._idle.clear()
         try:
             yield permit
         finally:
-            self.requests -= 1
-            if not self.requests:
+            self._here -= 1
+            self.tally.add(requests=-1)
+            if not self._here:
                 self._idle.set()
             permit.free()
 
@@ -153,6 +202,64 @@ class Admission:
         # A single upload has a limit of its own, and an idle service must accept it.
         if self.requests > 1 and self.stored_bytes + more > self.limits.max_stored_bytes:
             raise self._overloaded(f"{self.stored_bytes} bytes of uploads are under way")
+
+    def check_audio(self, seconds: float) -> None:
+        """Check the limits on queued audio and on the predicted wait.
+
+        Raises:
+            OverloadedError: if ``seconds`` more audio would exceed them.
+        """
+        backlog, wait = self._outlook.waiting_seconds, self._outlook.predicted_wait
+        if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
+            raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
+        if wait > self.limits.max_wait_seconds:
+            raise self._overloaded(f"the predicted wait is {wait:.0f} s")
+
+    def still_loading(self) -> ModelNotReadyError:
+        """Return the error for a request whose model is still loading."""
+        return ModelNotReadyError("The model is still loading.", _retry_after(self._outlook.loading_seconds))
+
+    def _overloaded(self, why: str) -> OverloadedError:
+        return OverloadedError(f"The service is overloaded: {why}.", self.retry_after)
+
+
+class Admission(Gate):
+    """Both gates: decides what is accepted, and keeps the figures for that.
+
+    Args:
+        limits: what may be under way at the same time.
+        turn_seconds: audio of a turn. Of a longer recording, only one turn counts in the wait of others.
+        tally: the counts of gate 1.
+
+    Attributes:
+        backlog: the decoded audio without a transcript.
+        rtfx: audio-seconds per second of all engines together, by model id; empty before the first engine is ready.
+        is_draining: whether new requests are refused, because the service shuts down.
+        loading_seconds: how long a model takes to load, as far as known.
+    """
+
+    def __init__(self, limits: AdmissionLimits, turn_seconds: float, tally: Tally | None = None) -> None:
+        super().__init__(limits, self, tally or Tally())
+        self.backlog = Backlog(turn_seconds)
+        self.rtfx: dict[str, float] = {}
+        self.is_draining = False
+        self.loading_seconds = _LOADING_SECONDS
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether an engine has been ready."""
+        return bool(self.rtfx)
+
+    @property
+    def waiting_seconds(self) -> float:
+        """The decoded audio without a transcript, except that of jobs."""
+        return self.backlog.seconds
+
+    @property
+    def predicted_wait(self) -> float:
+        """Seconds until a recording accepted now would have its turn, after one turn of each recording before it."""
+        turns = self.backlog.turns.items()
+        return sum(seconds / self.rtfx[model] for model, seconds in turns if model in self.rtfx)
 
     @contextmanager
     def accept(self, model: str, seconds: float, *, is_background: bool = False) -> Iterator[Accepted]:
@@ -173,25 +280,6 @@ class Admission:
             yield accepted
         finally:
             self.backlog.remove(accepted)
-
-    def check_audio(self, seconds: float) -> None:
-        """Check the limits on queued audio and on the predicted wait.
-
-        Raises:
-            OverloadedError: if ``seconds`` more audio would exceed them.
-        """
-        backlog = self.backlog.seconds
-        if backlog and backlog + seconds > self.limits.max_queued_audio_seconds:
-            raise self._overloaded(f"{backlog:.0f} s of audio are waiting")
-        if self.predicted_wait > self.limits.max_wait_seconds:
-            raise self._overloaded(f"the predicted wait is {self.predicted_wait:.0f} s")
-
-    def still_loading(self) -> ModelNotReadyError:
-        """Return the error for a request whose model is still loading."""
-        return ModelNotReadyError("The model is still loading.", _retry_after(self.loading_seconds))
-
-    def _overloaded(self, why: str) -> OverloadedError:
-        return OverloadedError(f"The service is overloaded: {why}.", self.retry_after)
 
 
 def _retry_after(seconds: float) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -63,6 +63,8 @@ class Catalog:
     Attributes:
         default: id of the default.
         clock: the clock.
+        on_change: called when a model was added, removed, loaded, or takes no more requests.
+        until_known: waits until all processes know the last change.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class Catalog:
         self._expected = set(self._models)
         self.default = next(iter(checkpoints))
         self._aliases = aliases
+        self.on_change: Callable[[], None] = lambda: None
+        self.until_known: Callable[[], Awaitable[None]] = _at_once
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
@@ -106,12 +110,23 @@ class Catalog:
             raise KeyError(model)
         served = ServedModel(model, checkpoint, is_on_demand=is_on_demand, clock=self.clock)
         self._models[model] = served
+        self.on_change()
         return served
 
     def remove(self, model: str) -> None:
         """Forget a model."""
         self._models.pop(model, None)
         self._expected.discard(model)
+        self.on_change()
+
+    def replace(self, models: Iterable[ServedModel]) -> None:
+        """Replace all models, as another process has them."""
+        self._models = {model.id: model for model in models}
+
+    def begin_leaving(self, model: ServedModel) -> None:
+        """Take no new requests for a model."""
+        model.is_leaving = True
+        self.on_change()
 
     def ready(self, ready: Ready) -> None:
         """Record an engine's description of a model that it has loaded."""
@@ -119,6 +134,7 @@ class Catalog:
             if model.ready is None:
                 model.last_used = self.clock()  # idle from now on; requests that waited for it will use it in a moment
             model.ready = ready
+            self.on_change()
 
     @property
     def is_ready(self) -> bool:
@@ -129,3 +145,7 @@ class Catalog:
     def weight_bytes(self) -> int:
         """Bytes of the weights of all models."""
         return sum(model.ready.weight_bytes for model in self if model.ready)
+
+
+async def _at_once() -> None:
+    """Return at once: there is no other process."""

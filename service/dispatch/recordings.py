@@ -15,36 +15,37 @@ from typing import Any
 from audio.segment.segmenter import Segment
 from models.joining import Joiner, shifted
 from models.prompt import Prompt
-from service.dispatch.backlog import Accepted
 from service.dispatch.cut_recording import CutRecording
-from service.dispatch.dispatcher import Answer, Dispatcher
-from service.dispatch.errors import DeadlineExceededError
+from service.dispatch.dispatcher import Answer
+from service.dispatch.errors import DeadlineExceededError, OverloadedError
+from service.dispatch.queue import Part, Place, Queue, Room
 from service.dispatch.utterance import Lane
-from service.dispatch.window import Window
 from service.engine.protocol import NOTHING_ASKED
 from service.metrics import Metrics
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Request:
     cut_recording: CutRecording
     caller: Hashable
     lane: Lane
     prompt: Prompt
     deadline: float | None
-    accepted: Accepted
+    place: Place
+    unstaged_seconds: float  # audio that is not on its way to the queue yet
+    unanswered_seconds: float
 
 
 class Recordings:
-    """Transcribes recordings through the dispatcher.
+    """Transcribes recordings through the queue.
 
     Args:
-        dispatcher: transcribes their parts.
+        queue: where their parts get transcripts.
         timeout: seconds that a recording may take in addition to its own length.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, timeout: float, metrics: Metrics) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, queue: Queue, *, timeout: float, metrics: Metrics) -> None:
+        self._queue = queue
         self._timeout = timeout
         self._metrics = metrics
 
@@ -79,80 +80,70 @@ class Recordings:
         deadline = None if is_background else asyncio.get_running_loop().time() + left
         under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
         joiner = Joiner()
-        admission = self._dispatcher.admission
-        with admission.accept(lane.model, seconds, is_background=is_background) as accepted, self._counted(accepted):
-            request = _Request(cut_recording, caller, lane, prompt, deadline, accepted)
-            if cut_recording.is_whole:
-                yield await self._transcribe_whole(request)
-                return
-            try:
-                async with aclosing(cut_recording.cuts()) as cuts:
-                    async for cut in cuts:
-                        window, samples = self._window(request, cut)
-                        room = window.acquire(samples)
-                        try:
-                            while not room.done():
-                                await _either(room, under_way, deadline)
-                                # Answers do not wait until the next part has room.
-                                while under_way and under_way[0][0].done():
-                                    yield await _joined(joiner, cut_recording, *under_way.popleft())
-                        except BaseException:
-                            window.cancel(room, samples)
-                            raise
-                        under_way.append((self._begun(request, cut, window, samples), cut))
-                        while under_way and under_way[0][0].done():
-                            yield await _joined(joiner, cut_recording, *under_way.popleft())
-                while under_way:
-                    yield await _joined(joiner, cut_recording, *under_way.popleft())
-            finally:
-                for task, _ in under_way:
-                    task.cancel()
-                await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
+        queued = self._queue.accept(lane.model, seconds, is_whole=cut_recording.is_whole, is_background=is_background)
+        async with queued as queue_place:
+            request = _Request(cut_recording, caller, lane, prompt, deadline, queue_place, seconds, seconds)
+            with self._counted(request):
+                if cut_recording.is_whole:
+                    yield await self._transcribe_whole(request)
+                    return
+                room = queue_place.room
+                try:
+                    async with aclosing(cut_recording.cuts()) as cuts:
+                        async for cut in cuts:
+                            place = room.acquire(cut.stop - cut.start)
+                            try:
+                                while not place.done():
+                                    await _either(place, under_way, deadline)
+                                    # Answers do not wait until the next part has room.
+                                    while under_way and under_way[0][0].done():
+                                        yield await _joined(joiner, cut_recording, *under_way.popleft())
+                            except BaseException:
+                                room.release(place)
+                                raise
+                            under_way.append((self._begun(request, cut, room, place), cut))
+                            while under_way and under_way[0][0].done():
+                                yield await _joined(joiner, cut_recording, *under_way.popleft())
+                    while under_way:
+                        yield await _joined(joiner, cut_recording, *under_way.popleft())
+                finally:
+                    for task, _ in under_way:
+                        task.cancel()
+                    await asyncio.gather(*(task for task, _ in under_way), return_exceptions=True)
 
     async def _transcribe_whole(self, request: _Request) -> Answer:
         """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
-        cut_recording, seconds = request.cut_recording, request.accepted.unanswered_seconds
+        cut_recording = request.cut_recording
         whole = Segment(0, len(cut_recording.recording))
-        request.accepted.unstaged_seconds = 0.0
-        answer = await self._transcribe_part(request, whole, seconds)
+        answer = await self._transcribe_part(request, whole, request.unanswered_seconds)
         cut_recording.note_answer(whole, has_text=bool(answer.transcript.text))
         return answer
 
-    def _window(self, request: _Request, cut: Segment) -> tuple[Window, int]:
-        """Return the window that a part must enter, and its samples."""
-        window = self._dispatcher.background_window if request.accepted.is_background else self._dispatcher.window
-        return window, cut.stop - cut.start
-
-    def _begun(self, request: _Request, cut: Segment, window: Window, samples: int) -> "asyncio.Task[Answer]":
-        """Start a part that has its room in the window."""
+    def _begun(
+        self, request: _Request, cut: Segment, room: Room, place: "asyncio.Future[None]"
+    ) -> "asyncio.Task[Answer]":
+        """Start a part that has its room."""
         cut_recording = request.cut_recording
         # A part's share includes the silence before it, which gets no transcript.
         unstaged = (len(cut_recording.recording) - cut.stop) / cut_recording.recording.rate
-        share = request.accepted.unstaged_seconds - unstaged
-        request.accepted.unstaged_seconds = unstaged
+        share = request.unstaged_seconds - unstaged
+        request.unstaged_seconds = unstaged
         task = asyncio.create_task(self._transcribe_part(request, cut, share))
         # A callback, because a task that is cancelled before it begins never runs.
-        task.add_done_callback(lambda _: window.release(samples))
+        task.add_done_callback(lambda _: room.release(place))
         return task
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
         samples = await request.cut_recording.read(cut)
-        answer = await self._dispatcher.transcribe(
-            samples,
-            request.caller,
-            request.deadline,
-            request.lane,
-            request.prompt,
-            is_background=request.accepted.is_background,
-            recording_seconds=request.cut_recording.recording.seconds,
-        )
-        self._dispatcher.admission.backlog.answer(request.accepted, share)
+        part = Part(samples, share, request.caller, request.deadline, request.lane, request.prompt)
+        answer = await request.place.transcribe(part)
+        request.unanswered_seconds -= share
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.cut_recording.recording.rate
         return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset)
 
     @contextmanager
-    def _counted(self, accepted: Accepted) -> Iterator[None]:
+    def _counted(self, request: _Request) -> Iterator[None]:
         """Count the audio without an answer at the end: silence after the last part, or parts that were given up."""
         outcome = "error"
         try:
@@ -161,8 +152,11 @@ class Recordings:
         except (asyncio.CancelledError, GeneratorExit):
             outcome = "cancelled"
             raise
+        except OverloadedError:  # gate 2 refused it
+            request.unanswered_seconds = 0.0
+            raise
         finally:
-            self._metrics.audio_seconds.labels(outcome, accepted.model).inc(max(0.0, accepted.unanswered_seconds))
+            self._metrics.audio_seconds.labels(outcome, request.lane.model).inc(max(0.0, request.unanswered_seconds))
 
 
 async def _either(

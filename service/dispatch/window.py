@@ -14,30 +14,30 @@ class Window:
     def __init__(self) -> None:
         self.samples = 0
         self._held = 0
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._asked: dict[asyncio.Future[None], int] = {}
+        self._queue: deque[asyncio.Future[None]] = deque()
 
     def acquire(self, samples: int) -> asyncio.Future[None]:
-        """Ask for room; the future is done when there is room, perhaps at once."""
+        """Ask for room, which `release` gives back; the future is done when there is room, perhaps at once."""
         room = asyncio.get_running_loop().create_future()
-        self._queue.append((samples, room))
+        self._asked[room] = samples
+        self._queue.append(room)
         self._grant()
         return room
 
-    def cancel(self, room: asyncio.Future[None], samples: int) -> None:
-        """Give up room that was asked for, granted or not."""
+    def release(self, room: asyncio.Future[None]) -> None:
+        """Give back room, granted or not."""
+        samples = self._asked.pop(room)
         room.cancel()
-        # If it was not granted yet, it now no longer blocks the queue.
-        self.release(0 if room.cancelled() else samples)
-
-    def release(self, samples: int) -> None:
-        """Give room back."""
-        self._held -= samples
-        self._grant()
+        if not room.cancelled():
+            self._held -= samples
+        self._grant()  # if it was not granted yet, it now no longer blocks the queue
 
     def _grant(self) -> None:
         while self._queue:
-            samples, room = self._queue[0]
+            room = self._queue[0]
             if not room.done():
+                samples = self._asked[room]
                 if self._held and self._held + samples > self.samples:
                     return
                 self._held += samples

@@ -125,4 +125,4 @@ class Access:
 
     def _allowance(self, name: str, limits: KeyLimits) -> Allowance:
         before = self._allowances.get(name)
-        return before if before and before.limits == limits else Allowance(limits, self._clock)
+        return before if before and before.limits == limits else Allowance(limits, self._clock, name)

@@ -12,7 +12,7 @@ from service.engine.supervisor import ModelLoadError
 from service.http import schemas
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.front import Front
+from service.http.front import Back, Front
 from service.settings import model_entry
 
 
@@ -22,10 +22,10 @@ async def authorize(request: Request) -> None:
     Raises:
         RequestError: if it is missing or wrong.
     """
-    front = _front(request)
+    front: Front = request.app.state.front
     if not front.settings.admin_keys:
         raise RequestError("No admin key is set, so these routes are closed.", code=ErrorCode.ADMIN_DISABLED)
-    request.state.record.caller = front.admin_access.authorize(request.headers)
+    request.state.record.caller = _back(request).admin_access.authorize(request.headers)
 
 
 bearer = HTTPBearer(auto_error=False, scheme_name="AdminKey", description="An admin key.")
@@ -75,20 +75,18 @@ class NewModel(BaseModel):
 @router.get("")
 async def list_models(request: Request) -> ModelStates:
     """List the models, with those that are being loaded or unloaded."""
-    front = _front(request)
-    return ModelStates(data=[_state(model) for model in front.dispatcher.catalog])
+    return ModelStates(data=[_state(model) for model in _back(request).dispatcher.catalog])
 
 
 @router.post("", status_code=201)
 async def load_model(request: Request, new: NewModel) -> ModelState:
     """Load a model, while the others go on; answers when it is ready."""
-    front = _front(request)
     try:
         model, checkpoint = model_entry(new.checkpoint)
     except ValueError as error:
         raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:
-        return _state(await front.residency.load(model, checkpoint))
+        return _state(await _back(request).residency.load(model, checkpoint))
     except KeyError:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
@@ -99,20 +97,20 @@ async def load_model(request: Request, new: NewModel) -> ModelState:
 @router.delete("/{model:path}")
 async def unload_model(request: Request, model: str) -> JSONResponse:
     """Unload a model when its requests under way are answered; answers when its memory is free."""
-    front = _front(request)
-    catalog = front.dispatcher.catalog
+    back = _back(request)
+    catalog = back.dispatcher.catalog
     if model not in catalog:
         raise RequestError(f"The model {model!r} does not exist.", code=ErrorCode.MODEL_NOT_FOUND)
     try:
-        await front.residency.unload(model)
+        await back.residency.unload(model)
     except KeyError:
         raise RequestError(f"The model {model!r} is on its way.", code=ErrorCode.MODEL_BUSY) from None
     return JSONResponse({"id": model, "object": "model", "deleted": True})
 
 
-def _front(request: Request) -> Front:
-    front: Front = request.app.state.front
-    return front
+def _back(request: Request) -> Back:
+    back: Back = request.app.state.back
+    return back
 
 
 def _state(model: ServedModel) -> ModelState:

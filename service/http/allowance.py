@@ -66,13 +66,15 @@ class Allowance:
     Args:
         limits: the limits.
         clock: monotonic seconds.
+        name: the name; None for callers without a key.
 
     Attributes:
         under_way: transcriptions that are not finished.
     """
 
-    def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: KeyLimits, clock: Callable[[], float] = time.monotonic, name: str | None = None) -> None:
         self.limits = limits
+        self.name = name
         self.under_way = 0
         per_minute, audio = limits.requests_per_minute, limits.audio_seconds_per_minute
         self._requests = None if per_minute is None else _Bucket(per_minute, clock)
@@ -152,6 +154,18 @@ class Allowance:
         except Exception:
             self._audio.take(-seconds)
             raise
+
+    @property
+    def levels(self) -> tuple[float | None, float | None]:
+        """What is left: requests and seconds of audio; None where there is no limit."""
+        requests, audio = (bucket.left if bucket else None for bucket in (self._requests, self._audio))
+        return requests, audio
+
+    def set_levels(self, requests: float | None, audio: float | None) -> None:
+        """Set what is left, as another process counted it; None changes nothing."""
+        for bucket, level in ((self._requests, requests), (self._audio, audio)):
+            if bucket is not None and level is not None:
+                bucket.take(bucket.left - level)
 
     def headers(self) -> Iterator[tuple[str, str]]:
         """Yield the headers about the limits: the limit, what is left, and when the bucket is full again."""

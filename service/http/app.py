@@ -13,11 +13,11 @@ from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.error_codes import ErrorCode
 from service.http.errors import ErrorResponse, RequestError, error_response
-from service.http.front import Front
+from service.http.front import Back, Front
 from service.http.gate import FirstGate
 from service.http.head import HeadAsGet
 from service.http.pages import page_router
-from service.http.routes import administration, api, operations
+from service.http.routes import administration, api, operations, spoken
 from service.http.telemetry import Telemetry, note_error
 
 # Headers that pages of other origins may read; OpenAI's client needs them for its retries.
@@ -35,8 +35,13 @@ _READABLE_HEADERS = (
 )
 
 
-def create_app(front: Front) -> FastAPI:
-    """Return the application that serves a front."""
+def create_app(front: Front, back: Back | None) -> FastAPI:
+    """Return the application of a process.
+
+    Args:
+        front: answers requests for transcripts.
+        back: answers all other requests; without it, there are no other routes.
+    """
     app = FastAPI(
         title="Steno",
         version=version("steno"),
@@ -45,14 +50,17 @@ def create_app(front: Front) -> FastAPI:
         redoc_url=None,
     )
     app.state.front = front
-    app.include_router(api)
-    app.include_router(administration)
-    app.include_router(operations)
-    app.include_router(page_router())
+    app.include_router(spoken)
+    if back is not None:
+        app.state.back = back
+        app.include_router(api)
+        app.include_router(administration)
+        app.include_router(operations)
+        app.include_router(page_router())
     app.add_middleware(HeadAsGet)
     app.add_middleware(
         FirstGate,
-        admission=front.dispatcher.admission,
+        core=front.core,
         access=front.access,
         max_upload_bytes=front.settings.max_upload_bytes,
     )

@@ -32,39 +32,62 @@ class ConnectionLimits:
     body_seconds: float
 
 
+class Places:
+    """Counts of open connections, in all and by the place that they come from: an address, or a /64 of IPv6.
+
+    Attributes:
+        here: connections of this process.
+    """
+
+    def __init__(self) -> None:
+        self.here = 0
+        self._by_place: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """Number of connections."""
+        return self.here
+
+    def of(self, place: str) -> int:
+        """Return the connections from a place."""
+        return self._by_place[place]
+
+    def add(self, place: str, change: int) -> None:
+        """Add connections; a negative number subtracts."""
+        self.here += change
+        self._by_place[place] += change
+        if not self._by_place[place]:
+            del self._by_place[place]
+
+
 class Connections:
     """Counts the connections of a service.
 
     Args:
         limits: the limits.
         metrics: metrics of open and refused connections.
+        places: the counts; with several HTTP processes, of all of them.
     """
 
-    def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
+    def __init__(self, limits: ConnectionLimits, metrics: Metrics, places: Places | None = None) -> None:
         self.limits = limits
         self._metrics = metrics
-        self._by_address: Counter[str] = Counter()
-        self._total = 0
+        self._places = places or Places()
         self._leaving = 0
 
     def enter(self, address: str) -> ConnectionRefusal | None:
         """Count a connection, or return which limit it exceeds."""
         place = _place(address)
-        if self._total >= self.limits.most:
+        if self._places.total >= self.limits.most:
             return "connections"
-        if self._by_address[place] >= self.limits.most_of_address:
+        if self._places.of(place) >= self.limits.most_of_address:
             return "address_connections"
-        self._by_address[place] += 1
-        self._count(1)
+        self._count(place, 1)
         return None
 
     def leave(self, address: str) -> None:
         """Stop counting a connection that entered."""
-        place = _place(address)
-        self._by_address[place] -= 1
-        if not self._by_address[place]:
-            del self._by_address[place]
-        self._count(-1)
+        self._count(_place(address), -1)
 
     def enter_leaving(self) -> bool:
         """Count a refused connection that lingers; False if there are too many."""
@@ -80,9 +103,9 @@ class Connections:
         """Count a refusal."""
         self._metrics.connections_refused.labels(reason).inc()
 
-    def _count(self, change: int) -> None:
-        self._total += change
-        self._metrics.connections.set(self._total)
+    def _count(self, place: str, change: int) -> None:
+        self._places.add(place, change)
+        self._metrics.connections.set(self._places.here)
 
 
 def _place(address: str) -> str:

@@ -9,7 +9,7 @@ from service.http import schemas
 from service.http.admin import authorize, bearer
 
 if TYPE_CHECKING:
-    from service.http.front import Front
+    from service.http.front import Back
 
 router = APIRouter(prefix="/debug", dependencies=[Depends(bearer), Depends(authorize)])
 
@@ -51,6 +51,6 @@ class BatchPage(BaseModel):
 @router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "An admin key is needed."}})
 async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
     """List the last batches: their utterances, their padding, and the time of each stage."""
-    front: Front = request.app.state.front
-    entries = [BatchCard(**entry.described()) for entry in front.dispatcher.recent]
+    back: Back = request.app.state.back
+    entries = [BatchCard(**entry.described()) for entry in back.dispatcher.recent]
     return Batches(data=entries[: page.limit])

@@ -1,6 +1,7 @@
-"""The parts of the service that the routes use."""
+"""The parts of the service that the routes use: those of transcriptions, and those of all others."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.recordings import Recordings
 from service.grammars import Grammars
 from service.http.access import Access
+from service.http.core import Core
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.intake import Intake
@@ -27,9 +29,10 @@ from service.tracing import PassingOn, Tracer
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The parts of a service that answer a request; one per service, found as `request.app.state.front`.
+    """The parts that answer requests for transcripts; one per process, found as `request.app.state.front`.
 
     Attributes:
+        core: gate 1, the models, and the limits of keys.
         recordings: transcribes recordings of any length.
         decode_threads: threads that decode uploads, because nothing that takes a millisecond may run on the event loop.
         cut_threads: threads that cut long recordings; separate, because decoding may take long.
@@ -38,17 +41,13 @@ class Front:
         decode_pool: decodes untrusted files in child processes.
         started: Unix time of the start, the `created` of models.
         access: the API keys.
-        admin_access: the admin keys.
         grammars: write numbers in digits.
-        residency: loads and unloads models.
-        demand: loads models on demand.
         tracer: traces requests.
-        jobs: the jobs; None if no folder is set for them.
         outbound: fetches recordings from URLs; None if no hosts are allowed.
     """
 
     settings: Settings
-    dispatcher: Dispatcher
+    core: Core
     recordings: Recordings
     metrics: Metrics
     decode_threads: ThreadPoolExecutor
@@ -58,12 +57,8 @@ class Front:
     intake: Intake
     started: int
     access: Access
-    admin_access: Access
     grammars: Grammars
-    residency: Residency
-    demand: Demand
     outbound: Outbound | None
-    jobs: Jobs | None = None
     tracer: Tracer = field(default_factory=PassingOn)
 
     def ready_model(self, name: str | None) -> LoadedModel:
@@ -89,9 +84,9 @@ class Front:
         """
         try:
             async with asyncio.timeout(seconds):
-                model = await self.demand.get_or_load(name, resources)
+                model = await self.core.get_or_load(name, resources)
         except TimeoutError:
-            raise self.dispatcher.admission.still_loading() from None
+            raise self.core.gate.still_loading() from None
         except DemandError as error:
             raise RequestError(
                 f"The model {name!r} cannot be loaded: {error}.",
@@ -105,12 +100,12 @@ class Front:
     def _require_loaded(self, model: ServedModel) -> LoadedModel:
         loaded = self.loaded_model(model)
         if loaded is None:
-            raise self.dispatcher.admission.still_loading()
+            raise self.core.gate.still_loading()
         return loaded
 
     def loaded_model(self, model: ServedModel) -> LoadedModel | None:
         """Return a model for requests; None before it was loaded."""
-        configured = self.settings.languages if model.id == self.dispatcher.catalog.default else ()
+        configured = self.settings.languages if model.id == self.core.catalog.default else ()
         return None if model.ready is None else LoadedModel(model, model.ready, configured)
 
     def find_model(self, name: str | None) -> ServedModel:
@@ -119,7 +114,7 @@ class Front:
         Raises:
             RequestError: if there is no such model.
         """
-        catalog = self.dispatcher.catalog
+        catalog = self.core.catalog
         if name is None:
             staying = [model for model in catalog if not model.is_leaving]
             model = catalog.find(catalog.default) or (staying[0] if len(staying) == 1 else None)
@@ -136,3 +131,23 @@ class Front:
                 param="model",
             )
         return model
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The parts behind all other routes; only the process with the dispatcher has them, as `request.app.state.back`.
+
+    Attributes:
+        admin_access: the admin keys.
+        residency: loads and unloads models.
+        demand: loads models on demand.
+        jobs: the jobs; None if no folder is set for them.
+        exposition: returns the metrics of all processes, in Prometheus' text format.
+    """
+
+    dispatcher: Dispatcher
+    admin_access: Access
+    residency: Residency
+    demand: Demand
+    jobs: Jobs | None
+    exposition: Callable[[], Awaitable[bytes]]

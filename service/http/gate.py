@@ -7,14 +7,14 @@ others. Routing and dependencies would be more than half of a refusal's cost (do
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.dispatch.admission import Admission
 from service.dispatch.errors import RefusedError
 from service.http.access import Access
+from service.http.core import Core
 from service.http.errors import RequestError, error_response
 from service.http.telemetry import note_error
 from service.http.upload import announced_bytes
 
-_PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
+PATHS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
 
 class FirstGate:
@@ -24,22 +24,22 @@ class FirstGate:
 
     Args:
         app: the application behind it.
-        admission: decides.
+        core: decides.
         access: the keys; errors of a missing key or its limits come first.
         max_upload_bytes: most bytes of a body.
     """
 
-    def __init__(self, app: ASGIApp, admission: Admission, access: Access, max_upload_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, core: Core, access: Access, max_upload_bytes: int) -> None:
         self._app = app
-        self._admission = admission
+        self._core = core
         self._access = access
         self._max_upload_bytes = max_upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request."""
-        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in _PATHS:
+        if scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in PATHS:
             try:
-                self._check(scope)
+                await self._check(scope)
             except (RequestError, RefusedError) as error:
                 response = error_response(error)
                 note_error(scope["state"]["record"], response)
@@ -47,13 +47,13 @@ class FirstGate:
                 return
         await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         try:
-            self._admission.check(announced_bytes(headers, self._max_upload_bytes))
+            self._core.gate.check(announced_bytes(headers, self._max_upload_bytes))
         except (RequestError, RefusedError):
             record = scope["state"]["record"]
             record.caller = self._access.authorize(headers)
             record.allowance = self._access.allowance(record.caller)
-            with record.allowance.enter(self._admission.retry_after):
+            async with self._core.use_key(record.allowance):
                 raise

@@ -6,6 +6,7 @@ that a request for the transcription would have got.
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -240,13 +241,14 @@ async def delete_job(request: Request, job: str) -> DeletedJob:
     return DeletedJob(id=found.id)
 
 
-async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
+async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: Callable[[], bool]) -> Result:
     """Transcribe the recording of a job.
 
     Args:
         front: the service.
         job: the job.
         recording: path of its file.
+        is_abandoned: returns whether no engine will start any more.
 
     Raises:
         LaterError: if there is no room for it now.
@@ -255,14 +257,16 @@ async def transcribe_job(front: Front, job: Job, recording: Path) -> Result:
     trace = front.tracer.begin("job", Traceparent.parse(job.traceparent or ""), is_server=False)
     with under(trace):
         try:
-            return await _transcribe(front, job, recording, record)
+            return await _transcribe(front, job, recording, record, is_abandoned)
         finally:
             if trace is not None:
                 attributes = {"steno.job": job.id, "steno.model": job.model, "error.type": record.error or ""}
                 front.tracer.end(trace, record.stages, attributes, record.error)
 
 
-async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -> Result:
+async def _transcribe(
+    front: Front, job: Job, recording: Path, record: Record, is_abandoned: Callable[[], bool]
+) -> Result:
     written = orjson.loads(job.request)
     try:
         async with AsyncExitStack() as resources:
@@ -281,7 +285,7 @@ async def _transcribe(front: Front, job: Job, recording: Path, record: Record) -
     except (RequestError, AudioError, DispatchError) as error:
         if isinstance(error, RequestError) and error.retry_after is not None and _is_for_later(error):
             raise LaterError(error.retry_after) from None
-        if isinstance(error, EngineLostError) and front.dispatcher.is_abandoned:
+        if isinstance(error, EngineLostError) and is_abandoned():
             raise LaterError(0.0) from None  # after the restart
         failed = _failed(error)
         record.error = failed.error_code
@@ -304,10 +308,11 @@ def _failed(error: Exception) -> Result:
 
 def _parts(request: Request) -> tuple[Front, Record, Jobs]:
     front: Front = request.app.state.front
-    if front.jobs is None:
+    jobs: Jobs | None = request.app.state.back.jobs
+    if jobs is None:
         message = "This service keeps no jobs: no folder is set for them (STENO_JOBS_FOLDER)."
         raise RequestError(message, code=ErrorCode.JOBS_DISABLED)
-    return front, request.state.record, front.jobs
+    return front, request.state.record, jobs
 
 
 async def _found(request: Request, job: str) -> Job:

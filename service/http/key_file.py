@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,14 @@ class KeyFile:
         status = self._path.stat()
         return status.st_ino, status.st_mtime_ns, status.st_size
 
-    async def watch(self, access: Access, metrics: Metrics) -> None:
-        """Check the file every second; errors are logged, and the keys stay as they are."""
+    async def watch(self, access: Access, metrics: Metrics, on_change: Callable[[list[Key]], None]) -> None:
+        """Check the file every second; errors are logged, and the keys stay as they are.
+
+        Args:
+            access: gets the keys.
+            metrics: counts.
+            on_change: called with new keys.
+        """
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
@@ -129,6 +136,7 @@ class KeyFile:
                 if keys is None:
                     continue
                 access.replace(keys)
+                on_change(keys)
             except ValueError as error:
                 log.error("keys stay as they are", extra={"reason": str(error)})  # noqa: TRY400
                 metrics.key_reloads.labels("error").inc()

@@ -129,11 +129,11 @@ async def receive_form(
     """
     front: Front = request.app.state.front
     record: Record = request.state.record
-    settings, admission = front.settings, front.dispatcher.admission
+    settings, core = front.settings, front.core
     size = announced_bytes(request.headers, settings.max_upload_bytes)
     record.allowance = front.access.allowance(record.caller)
-    resources.enter_context(record.allowance.enter(admission.retry_after))
-    permit = resources.enter_context(admission.enter(size, is_background=is_background))
+    await resources.enter_async_context(core.use_key(record.allowance))
+    permit = resources.enter_context(core.gate.enter(size, is_background=is_background))
     upload = Upload(
         request.receive,
         permit,
@@ -198,7 +198,7 @@ async def _loaded(
     front: Front, record: Record, name: str | None, resources: AsyncExitStack, receive: Receive | None
 ) -> LoadedModel:
     """Return the model, held by ``resources``, after loading it on demand if needed."""
-    if name is None or front.demand.is_off or front.dispatcher.catalog.find_ready(name):
+    if name is None or not front.core.loads_on_demand or front.core.catalog.find_ready(name):
         model = front.ready_model(name)
         resources.enter_context(model.entry.use())
         return model
@@ -273,13 +273,13 @@ async def answer(
             for number, (cut_recording, is_silent) in enumerate(cut_recordings, 1)
         ]
         record.audio_seconds = sum(channel.seconds for channel in channels)
-        with allowance.audio(record.audio_seconds):
+        async with front.core.use_audio(allowance, record.audio_seconds):
             turns = await Parts.begin(in_order([channel.turns() for channel in channels]), record, patience)
             resources.push_async_callback(turns.aclose)
             conversation = Conversation(front.metrics, record, options, origin, channels, turns)
             return conversation.stream(heartbeat) if fields.stream else await conversation.response()
     cut_recording = cut_recording_of(recording)
-    with allowance.audio(origin.seconds):
+    async with front.core.use_audio(allowance, origin.seconds):
         parts = await Parts.begin(answers_of(cut_recording), record, patience)
         resources.push_async_callback(parts.aclose)
         reply = Reply(front.metrics, record, options, origin, parts, cut_recording)

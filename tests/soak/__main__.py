@@ -2,6 +2,7 @@
 
     make soak                                        twenty minutes on the bundled model, a fault every ten seconds
     make soak ARGS='--minutes 2 --seed 7'            the same traffic and faults again, as far as times allow
+    make soak ARGS='--http-processes 2'              with several HTTP processes, which are killed too
     make soak ARGS='--mode row --requests 100000'    requests in a row on the stub engine
     make soak ARGS='--mode slow --requests 2000'     as many slow uploads at once
 
@@ -122,6 +123,7 @@ def mixed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]:
     flags = ("--port", "{port}", "--log-format", "json", "--log-level", "info")
     # In bfloat16, the shape of a batch decides how sums are rounded, and now and then a token that was won by a hair.
     environment = {
+        "STENO_HTTP_PROCESSES": str(args.http_processes),
         "STENO_DTYPE": "float32",
         "STENO_REQUEST_TIMEOUT_SECONDS": str(_REQUEST_SECONDS),
         "STENO_MAX_WAIT_SECONDS": str(_REQUEST_SECONDS),  # a slow machine must not refuse what it can answer
@@ -158,7 +160,7 @@ def stubbed(args: argparse.Namespace, folder: Path) -> tuple[Account, list[str]]
     """Send requests to the stub engine: one after the other by a few clients, or slowly, all at once."""
     account = Account()
     clip = wav(tone(SAMPLE_RATE // 2))
-    with service(folder, "tests.soak.stub_service", "{port}") as (url, process):
+    with service(folder, "tests.soak.stub_service", "{port}", str(args.http_processes)) as (url, process):
         text = httpx.post(f"{url}/v1/audio/transcriptions", **form(clip), trust_env=False).json()["text"]
 
         async def load(requests: int) -> None:
@@ -236,6 +238,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0, help="of traffic with faults (mixed)")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between faults (mixed)")
     parser.add_argument("--clients", type=int, default=12, help="at once (mixed)")
+    parser.add_argument("--http-processes", type=int, default=1, help="before the dispatcher")
     parser.add_argument("--requests", type=int, help="row: 100000, slow: 2000")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
     args = parser.parse_args()

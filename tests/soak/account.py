@@ -49,9 +49,8 @@ class Account:
             self.violations.append(f"{client}: {what} {detail[:300]} (faults meanwhile: {', '.join(during) or 'none'})")
 
     def _is_explained(self, client: str, what: str, began: float) -> bool:
-        during = Counter(
-            fault.kind.partition(" ")[0] for fault in self.faults if fault.ended + _AFTERMATH_SECONDS >= began
-        )
+        kinds = [fault.kind for fault in self.faults if fault.ended + _AFTERMATH_SECONDS >= began]
+        during = Counter(kinds) + Counter(kind.partition(" ")[0] for kind in kinds)
         match what.rpartition(" ")[2]:  # the code, of an answer or within a stream
             case "engine_lost":
                 return during["engine"] >= _BLAMED_AFTER or (client == "second model" and during["engine"] > 0)
@@ -67,7 +66,7 @@ class Account:
                     for fault in self.faults
                 )
             case code if code == BROKEN:
-                return during["descriptors"] > 0
+                return during["descriptors"] > 0 or during["worker killed"] > 0
         return False
 
     def report(self) -> str:

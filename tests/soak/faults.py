@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from tests.soak.account import Account, Fault
-from tests.soak.processes import children, decoders, descriptors, engine
+from tests.soak.processes import children, decoders, descriptors, engine, workers
 
 _STOPPED_SECONDS = 2.0
 _STORM = 100
@@ -52,6 +52,8 @@ class Faults:
             "storm of clients that leave": self._storm,
             "storm of heads without end": self._heads,
         }
+        if workers(self.pid):
+            kinds |= {"worker killed": self._kill_worker, "worker stopped for a while": self._pause_worker}
         starts_broken = 0
         while time.monotonic() + self.every_seconds < until:
             await asyncio.sleep(self.every_seconds)
@@ -96,15 +98,25 @@ class Faults:
             if pid == self.pid or pid in children(self.pid):
                 os.kill(pid, signal.SIGCONT)
 
+    async def _kill_worker(self) -> None:
+        for pid in workers(self.pid)[:1]:
+            os.kill(pid, signal.SIGKILL)
+
+    async def _pause_worker(self) -> None:
+        await self._pause(workers(self.pid)[:1])
+
     async def _kill_decoders(self) -> None:
         for pid in decoders(self.pid):
             os.kill(pid, signal.SIGKILL)
 
     async def _use_up_descriptors(self) -> None:
+        front = (self.pid, *workers(self.pid))
         usual = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (descriptors(self.pid), usual[1]))
+        for pid in front:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (descriptors(pid), usual[1]))
         await asyncio.sleep(_STOPPED_SECONDS)
-        resource.prlimit(self.pid, resource.RLIMIT_NOFILE, usual)
+        for pid in front:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
 
     async def _storm(self) -> None:
         await self._connections(_BEGUN, 0.0)

@@ -26,6 +26,11 @@ def _command(pid: int) -> str:
         return ""
 
 
+def workers(pid: int) -> list[int]:
+    """Return the HTTP processes of a service, if it has several."""
+    return [child for child in children(pid) if "service.workers" in _command(child)]
+
+
 def engine(pid: int) -> list[int]:
     """Return the engine processes of a service."""
     return [child for child in children(pid) if "service.engine" in _command(child)]
@@ -33,7 +38,7 @@ def engine(pid: int) -> list[int]:
 
 def decoders(pid: int) -> list[int]:
     """Return the decoding processes of a service."""
-    return [child for child in children(pid) if "audio.child" in _command(child)]
+    return [child for parent in (pid, *workers(pid)) for child in children(parent) if "audio.child" in _command(child)]
 
 
 def descriptors(pid: int) -> int:
@@ -46,7 +51,7 @@ class Level:
     """What a service takes when it has nothing to do.
 
     Attributes:
-        memory_bytes: resident, of the front.
+        memory_bytes: resident, of the front, all its processes.
         shared_bytes: of that, of memory that it shares with engines.
         engine_bytes: resident, of the engines.
         descriptors: files that the front has open.
@@ -71,16 +76,17 @@ class Level:
     def of(cls, pid: int, folder: Path) -> "Level":
         """Look at a service."""
         engines = engine(pid)
-        resident, shared = _memory(pid)
+        front = (pid, *workers(pid))
+        resident, shared = (sum(sizes) for sizes in zip(*map(_memory, front), strict=True))
         return cls(
             memory_bytes=resident,
             shared_bytes=shared,
             engine_bytes=sum(_memory(one)[0] for one in engines),
-            descriptors=descriptors(pid),
-            threads=len(os.listdir(f"/proc/{pid}/task")),
+            descriptors=sum(map(descriptors, front)),
+            threads=sum(len(os.listdir(f"/proc/{one}/task")) for one in front),
             engines=len(engines),
             decoders=len(decoders(pid)),
-            children=len(children(pid)),
+            children=sum(len(children(one)) for one in front),
             files=len(list(folder.iterdir())),
         )
 

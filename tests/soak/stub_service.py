@@ -1,4 +1,4 @@
-"""A service over the stub engine, as a process of its own: `python -m tests.soak.stub_service PORT`."""
+"""A service over the stub engine, as a process of its own: `python -m tests.soak.stub_service PORT HTTP_PROCESSES`."""
 
 import sys
 
@@ -8,4 +8,6 @@ from service.settings import Settings
 
 if __name__ == "__main__":
     logs.configure("json", "warning")
-    server.run(Settings(model="stub.nemo", port=int(sys.argv[1]), log_level="warning"), STUB_ENGINE)
+    port, http_processes = map(int, sys.argv[1:])
+    settings = Settings(model="stub.nemo", port=port, http_processes=http_processes, log_level="warning")
+    server.run(settings, STUB_ENGINE)

@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[2]
         ("503 overloaded", ["descriptors used up"], False),
         (BROKEN, ["front stopped for a while"], True),
         (BROKEN, ["descriptors used up"], False),
+        (BROKEN, ["worker killed"], False),
+        (BROKEN, ["worker stopped for a while"], True),
         ("500 internal_error", ["engine killed", "engine killed", "descriptors used up"], True),
         ("200, another text", ["engine killed", "engine killed"], True),
         ("no answer", ["engine killed", "engine killed"], True),

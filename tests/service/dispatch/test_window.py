@@ -7,27 +7,28 @@ from service.dispatch.window import Window
 from tests.service.dispatch.fake_engine import run, settle
 
 
-async def enter(window: Window, samples: int) -> None:
-    """Wait for room, as a recording does for each part."""
+async def enter(window: Window, samples: int) -> asyncio.Future[None]:
+    """Wait for room, as a recording does for each part, and return it."""
     room = window.acquire(samples)
     try:
         await room
     except asyncio.CancelledError:
-        window.cancel(room, samples)
+        window.release(room)
         raise
+    return room
 
 
 def test_audio_enters_in_order_as_other_audio_leaves():
     async def scenario() -> None:
         window = Window()
         window.samples = 10
-        await enter(window, 6)
+        first = await enter(window, 6)
         large, small = (asyncio.create_task(enter(window, samples)) for samples in (5, 1))
         await settle()
         assert not large.done()
         assert not small.done()  # it would fit, but stands behind
 
-        window.release(6)
+        window.release(first)
         await settle()
 
         assert large.done()
@@ -41,11 +42,11 @@ def test_audio_larger_than_the_window_enters_alone():
         window = Window()
         window.samples = 10
 
-        await enter(window, 50)
+        first = await enter(window, 50)
         waiting = asyncio.create_task(enter(window, 1))
         await settle()
         assert not waiting.done()
-        window.release(50)
+        window.release(first)
         await waiting
 
     run(scenario)
@@ -64,7 +65,7 @@ def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
             elif guests:
                 samples, guest = guests.pop(number % len(guests))
                 if event == "leave" and guest.done():
-                    window.release(samples)
+                    window.release(guest.result())
                 else:
                     guests += [(samples, guest)] if guest.done() else []
                     guest.cancel()  # one that is inside does not hear it
@@ -75,7 +76,7 @@ def test_the_window_is_never_overfull_and_everything_enters_in_the_end(events):
         while guests:
             inside = next(guest for guest in guests if guest[1].done())
             guests.remove(inside)
-            window.release(inside[0])
+            window.release(inside[1].result())
             await settle()
 
     run(scenario)

@@ -1,0 +1,128 @@
+"""What a recording needs of the queue: gate 2, room for its parts, and their transcripts.
+
+`DispatchQueue` is the dispatcher of this process. In an HTTP process of its own it is that of another process
+(service/workers/remote.py).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from audio.samples import Samples
+from models.prompt import Prompt
+from service.dispatch.backlog import Accepted
+from service.dispatch.dispatcher import Answer, Dispatcher
+from service.dispatch.utterance import Lane
+
+
+class Room(Protocol):
+    """Room for the parts of long recordings; see `Window`."""
+
+    def acquire(self, samples: int) -> asyncio.Future[None]:
+        """Ask for room, which `release` gives back; the future is done when there is room, perhaps at once."""
+
+    def release(self, room: asyncio.Future[None]) -> None:
+        """Give back room, granted or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a recording, or a short recording whole.
+
+    Attributes:
+        samples: mono audio at the model's rate, (samples,).
+        share: seconds of the recording that it answers for: its own, and the silence before it.
+        caller: who takes turns with others.
+        deadline: time of the event loop by which the answer is needed; None: no deadline.
+        lane: the model, and which of its decoders.
+        prompt: what is asked for.
+    """
+
+    samples: Samples
+    share: float
+    caller: Hashable
+    deadline: float | None
+    lane: Lane
+    prompt: Prompt
+
+
+class Place(Protocol):
+    """The place in the queue of a recording that gate 2 accepted."""
+
+    @property
+    def room(self) -> Room:
+        """Where its parts ask for room, if it is long."""
+
+    async def transcribe(self, part: Part) -> Answer:
+        """Transcribe a part. Cancelling the call drops it.
+
+        Raises:
+            OverloadedError: at gate 2, if the recording is whole.
+            DispatchError: if it gets no transcript; see `Dispatcher.transcribe`.
+        """
+
+
+class Queue(Protocol):
+    """The queue of the service."""
+
+    def accept(
+        self, model: str, seconds: float, *, is_whole: bool, is_background: bool
+    ) -> AbstractAsyncContextManager[Place]:
+        """Gate 2: count the audio of a recording until it is answered.
+
+        Args:
+            model: id of the model.
+            seconds: length of the recording.
+            is_whole: whether it is one utterance; then its refusal may come from `Place.transcribe`.
+            is_background: whether it is a job's.
+
+        Raises:
+            OverloadedError: if it would wait too long, or exceed the limit on queued audio.
+        """
+
+
+class DispatchQueue:
+    """The queue of the dispatcher in this process."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    @asynccontextmanager
+    async def accept(
+        self,
+        model: str,
+        seconds: float,
+        *,
+        is_whole: bool,  # noqa: ARG002  # it costs nothing to refuse it at once
+        is_background: bool,
+    ) -> AsyncIterator[Place]:
+        """Gate 2; see `Queue`."""
+        with self._dispatcher.admission.accept(model, seconds, is_background=is_background) as accepted:
+            yield DispatchPlace(self._dispatcher, accepted, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchPlace:
+    """The place of a recording in the queue of a dispatcher."""
+
+    dispatcher: Dispatcher
+    accepted: Accepted
+    seconds: float
+
+    @property
+    def room(self) -> Room:
+        """The window for its parts."""
+        return self.dispatcher.background_window if self.accepted.is_background else self.dispatcher.window
+
+    async def transcribe(self, part: Part) -> Answer:
+        """Transcribe a part; see `Place`."""
+        self.accepted.unstaged_seconds -= part.share
+        answer = await self.dispatcher.transcribe(
+            *(part.samples, part.caller, part.deadline, part.lane, part.prompt),
+            is_background=self.accepted.is_background,
+            recording_seconds=self.seconds,
+        )
+        self.dispatcher.admission.backlog.answer(self.accepted, part.share)
+        return answer

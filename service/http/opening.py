@@ -1,0 +1,141 @@
+"""Opens what a process needs to answer HTTP: its front, with threads and child processes, and uvicorn."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from audio.child_process import Confinement
+from audio.pool import DecodePool
+from audio.segment.voice_activity import SpeechDetector
+from service.dispatch.queue import Queue
+from service.dispatch.recordings import Recordings
+from service.grammars import Grammars
+from service.http.access import Access
+from service.http.connection import Connection
+from service.http.connections import ConnectionLimits, Connections
+from service.http.core import Core
+from service.http.front import Front
+from service.http.intake import Intake
+from service.metrics import Metrics
+from service.outbound import Outbound
+from service.priorities import give_way
+from service.settings import Settings
+from service.tracing import Tracer
+
+log = logging.getLogger("steno")
+
+# Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. With
+# Python's 0.005, a decoding thread, which needs it after each block, waits longer than it decodes
+# (docs/performance.md).
+SWITCH_INTERVAL = 0.0005
+# After the drain, for answers that are still being written.
+CLOSE_SECONDS = 5
+_LAG_SECONDS = 0.25
+_SPARE_DECODE_THREADS = 4
+
+
+@contextlib.contextmanager
+def open_front(
+    settings: Settings, core: Core, queue: Queue, *, metrics: Metrics, access: Access, tracer: Tracer
+) -> Iterator[Front]:
+    """Open the front of a process: one of `settings.http_processes`, which share the cores.
+
+    Args:
+        settings: the settings.
+        core: the process with the dispatcher.
+        queue: its queue.
+        metrics: those of this process.
+        access: the API keys.
+        tracer: traces requests.
+    """
+    cores = math.ceil((os.cpu_count() or 1) / settings.http_processes)
+    threads = settings.decode_threads and math.ceil(settings.decode_threads / settings.http_processes)
+    with (
+        # More than cores, so that short uploads pass long ones.
+        ThreadPoolExecutor(threads or cores + _SPARE_DECODE_THREADS, "decode", give_way) as decode_threads,
+        ThreadPoolExecutor(cores, "cut", give_way) as cut_threads,
+        DecodePool(
+            Confinement(memory_bytes=settings.decode_memory_bytes, seconds=settings.decode_timeout_seconds),
+            on_loss=metrics.decode_crashes.inc,
+        ) as decode_pool,
+        contextlib.closing(Grammars(settings.grammar_cache)) as grammars,
+    ):
+        yield Front(
+            settings=settings,
+            core=core,
+            recordings=Recordings(queue, timeout=settings.request_timeout_seconds, metrics=metrics),
+            metrics=metrics,
+            decode_threads=decode_threads,
+            cut_threads=cut_threads,
+            detector=SpeechDetector(),
+            decode_pool=decode_pool,
+            intake=Intake(cores),
+            started=int(time.time()),
+            access=access,
+            grammars=grammars,
+            outbound=Outbound(settings.url_hosts) if settings.url_hosts else None,
+            tracer=tracer,
+        )
+
+
+class Web(uvicorn.Server):
+    """uvicorn for an application, without its signal handlers: they close the listener, and draining needs it open."""
+
+    def __init__(self, settings: Settings, app: ASGIApp, connections: Connections) -> None:
+        config = uvicorn.Config(
+            app,
+            http=partial(Connection, connections=connections),  # type: ignore[arg-type]
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=settings.keep_alive_seconds,
+            timeout_graceful_shutdown=CLOSE_SECONDS,
+        )
+        super().__init__(config)
+
+    async def answer(self, listener: socket.socket) -> None:
+        """Answer connections until `finish`, and those under way."""
+        await self.serve(sockets=[listener])
+        if self.server_state.tasks:  # they were cancelled, and answer that
+            await asyncio.wait(self.server_state.tasks, timeout=CLOSE_SECONDS)
+
+    def finish(self) -> None:
+        """Take no more connections, and close those that are idle."""
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the process."""
+        yield
+
+
+async def measure_lag(metrics: Metrics) -> None:
+    """Measure the lag of the event loop, on which nothing may take over a millisecond."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _LAG_SECONDS
+        await asyncio.sleep(_LAG_SECONDS)
+        metrics.event_loop_lag.observe(max(0.0, loop.time() - due))
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return the limits of the settings, but at most half of the system's open files; the rest is for uploads."""
+    limits = settings.connection_limits
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limits.most > files // 2:
+        log.warning("few open files", extra={"files": files, "connections": files // 2})
+        return replace(limits, most=files // 2)
+    return limits

@@ -1,0 +1,1 @@
+"""HTTP processes (workers) before the dispatcher of the main process."""

@@ -1,0 +1,213 @@
+"""A worker: HTTP in a process of its own, before the dispatcher of the main process.
+
+It ignores signals and exits when its socket closes, so it does not outlive the main process.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+from importlib.metadata import version
+
+import msgspec
+import uvloop
+
+from service import garbage, logs
+from service.dispatch.admission import Gate
+from service.dispatch.catalog import Catalog
+from service.http.access import Access, Key
+from service.http.allowance import KeyLimits
+from service.http.app import create_app
+from service.http.connections import Connections
+from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
+from service.memory import use_few_heaps
+from service.metrics import Metrics
+from service.settings import Settings
+from service.tracing import tracer
+from service.workers.arena import Arena
+from service.workers.board import Board, BoardOutlook, BoardPlaces, BoardTally
+from service.workers.forwarding import Forwarder, Split
+from service.workers.protocol import (
+    Answered,
+    Ended,
+    Failed,
+    Finish,
+    Granted,
+    Head,
+    Keys,
+    Models,
+    Piece,
+    Seen,
+    Snapshot,
+    Start,
+    Tell,
+    ToWorker,
+    Up,
+    Want,
+)
+from service.workers.remote import Calls, RemoteCore, RemoteModels, RemoteQueue
+from service.workers.stream import Stream, to_worker
+from service.workers.totals import snapshot
+
+_SNAPSHOT_SECONDS = 1.0
+
+
+class _Worker:
+    """A worker, from its first messages to its last.
+
+    Args:
+        settings: the settings.
+        board: counts of all processes.
+        arena: memory for samples.
+        calls: what it asks the main process for.
+        listener: where it accepts connections.
+    """
+
+    def __init__(self, settings: Settings, board: Board, arena: Arena, calls: Calls, listener: socket.socket) -> None:
+        self._settings = settings
+        self._board = board
+        self._arena = arena
+        self._calls = calls
+        self._listener = listener
+        self._catalog = Catalog(settings.checkpoints, settings.model_aliases)
+        self._access = Access([], settings.key_limits, is_open=settings.is_open)
+        self._metrics = Metrics()
+        self._forwarder = Forwarder(calls.send, calls.number)
+        self._models = RemoteModels(calls)
+        self._is_told = asyncio.Event()  # of keys and models
+        self._finish = asyncio.Event()
+        self._told: set[asyncio.Task[None]] = set()
+
+    def take(self, message: ToWorker) -> None:
+        """Take a message of the main process."""
+        match message:
+            case Answered() | Failed() | Granted():
+                self._calls.take(message)
+            case Want() | Head() | Piece() | Ended():
+                self._forwarder.take(message)
+            case Models(version=version, entries=entries):
+                self._catalog.replace(self._models.of(entries))
+                self._is_told.set()
+                self._calls.send(Seen(version))
+            case Keys(entries=entries):
+                self._access.replace(
+                    Key(entry.name, entry.digest, entry.limits and KeyLimits(*entry.limits)) for entry in entries
+                )
+                self._metrics.expect_keys(self._access.names)
+            case Tell():
+                telling = asyncio.create_task(self._tell())
+                self._told.add(telling)
+                telling.add_done_callback(self._told.discard)
+            case Finish():
+                self._finish.set()
+
+    async def run(self) -> None:
+        """Answer connections until `Finish`."""
+        await self._is_told.wait()
+        settings = self._settings
+        spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
+        gate = Gate(settings.admission_limits, BoardOutlook(self._board), BoardTally(self._board))
+        core = RemoteCore(gate, self._catalog, not settings.loadable.is_empty, self._calls)
+        queue = RemoteQueue(self._calls, self._arena)
+        with open_front(settings, core, queue, metrics=self._metrics, access=self._access, tracer=spans) as front:
+            app = Split(create_app(front, None), self._forwarder)
+            places = BoardPlaces(self._board)
+            web = Web(settings, app, Connections(connection_limits(settings), self._metrics, places))
+            garbage.take_over()
+            aside = [
+                asyncio.create_task(work)
+                for work in (
+                    measure_lag(self._metrics),
+                    self._tell_regularly(),
+                    garbage.collect(lambda: gate.here, self._collect),
+                )
+            ]
+            serving = asyncio.create_task(web.answer(self._listener))
+            finishing = asyncio.create_task(self._finish.wait())
+            self._calls.send(Up())
+            try:
+                await asyncio.wait({serving, finishing}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                front.decode_pool.close()
+                web.finish()
+                await serving
+                finishing.cancel()
+                for task in aside:
+                    task.cancel()
+                if front.outbound is not None:
+                    await front.outbound.close()
+                await asyncio.to_thread(spans.close)
+                await self._tell()
+
+    async def _tell(self) -> None:
+        # In a thread: it takes some milliseconds.
+        self._calls.send(Snapshot(await asyncio.to_thread(snapshot, self._metrics.registry)))
+
+    async def _tell_regularly(self) -> None:
+        while True:
+            await self._tell()
+            await asyncio.sleep(_SNAPSHOT_SECONDS)
+
+    def _collect(self) -> None:
+        gc.collect()
+        self._arena.return_free_memory()
+
+
+async def _main(args: argparse.Namespace) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: None)  # the main process says when to end
+    begun: asyncio.Future[Start] = loop.create_future()
+    early: list[ToWorker] = []
+    worker: list[_Worker] = []
+
+    def take(message: ToWorker) -> None:
+        if worker:
+            worker[0].take(message)
+        elif isinstance(message, Start):
+            begun.set_result(message)
+        else:
+            early.append(message)
+
+    stream = Stream(to_worker)
+    await stream.open(socket.socket(fileno=args.socket), take)
+    stream.lost.add_done_callback(_exit)
+    start = await begun
+    settings = Settings(**msgspec.json.decode(start.settings))
+    board = Board(args.board, settings.http_processes + 1, start.row)
+    ours = _Worker(settings, board, Arena(args.memory), Calls(stream.send), socket.socket(fileno=args.listener))
+    for message in early:
+        ours.take(message)
+    worker.append(ours)
+    await ours.run()
+    stream.lost.remove_done_callback(_exit)
+    stream.close()
+    await stream.lost
+
+
+def _exit(_: "asyncio.Future[None]") -> None:
+    """Exit at once, because the main process is gone."""
+    os._exit(1)
+
+
+def main() -> None:
+    """Parse the command line of a worker, and run it."""
+    parser = argparse.ArgumentParser()
+    for name in ("socket", "listener", "memory", "board"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--log-format", choices=("json", "text"), required=True)
+    parser.add_argument("--log-level", required=True)
+    args = parser.parse_args()
+    logs.configure(args.log_format, args.log_level)
+    use_few_heaps()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, contextlib.suppress(KeyboardInterrupt):
+        runner.run(_main(args))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""The protocol between the main process, which has the dispatcher, and a worker, which has HTTP.
+
+Messages are small structs, sent as MessagePack frames over a socket pair. Audio is not in them: a worker writes it once
+into memory that both processes map (`arena`), and the dispatcher's staging reads it there.
+
+A worker numbers what it asks for. The main process answers each `Bring`, `Accept`, `Ask`, `UseKey` and `UseAudio` once,
+and holds what it granted until the worker sends `End`. It answers each `Transcribe` once, also after an `End`, which
+withdraws it. A request that the worker passes on is ASGI in messages: `Forward` begins it, each `Want` asks for the
+next `Body` or `Gone`, each `Piece` of the answer is acknowledged by `Taken`, and `Ended` is the last.
+"""
+
+import msgspec
+
+from models.prompt import Prompt
+from models.transcript import Transcript
+from service.engine.protocol import Ready
+
+
+class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A message."""
+
+
+class Up(Tagged, frozen=True):
+    """The worker answers connections."""
+
+
+class Held(Tagged, frozen=True):
+    """Requests of the worker use a model, or no longer do."""
+
+    model: str
+    is_held: bool
+
+
+class Seen(Tagged, frozen=True):
+    """The worker has this version of the models."""
+
+    version: int
+
+
+class Snapshot(Tagged, frozen=True):
+    """The worker's metrics; sent every second, so that it is also a sign of life."""
+
+    samples: list[tuple[str, str, list[tuple[str, str]], float]]  # family, name, labels, value
+
+
+class Bring(Tagged, frozen=True):
+    """Load a model on demand, and hold it."""
+
+    call: int
+    name: str
+
+
+class Accept(Tagged, frozen=True):
+    """Gate 2 for a long recording."""
+
+    call: int
+    model: str
+    seconds: float
+
+
+class Ask(Tagged, frozen=True):
+    """Room in the window for a part of an accepted recording."""
+
+    call: int
+    place: int
+    samples: int
+
+
+class UseKey(Tagged, frozen=True):
+    """A request in the limits of its key."""
+
+    call: int
+    name: str
+
+
+class UseAudio(Tagged, frozen=True):
+    """A recording in the limits of its key."""
+
+    call: int
+    name: str
+    seconds: float
+
+
+class Transcribe(Tagged, frozen=True):
+    """A part of an accepted recording, or a short recording whole, which must pass gate 2.
+
+    Attributes:
+        call: its number.
+        place: number of the recording's `Accept`; None if it is whole.
+        offset: place of its samples in the memory, in samples.
+        samples: number of them.
+        share: seconds of the recording that it answers for.
+        recording_seconds: length of the recording.
+        caller: who takes turns with others.
+        seconds_left: until the answer is needed; None: no deadline.
+        model: id of the model.
+        decoder: one of its decoders; None is its first.
+        prompt: what is asked for.
+        traceparent: of its request, if it is traced.
+    """
+
+    call: int
+    place: int | None
+    offset: int
+    samples: int
+    share: float
+    recording_seconds: float
+    caller: str
+    seconds_left: float | None
+    model: str
+    decoder: str | None
+    prompt: Prompt
+    traceparent: str | None
+
+
+class End(Tagged, frozen=True):
+    """Withdraw what was asked for, or give back what was granted.
+
+    Attributes:
+        call: its number.
+        has_failed: whether it came to nothing, so that a key gets its limits back.
+    """
+
+    call: int
+    has_failed: bool = False
+
+
+class Forward(Tagged, frozen=True):
+    """A request that the main process answers; see ASGI for the fields."""
+
+    call: int
+    http_version: str
+    method: str
+    scheme: str
+    path: str
+    raw_path: bytes
+    query_string: bytes
+    headers: list[tuple[bytes, bytes]]
+    client: tuple[str, int] | None
+    server: tuple[str, int | None] | None
+
+
+class Body(Tagged, frozen=True):
+    """A piece of a request's body."""
+
+    call: int
+    body: bytes
+    has_more: bool
+
+
+class Gone(Tagged, frozen=True):
+    """The client of a request left."""
+
+    call: int
+
+
+class Taken(Tagged, frozen=True):
+    """A piece of an answer was written."""
+
+    call: int
+
+
+class Start(Tagged, frozen=True):
+    """The first message to a worker.
+
+    Attributes:
+        settings: the settings, as JSON.
+        row: its row of the board.
+    """
+
+    settings: bytes
+    row: int
+
+
+class KeyEntry(msgspec.Struct, frozen=True):
+    """A key, and the limits of its name if they are its own."""
+
+    name: str
+    digest: str
+    limits: tuple[int | None, int | None, float | None] | None
+
+
+class Keys(Tagged, frozen=True):
+    """All keys."""
+
+    entries: list[KeyEntry]
+
+
+class ModelEntry(msgspec.Struct, frozen=True):
+    """A model of the catalog."""
+
+    id: str
+    checkpoint: str
+    ready: Ready | None
+    is_leaving: bool
+    is_on_demand: bool
+
+
+class Models(Tagged, frozen=True):
+    """All models, in order; answered by `Seen`."""
+
+    version: int
+    entries: list[ModelEntry]
+
+
+class Tell(Tagged, frozen=True):
+    """Send a snapshot now."""
+
+
+class Finish(Tagged, frozen=True):
+    """Finish what is under way, and exit."""
+
+
+class Granted(Tagged, frozen=True):
+    """What was asked for is granted.
+
+    Attributes:
+        call: its number.
+        model: the model that was brought.
+        levels: what is left of a key's limits: requests and seconds of audio; None where there is no limit.
+    """
+
+    call: int
+    model: str | None = None
+    levels: tuple[float | None, float | None] | None = None
+
+
+class Answered(Tagged, frozen=True):
+    """The transcript of a part."""
+
+    call: int
+    transcript: Transcript
+    queue_seconds: float
+
+
+class Failed(Tagged, frozen=True):
+    """What was asked for is refused, or failed; see `errors`."""
+
+    call: int
+    kind: str
+    message: str
+    retry_after: int | None = None
+    should_retry: bool | None = None
+
+
+class Want(Tagged, frozen=True):
+    """The main process waits for the next piece of a request's body."""
+
+    call: int
+
+
+class Head(Tagged, frozen=True):
+    """The beginning of an answer."""
+
+    call: int
+    status: int
+    headers: list[tuple[bytes, bytes]]
+
+
+class Piece(Tagged, frozen=True):
+    """A piece of an answer's body."""
+
+    call: int
+    body: bytes
+    has_more: bool
+
+
+class Ended(Tagged, frozen=True):
+    """A forwarded request is over."""
+
+    call: int
+
+
+FromWorker = (
+    Transcribe
+    | End
+    | Held
+    | Seen
+    | Snapshot
+    | Bring
+    | Accept
+    | Ask
+    | UseKey
+    | UseAudio
+    | Forward
+    | Body
+    | Gone
+    | Taken
+    | Up
+)
+ToWorker = Answered | Failed | Granted | Models | Keys | Tell | Finish | Start | Want | Head | Piece | Ended
+Message = FromWorker | ToWorker

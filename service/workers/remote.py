@@ -1,0 +1,268 @@
+"""What a worker's HTTP needs of the main process: the models, the limits of keys, and the queue."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from service.dispatch.admission import Gate
+from service.dispatch.catalog import Catalog, ServedModel
+from service.dispatch.dispatcher import Answer
+from service.dispatch.queue import Part, Place
+from service.http.allowance import Allowance, KeyLimits
+from service.http.errors import error_response
+from service.tracing import current
+from service.workers.arena import Arena
+from service.workers.errors import error_of
+from service.workers.protocol import (
+    Accept,
+    Answered,
+    Ask,
+    Bring,
+    End,
+    Failed,
+    FromWorker,
+    Granted,
+    Held,
+    ModelEntry,
+    Transcribe,
+    UseAudio,
+    UseKey,
+)
+
+_NO_LIMITS = KeyLimits()
+
+Reply = TypeVar("Reply", Granted, Answered)
+
+
+class Calls:
+    """What the worker asked for, and the replies.
+
+    Args:
+        send: sends a message to the main process.
+    """
+
+    def __init__(self, send: Callable[[FromWorker], None]) -> None:
+        self.send = send
+        self._last = 0
+        self._waiting: dict[int, asyncio.Future[Granted | Answered]] = {}
+
+    def number(self) -> int:
+        """Return a new number."""
+        self._last += 1
+        return self._last
+
+    def begin(
+        self, message: Accept | Ask | Bring | UseKey | UseAudio | Transcribe
+    ) -> asyncio.Future[Granted | Answered]:
+        """Send a message, and return the future of its reply."""
+        reply: asyncio.Future[Granted | Answered] = asyncio.get_running_loop().create_future()
+        self._waiting[message.call] = reply
+        self.send(message)
+        return reply
+
+    def end(self, call: int, *, has_failed: bool = False) -> None:
+        """Withdraw, or give back, what was asked for; its reply is ignored."""
+        self._waiting.pop(call, None)
+        self.send(End(call, has_failed))
+
+    def take(self, message: Granted | Answered | Failed) -> None:
+        """Take a reply."""
+        reply = self._waiting.pop(message.call, None)
+        if reply is None or reply.done():
+            return
+        if isinstance(message, Failed):
+            reply.set_exception(error_of(message))
+        else:
+            reply.set_result(message)
+
+
+class RemoteModel(ServedModel):
+    """A model of the main process, which is told when requests here begin and cease to use it."""
+
+    calls: Calls
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Hold the model for a request."""
+        if not self.users:
+            self.calls.send(Held(self.id, is_held=True))
+        try:
+            with super().use():
+                yield
+        finally:
+            if not self.users:
+                self.calls.send(Held(self.id, is_held=False))
+
+
+class RemoteModels:
+    """The models of the main process.
+
+    Each id keeps its object, because requests may use a model that was lost, while it is loaded again.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._known: dict[str, RemoteModel] = {}
+
+    def of(self, entries: list[ModelEntry]) -> list[RemoteModel]:
+        """Return the models of a message."""
+        return [self._model(entry) for entry in entries]
+
+    def _model(self, entry: ModelEntry) -> RemoteModel:
+        model = self._known.get(entry.id)
+        if model is None:
+            model = self._known[entry.id] = RemoteModel(entry.id, entry.checkpoint)
+            model.calls = self._calls
+        model.checkpoint, model.ready = entry.checkpoint, entry.ready
+        model.is_leaving, model.is_on_demand = entry.is_leaving, entry.is_on_demand
+        return model
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCore:
+    """The core of a service whose dispatcher is in the main process; see `service.http.core.Core`."""
+
+    gate: Gate
+    catalog: Catalog
+    loads_on_demand: bool
+    calls: Calls
+
+    async def get_or_load(self, name: str, resources: AsyncExitStack) -> ServedModel | None:
+        """Return a model, after the main process has loaded it if needed."""
+        call = self.calls.number()
+        try:
+            reply = await self.calls.begin(Bring(call, name))
+            assert isinstance(reply, Granted)
+            # Not `find`: it may be leaving already, but not before this request is answered.
+            if reply.model is None or reply.model not in self.catalog:
+                return None
+            model = self.catalog[reply.model]
+            resources.enter_context(model.use())
+            return model
+        finally:
+            self.calls.end(call)  # it is held here now
+
+    @asynccontextmanager
+    async def use_key(self, allowance: Allowance) -> AsyncIterator[None]:
+        """Count a request in the limits of its key."""
+        if allowance.name is None or allowance.limits == _NO_LIMITS:
+            yield
+            return
+        async with self._used(allowance, UseKey(self.calls.number(), allowance.name)) as use:
+            try:
+                yield
+            except Exception as error:
+                use.has_failed = error_response(error).status_code == 503
+                raise
+
+    @asynccontextmanager
+    async def use_audio(self, allowance: Allowance, seconds: float) -> AsyncIterator[None]:
+        """Count a recording in the limits of its key."""
+        if allowance.name is None or allowance.limits == _NO_LIMITS:
+            yield
+            return
+        async with self._used(allowance, UseAudio(self.calls.number(), allowance.name, seconds)) as use:
+            try:
+                yield
+            except Exception:
+                use.has_failed = True
+                raise
+
+    @asynccontextmanager
+    async def _used(self, allowance: Allowance, message: UseKey | UseAudio) -> AsyncIterator["_Use"]:
+        use = _Use()
+        try:
+            reply = await self.calls.begin(message)
+            assert isinstance(reply, Granted)
+            if reply.levels is not None:
+                allowance.set_levels(*reply.levels)
+            yield use
+        finally:
+            self.calls.end(message.call, has_failed=use.has_failed)
+
+
+@dataclass(slots=True)
+class _Use:
+    has_failed: bool = False
+
+
+class RemoteQueue:
+    """The queue of the main process; see `service.dispatch.queue.Queue`."""
+
+    def __init__(self, calls: Calls, arena: Arena) -> None:
+        self._calls = calls
+        self._arena = arena
+
+    @asynccontextmanager
+    async def accept(self, model: str, seconds: float, *, is_whole: bool, is_background: bool) -> AsyncIterator[Place]:
+        """Gate 2: at once for a long recording, with the samples of a short one."""
+        assert not is_background
+        if is_whole:
+            yield RemotePlace(self._calls, self._arena, None, seconds)
+            return
+        call = self._calls.number()
+        try:
+            await self._calls.begin(Accept(call, model, seconds))
+            yield RemotePlace(self._calls, self._arena, call, seconds)
+        finally:
+            self._calls.end(call)
+
+
+@dataclass(slots=True)
+class RemotePlace:
+    """The place of a recording in the queue of the main process."""
+
+    calls: Calls
+    arena: Arena
+    number: int | None
+    seconds: float
+    _asked: dict["asyncio.Future[None]", int] = field(default_factory=dict)
+
+    @property
+    def room(self) -> "RemotePlace":
+        """The window of the main process."""
+        return self
+
+    def acquire(self, samples: int) -> asyncio.Future[None]:
+        """Ask for room."""
+        assert self.number is not None
+        call = self.calls.number()
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked[place] = call
+
+        def grant(reply: "asyncio.Future[Granted | Answered]") -> None:
+            if not reply.cancelled() and not reply.exception() and not place.done():
+                place.set_result(None)
+
+        self.calls.begin(Ask(call, self.number, samples)).add_done_callback(grant)
+        return place
+
+    def release(self, room: asyncio.Future[None]) -> None:
+        """Give back room, granted or not."""
+        room.cancel()
+        self.calls.end(self._asked.pop(room))
+
+    async def transcribe(self, part: Part) -> Answer:
+        """Transcribe a part; see `service.dispatch.queue.Place`."""
+        call, trace = self.calls.number(), current()
+        left = None if part.deadline is None else part.deadline - asyncio.get_running_loop().time()
+        offset = self.arena.put(part.samples)
+        reply = self.calls.begin(
+            Transcribe(
+                *(call, self.number, offset, len(part.samples), part.share, self.seconds, str(part.caller), left),
+                *(*part.lane, part.prompt, None if trace is None else str(trace.traceparent)),
+            )
+        )
+        # The main process replies in any case, and does not read the samples afterwards, unless they were withdrawn
+        # while it wrote a batch, whose transcript nobody gets.
+        reply.add_done_callback(lambda _: self.arena.free(offset))
+        try:
+            answered = await asyncio.shield(reply)
+        except asyncio.CancelledError:
+            self.calls.send(End(call))
+            reply.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
+        assert isinstance(answered, Answered)
+        return Answer(answered.transcript, answered.queue_seconds)

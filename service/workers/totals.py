@@ -1,0 +1,89 @@
+"""The metrics of all processes in one exposition."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
+
+Samples = list[tuple[str, str, list[tuple[str, str]], float]]
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+# Of a worker's metrics, those that the service counts: those of its process and its interpreter cannot be summed.
+_OURS = "steno_"
+_CREATED = "_created"  # a time
+
+
+def snapshot(registry: CollectorRegistry) -> Samples:
+    """Return the samples of a worker: family, name, labels, value."""
+    return [
+        (family.name, sample.name, list(sample.labels.items()), sample.value)
+        for family in registry.collect()
+        if family.name.startswith(_OURS)
+        for sample in family.samples
+    ]
+
+
+class Totals:
+    """The sums over the main process, its workers, and workers that ended.
+
+    Args:
+        registry: that of the main process, which has all families.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._ended: dict[Key, float] = {}
+        self._families: dict[Key, str] = {}
+
+    def retire(self, samples: Samples) -> None:
+        """Keep the counters of a worker that ended, so that no sum falls."""
+        kept = {family.name for family in self._registry.collect() if family.type in ("counter", "histogram")}
+        self._add(self._ended, (sample for sample in samples if sample[0] in kept))
+
+    def exposition(self, workers: Iterable[Samples]) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        sums = dict(self._ended)
+        for samples in workers:
+            self._add(sums, samples)
+        return generate_latest(_Summed(self._registry, sums, self._families))
+
+    def _add(self, sums: dict[Key, float], samples: Iterable[tuple[str, str, list[tuple[str, str]], float]]) -> None:
+        for family, name, labels, value in samples:
+            key = name, tuple((label, text) for label, text in labels)
+            self._families[key] = family
+            is_time = name.endswith(_CREATED)
+            sums[key] = min(sums.get(key, value), value) if is_time else sums.get(key, 0.0) + value
+
+
+class _Summed:
+    """A collector whose samples are those of a registry and the sums of others."""
+
+    def __init__(self, registry: CollectorRegistry, sums: Mapping[Key, float], families: Mapping[Key, str]) -> None:
+        self._registry = registry
+        self._sums = dict(sums)
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        elsewhere: dict[str, list[Key]] = {}
+        for key in self._sums:
+            elsewhere.setdefault(self._families[key], []).append(key)
+        for family in self._registry.collect():
+            if family.name not in elsewhere:
+                yield family
+                continue
+            samples = []
+            for sample in family.samples:
+                key = sample.name, tuple(sample.labels.items())
+                other = self._sums.pop(key, None)
+                if other is None or sample.name.endswith(_CREATED):
+                    samples.append(sample)
+                else:
+                    samples.append(sample._replace(value=sample.value + other))
+            samples += [
+                Sample(key[0], dict(key[1]), self._sums[key]) for key in elsewhere[family.name] if key in self._sums
+            ]
+            whole = Metric(family.name, family.documentation, family.type, family.unit)
+            whole.samples = samples
+            yield whole
