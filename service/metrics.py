@@ -26,7 +26,7 @@ ConnectionRefusal = Literal[
     "connections", "address_connections", "head_timeout", "head_too_large", "uri_too_long", "malformed", "connect"
 ]
 ENDPOINTS = ("transcriptions", "translations", "jobs", "models", "other")
-STAGES = ("receive", "load", "decode", "queue", "infer", "respond")
+STAGES = ("receive", "load", "decode", "identify", "queue", "infer", "respond")
 LENGTH_CLASSES = ("lt5s", "lt30s", "lt5m", "lt1h", "ge1h")
 _LENGTH_BOUNDS = (5.0, 30.0, 300.0, 3600.0)
 

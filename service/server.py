@@ -84,7 +84,7 @@ class Server:
         )
         self._tracer = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
         self.dispatcher = Dispatcher(
-            Catalog(settings.checkpoints, settings.model_aliases),
+            Catalog(settings.checkpoints, settings.model_aliases, settings.identifier),
             edges=settings.edges,
             policy=BatchPolicy(max_padding_share=settings.max_padding_share, max_passed_over=settings.max_passed_over),
             limits=settings.admission_limits,
@@ -105,6 +105,18 @@ class Server:
             language_model=settings.language_model,
             aligner=settings.aligner,
         )
+        loads = [
+            msgspec.structs.replace(template, model=model, checkpoint=checkpoint)
+            for model, checkpoint in settings.checkpoints.items()
+        ]
+        if settings.identifier is not None:
+            model, checkpoint = settings.identifier
+            edges = settings.identifier_edges
+            loads.append(
+                msgspec.structs.replace(
+                    template, model=model, checkpoint=checkpoint, identifies=True, bucket_seconds=edges
+                )
+            )
         self.fleet = Fleet(
             engine_devices(
                 settings.device,
@@ -112,10 +124,7 @@ class Server:
                 os.cpu_count() or 1,
                 count_gpus() if settings.device == "cuda" else 0,
             ),
-            [
-                msgspec.structs.replace(template, model=model, checkpoint=checkpoint)
-                for model, checkpoint in settings.checkpoints.items()
-            ],
+            loads,
             lambda name, loads: Supervisor(
                 loads,
                 self.dispatcher,

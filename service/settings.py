@@ -26,6 +26,7 @@ from pydantic_settings import (
 
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
+from models.spoken_language import IDENTIFIED_SECONDS
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.buckets import DEFAULT_EDGES, bucket_edges
 from service.engine.devices import check_devices
@@ -142,6 +143,12 @@ class Settings(BaseSettings):
         default=None,
         description="Checkpoint with a CTC decoder that finds the times of an attention decoder's (Canary's) words; "
         "unset: that of the checkpoint, if it has one.",
+    )
+    language_identifier: str | None = Field(
+        default=None,
+        description="Checkpoint that finds the spoken language where a request does not name it, for models that "
+        "need it (Canary): NVIDIA's AmberNet (langid_ambernet), a .nemo file or a name on the hub; unset: English is "
+        "assumed.",
     )
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
@@ -432,10 +439,14 @@ class Settings(BaseSettings):
             raise ValueError("model and models are both set; models takes all of them")
         entries = [model_entry(entry) for entry in self._entries]
         ids = [model for model, _ in entries]
+        if self.identifier is not None:
+            ids.append(self.identifier[0])
+            if self.http_processes > 1:
+                raise ValueError("language_identifier needs http_processes 1: others do not identify languages yet")
         if twice := next((model for model in ids if ids.count(model) > 1), None):
             raise ValueError(f"two models are called {twice!r}; write one as ID=CHECKPOINT")
         self._check_on_demand()
-        if self.languages and len(ids) > 1:
+        if self.languages and len(entries) > 1:
             raise ValueError("languages is for a single model: several speak what their checkpoints say")
         return self
 
@@ -466,6 +477,16 @@ class Settings(BaseSettings):
     def checkpoints(self) -> dict[str, str]:
         """The checkpoint of each model, by id; the default first."""
         return dict(model_entry(entry) for entry in self._entries)
+
+    @property
+    def identifier(self) -> tuple[str, str] | None:
+        """Id and checkpoint of the language identifier; None if there is none."""
+        return None if self.language_identifier is None else model_entry(self.language_identifier)
+
+    @property
+    def identifier_edges(self) -> list[float]:
+        """The upper bounds of the buckets that the language identifier needs: it gets the beginning of utterances."""
+        return bucket_edges(min(self.edges[-1], IDENTIFIED_SECONDS), self.bucket_seconds)
 
     @property
     def _entries(self) -> tuple[str, ...]:

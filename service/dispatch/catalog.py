@@ -20,6 +20,7 @@ class ServedModel:
         users: number of requests under way for it.
         is_leaving: whether it takes no new requests.
         is_on_demand: whether a request had it loaded, so that it may be unloaded when idle.
+        identifies: whether it is the language identifier, for which clients cannot ask.
         last_used: when it was loaded, or its last request was finished, by the clock of the catalog.
     """
 
@@ -29,6 +30,7 @@ class ServedModel:
     users: int = 0
     is_leaving: bool = False
     is_on_demand: bool = False
+    identifies: bool = False
     last_used: float = 0.0
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     _unused: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
@@ -58,6 +60,8 @@ class Catalog:
     Args:
         checkpoints: checkpoints of the models to load at the start, by id; the first is the default.
         aliases: further names of the default.
+        identifier: id and checkpoint of the language identifier, which is loaded at the start too; None if there is
+            none.
         clock: monotonic seconds.
 
     Attributes:
@@ -71,10 +75,13 @@ class Catalog:
         self,
         checkpoints: Mapping[str, str],
         aliases: tuple[str, ...] = (),
+        identifier: tuple[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
         self._models = {model: ServedModel(model, checkpoint, clock=clock) for model, checkpoint in checkpoints.items()}
+        if identifier is not None:
+            self._models[identifier[0]] = ServedModel(*identifier, identifies=True, clock=clock)
         self._expected = set(self._models)
         self.default = next(iter(checkpoints))
         self._aliases = aliases
@@ -90,10 +97,20 @@ class Catalog:
     def __getitem__(self, model: str) -> ServedModel:
         return self._models[model]
 
+    @property
+    def served(self) -> list[ServedModel]:
+        """The models that clients may ask for: all but the language identifier."""
+        return [model for model in self if not model.identifies]
+
+    @property
+    def identifier(self) -> ServedModel | None:
+        """The language identifier, loaded or not."""
+        return next((model for model in self if model.identifies), None)
+
     def find(self, name: str) -> ServedModel | None:
         """Return the model with this id or alias."""
         model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
-        return None if model is None or model.is_leaving else model
+        return None if model is None or model.is_leaving or model.identifies else model
 
     def find_ready(self, name: str) -> ServedModel | None:
         """Return the model with this id or alias if it is loaded."""

@@ -22,6 +22,7 @@ from service.dispatch.errors import (
     EngineLostError,
     TranscriptionFailedError,
 )
+from service.dispatch.identification import Identified
 from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Lane, Utterance
 from service.dispatch.window import Window
@@ -69,11 +70,18 @@ class Answer:
         transcript: its transcript.
         queue_seconds: how long the utterance waited for a batch.
         start: where it begins, in seconds of its recording.
+        identified: its language, if that was identified.
     """
 
     transcript: Transcript
     queue_seconds: float
     start: float = 0.0
+    identified: Identified | None = None
+
+    @property
+    def identify_seconds(self) -> float:
+        """How long it took to identify its language; 0 if that was not done."""
+        return self.identified.seconds if self.identified else 0.0
 
 
 class _Submission(NamedTuple):

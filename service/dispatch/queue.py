@@ -12,6 +12,7 @@ from typing import Protocol
 
 from audio.samples import Samples
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from service.dispatch.backlog import Accepted
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.utterance import Lane
@@ -61,6 +62,13 @@ class Place(Protocol):
         Raises:
             OverloadedError: at gate 2, if the recording is whole.
             DispatchError: if it gets no transcript; see `Dispatcher.transcribe`.
+        """
+
+    async def identify(self, part: Part) -> Probabilities:
+        """Return the probability of each language in a part, whose lane is the language identifier's.
+
+        Raises:
+            DispatchError: if it is not identified; see `Dispatcher.identify`.
         """
 
 
@@ -126,3 +134,11 @@ class DispatchPlace:
         )
         self.dispatcher.admission.backlog.answer(self.accepted, part.share)
         return answer
+
+    async def identify(self, part: Part) -> Probabilities:
+        """Identify the language of a part; see `Place`."""
+        return await self.dispatcher.identify(
+            *(part.samples, part.caller, part.deadline, part.lane),
+            is_background=self.accepted.is_background,
+            recording_seconds=self.seconds,
+        )

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from audio.samples import Samples
 from audio.segment.segmenter import Segment
 from models.joining import Joiner, shifted
 from models.prompt import Prompt
+from models.spoken_language import IDENTIFIED_SECONDS
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
+from service.dispatch.identification import Identification, Identified, PartLanguages, PartTurn
 from service.dispatch.queue import Part, Place, Queue, Room
 from service.dispatch.utterance import Lane
 from service.engine.protocol import NOTHING_ASKED
@@ -34,6 +37,7 @@ class _Request:
     place: Place
     unstaged_seconds: float  # audio that is not on its way to the queue yet
     unanswered_seconds: float
+    languages: PartLanguages | None
 
 
 class Recordings:
@@ -56,6 +60,7 @@ class Recordings:
         lane: Lane,
         prompt: Prompt = NOTHING_ASKED,
         *,
+        identification: Identification | None = None,
         waited_seconds: float = 0.0,
         is_background: bool = False,
     ) -> AsyncGenerator[Answer, None]:
@@ -68,6 +73,7 @@ class Recordings:
             caller: who takes turns with others.
             lane: the model, and which of its decoders.
             prompt: what is asked for, in every part.
+            identification: identifies the language that each part is transcribed in; None: the prompt says it.
             waited_seconds: seconds that it waited for its model, which count in its deadline.
             is_background: whether it is a job's: it goes after all others, and has no deadline.
 
@@ -82,7 +88,8 @@ class Recordings:
         joiner = Joiner()
         queued = self._queue.accept(lane.model, seconds, is_whole=cut_recording.is_whole, is_background=is_background)
         async with queued as queue_place:
-            request = _Request(cut_recording, caller, lane, prompt, deadline, queue_place, seconds, seconds)
+            languages = PartLanguages(identification) if identification else None
+            request = _Request(cut_recording, caller, lane, prompt, deadline, queue_place, seconds, seconds, languages)
             with self._counted(request):
                 if cut_recording.is_whole:
                     yield await self._transcribe_whole(request)
@@ -115,7 +122,7 @@ class Recordings:
         """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
         cut_recording = request.cut_recording
         whole = Segment(0, len(cut_recording.recording))
-        answer = await self._transcribe_part(request, whole, request.unanswered_seconds)
+        answer = await self._transcribe_part(request, whole, request.unanswered_seconds, _turn(request))
         cut_recording.note_answer(whole, has_text=bool(answer.transcript.text))
         return answer
 
@@ -128,19 +135,22 @@ class Recordings:
         unstaged = (len(cut_recording.recording) - cut.stop) / cut_recording.recording.rate
         share = request.unstaged_seconds - unstaged
         request.unstaged_seconds = unstaged
-        task = asyncio.create_task(self._transcribe_part(request, cut, share))
+        task = asyncio.create_task(self._transcribe_part(request, cut, share, _turn(request)))
         # A callback, because a task that is cancelled before it begins never runs.
         task.add_done_callback(lambda _: room.release(place))
         return task
 
-    async def _transcribe_part(self, request: _Request, cut: Segment, share: float) -> Answer:
-        samples = await request.cut_recording.read(cut)
-        part = Part(samples, share, request.caller, request.deadline, request.lane, request.prompt)
+    async def _transcribe_part(self, request: _Request, cut: Segment, share: float, turn: PartTurn | None) -> Answer:
+        samples, prompt, identified = await request.cut_recording.read(cut), request.prompt, None
+        if turn is not None:
+            identified = await _identified(request, samples, turn)
+            prompt = prompt._replace(language=identified.part.language)
+        part = Part(samples, share, request.caller, request.deadline, request.lane, prompt)
         answer = await request.place.transcribe(part)
         request.unanswered_seconds -= share
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.cut_recording.recording.rate
-        return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset)
+        return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset, identified)
 
     @contextmanager
     def _counted(self, request: _Request) -> Iterator[None]:
@@ -181,4 +191,17 @@ async def _joined(joiner: Joiner, cut_recording: CutRecording, task: "asyncio.Ta
     transcript = joiner.push(answer.transcript, cut.stop / rate, cut.shared / rate)
     # Words held back from the part before may begin earlier than this part.
     held = [word.start for word in transcript.words[:1] if word.start is not None]
-    return Answer(transcript, answer.queue_seconds, min([answer.start, *held]))
+    return Answer(transcript, answer.queue_seconds, min([answer.start, *held]), answer.identified)
+
+
+def _turn(request: _Request) -> PartTurn | None:
+    return request.languages.next_turn() if request.languages else None
+
+
+async def _identified(request: _Request, samples: Samples, turn: PartTurn) -> Identified:
+    """Identify the language of a part, by its beginning."""
+    assert request.languages
+    rate = request.cut_recording.recording.rate
+    beginning = samples[: round(IDENTIFIED_SECONDS * rate)]
+    part = Part(beginning, 0.0, request.caller, request.deadline, request.languages.lane, NOTHING_ASKED)
+    return await turn.decide(request.place.identify(part), len(samples) / rate)

@@ -75,7 +75,7 @@ class NewModel(BaseModel):
 @router.get("")
 async def list_models(request: Request) -> ModelStates:
     """List the models, with those that are being loaded or unloaded."""
-    return ModelStates(data=[_state(model) for model in _back(request).dispatcher.catalog])
+    return ModelStates(data=[_state(model) for model in _back(request).dispatcher.catalog.served])
 
 
 @router.post("", status_code=201)
@@ -99,7 +99,7 @@ async def unload_model(request: Request, model: str) -> JSONResponse:
     """Unload a model when its requests under way are answered; answers when its memory is free."""
     back = _back(request)
     catalog = back.dispatcher.catalog
-    if model not in catalog:
+    if model not in catalog or catalog[model].identifies:
         raise RequestError(f"The model {model!r} does not exist.", code=ErrorCode.MODEL_NOT_FOUND)
     try:
         await back.residency.unload(model)

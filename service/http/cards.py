@@ -34,6 +34,13 @@ class Abilities(BaseModel):
     parameters: int | None
     tasks: list[Literal["transcribe", "translate"]]
     languages: Languages
+    language_source: Annotated[
+        Literal["model", "text", "audio", "assumed"],
+        Field(
+            description="How the language is known if a request does not name it: the model has only one; detected in "
+            "the text; identified in the audio, before it is transcribed; or assumed, because the model needs one."
+        ),
+    ]
     decoders: Annotated[list[str], Field(description="Values of `decoder`; the first is the default.")]
     word_timestamps: Annotated[bool, Field(description="Whether it can give the times of words.")]
     punctuation: Annotated[
@@ -99,6 +106,7 @@ def _abilities(front: Front, loaded: LoadedModel) -> Abilities:
         parameters=info.parameters,
         tasks=["transcribe", "translate"] if can.translation else ["transcribe"],
         languages=Languages(spoken=languages, written=languages),
+        language_source=_language_source(front, loaded),
         decoders=info.decoders,
         word_timestamps=can.word_timestamps,
         punctuation="never" if not can.punctuation else "optional" if info.takes_prompts else "always",
@@ -111,3 +119,12 @@ def _abilities(front: Front, loaded: LoadedModel) -> Abilities:
         dtype=info.dtype,
         device=info.device,
     )
+
+
+def _language_source(front: Front, loaded: LoadedModel) -> Literal["model", "text", "audio", "assumed"]:
+    """Return how the language of a recording is known that no request names."""
+    if len(loaded.languages) == 1:
+        return "model"
+    if not loaded.info.takes_prompts:
+        return "text"
+    return "assumed" if front.core.catalog.identifier is None else "audio"

@@ -33,12 +33,13 @@ from service.http.formats import (
 )
 from service.http.logprobs import token_logprobs
 from service.http.parts import Parts
-from service.http.reply import TranscriptionOptions, count, count_coverage
+from service.http.reply import TranscriptionOptions, count, count_coverage, segment_languages
 from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import Cue, cues, srt, vtt
 from service.http.telemetry import Record, note_error
 from service.http.timed_words import spread_words, timed_words
 from service.metrics import Metrics
+from service.text_language import DetectedLanguage
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,14 @@ class Channel:
         cut_recording: its recording.
         answers: answers of its parts; None if it is silent.
         transcripts: transcripts of the parts so far.
+        answered: the answers that have them.
     """
 
     number: int
     cut_recording: CutRecording
     answers: AsyncGenerator[Answer, None] | None
     transcripts: list[Transcript] = field(default_factory=list)
+    answered: list[Answer] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -78,10 +81,11 @@ class Channel:
                     continue
                 is_first = not self.transcripts
                 self.transcripts.append(part)
+                self.answered.append(answer)
                 for delta in deltas(part):
                     known = [word.start for word in delta.words if word.start is not None]
                     start = max(start, min(known, default=start))  # in order, even if a model's times are not
-                    yield Turn(self, start, part, delta, is_first, answer.queue_seconds)
+                    yield Turn(self, start, answer, delta, is_first)
                     is_first = False
 
 
@@ -91,18 +95,31 @@ class Turn:
 
     Attributes:
         start: when it begins, in seconds of the recording.
-        part: the transcript of its part.
+        answer: the answer of its part.
         delta: its stretch of that transcript.
         is_first: whether it is the channel's first.
-        queue_seconds: how long the part waited for a batch.
     """
 
     channel: Channel
     start: float
-    part: Transcript
+    answer: Answer
     delta: Delta
     is_first: bool
-    queue_seconds: float
+
+    @property
+    def part(self) -> Transcript:
+        """The transcript of its part."""
+        return self.answer.transcript
+
+    @property
+    def queue_seconds(self) -> float:
+        """How long the part waited for a batch."""
+        return self.answer.queue_seconds
+
+    @property
+    def identify_seconds(self) -> float:
+        """How long it took to identify the language of the part."""
+        return self.answer.identify_seconds
 
     @property
     def text(self) -> str:
@@ -172,8 +189,7 @@ class Conversation:
                 if is_timed:
                     words = self._timed_words(turn)
                     timed = segment_event(len(sent), words, with_words="word" in fields.timestamp_granularities)
-                    detected = (await self.options.language_of([turn.text])).languages
-                    language = detected_fields(detected[0]) if detected else {}
+                    language = await self._language_fields(turn)
                     yield frame(timed | {"speaker": turn.channel.name} | number | language)
                 sent.append(turn)
         except DispatchError as error:  # the status is sent already; clients understand an error event
@@ -190,6 +206,12 @@ class Conversation:
             return
         yield frame({"type": DONE, **self._whole(sent, languages), "duration": self.origin.seconds})
 
+    async def _language_fields(self, turn: Turn) -> dict[str, Any]:
+        if (identified := turn.answer.identified) and not self.options.fields.target_language:
+            return detected_fields(DetectedLanguage(*identified.part))
+        detected = (await self.options.language_of([turn.text])).languages
+        return detected_fields(detected[0]) if detected else {}
+
     def _timed_words(self, turn: Turn) -> list[Word]:
         stretch = turn.part._replace(text=turn.delta.text, words=turn.delta.words)
         return timed_words(stretch, self.origin.seconds) or [Word(turn.text, turn.start, turn.start, None, (0, 0))]
@@ -197,9 +219,21 @@ class Conversation:
     async def _language_of(self) -> "_Languages":
         if not self.options.fields.includes_language:
             return _Languages(self.options.text_language, [self.options.text_language] * len(self.channels))
+        if self.options.identification:
+            return self._identified()
         texts = [segment_texts(joined(channel.transcripts), self.origin.seconds) for channel in self.channels]
         whole = await self.options.language_of([text for of_channel in texts for text in of_channel])
         return _Languages(whole, [await self.options.language_of(of_channel) for of_channel in texts])
+
+    def _identified(self) -> "_Languages":
+        """Return the identified language of each channel; that of the channel with the most words is the whole's."""
+        channels = []
+        for channel in self.channels:
+            last = channel.answered[-1].identified if channel.answered else None
+            languages = segment_languages(joined(channel.transcripts), self.origin.seconds, channel.answered)
+            channels.append(self.options.identified_language(last.recording if last else None, languages))
+        words = [sum(len(part.words) for part in channel.transcripts) for channel in self.channels]
+        return _Languages(channels[words.index(max(words))], channels)
 
     def _whole(self, turns: Sequence[Turn], languages: "_Languages") -> dict[str, Any]:
         """Return the text in the order of time, and channel by channel."""

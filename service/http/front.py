@@ -1,7 +1,7 @@
 """The parts of the service that the routes use: those of transcriptions, and those of all others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ from audio.segment.voice_activity import SpeechDetector
 from service.demand import Demand, DemandError
 from service.dispatch.catalog import ServedModel
 from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.identification import Identification
 from service.dispatch.recordings import Recordings
+from service.dispatch.utterance import Lane
 from service.grammars import Grammars
 from service.http.access import Access
 from service.http.core import Core
@@ -108,6 +110,33 @@ class Front:
         configured = self.settings.languages if model.id == self.core.catalog.default else ()
         return None if model.ready is None else LoadedModel(model, model.ready, configured)
 
+    def identification(
+        self, model: LoadedModel, possible: Sequence[str], *, is_exhaustive: bool
+    ) -> Identification | None:
+        """Return how to identify the language of a recording for a model.
+
+        Args:
+            model: the model.
+            possible: the languages that can be spoken.
+            is_exhaustive: whether no other language is spoken.
+
+        Returns:
+            None if there is no language identifier, or it knows none of the languages, or takes audio of another rate.
+
+        Raises:
+            ModelNotReadyError: if the identifier is not loaded yet.
+        """
+        identifier = self.core.catalog.identifier
+        if identifier is None:
+            return None
+        if identifier.ready is None:
+            raise self.core.gate.still_loading()
+        known = identifier.ready.info.languages or ()
+        languages = tuple(language for language in possible if language in known)
+        if not languages or identifier.ready.sample_rate != model.ready.sample_rate:
+            return None
+        return Identification(Lane(identifier.id), languages, is_exhaustive)
+
     def find_model(self, name: str | None) -> ServedModel:
         """Return the model of this id or alias, loaded or not; without a name the default, or the only one.
 
@@ -116,7 +145,7 @@ class Front:
         """
         catalog = self.core.catalog
         if name is None:
-            staying = [model for model in catalog if not model.is_leaving]
+            staying = [model for model in catalog.served if not model.is_leaving]
             model = catalog.find(catalog.default) or (staying[0] if len(staying) == 1 else None)
             if model is None:
                 message = "The field 'model' is missing, and this service has no default."
@@ -124,7 +153,7 @@ class Front:
             return model
         model = catalog.find(name)
         if model is None:
-            known = ", ".join(repr(one.id) for one in catalog if not one.is_leaving) or "none"
+            known = ", ".join(repr(one.id) for one in catalog.served if not one.is_leaving) or "none"
             raise RequestError(
                 f"The model {name!r} does not exist; this service has {known}.",
                 code=ErrorCode.MODEL_NOT_FOUND,

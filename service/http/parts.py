@@ -16,6 +16,10 @@ class Part(Protocol):
     def queue_seconds(self) -> float:
         """Seconds that the part waited for a batch."""
 
+    @property
+    def identify_seconds(self) -> float:
+        """Seconds that it took to identify its language."""
+
 
 P = TypeVar("P", bound=Part)
 
@@ -76,10 +80,13 @@ class Parts(Generic[P]):
 
     def note_end(self) -> None:
         """Record the seconds since the first part got its batch."""
-        self._record.stages["infer"] = time.monotonic() - self._began - self._record.stages["queue"]
+        stages = self._record.stages
+        stages["infer"] = time.monotonic() - self._began - stages["queue"] - stages.get("identify", 0.0)
 
 
 async def _first(parts: AsyncGenerator[P, None], record: Record) -> P | None:
     first = await anext(parts, None)
+    if first and first.identify_seconds:
+        record.stages["identify"] = first.identify_seconds
     record.stages["queue"] = first.queue_seconds if first else 0.0
     return first

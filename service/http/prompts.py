@@ -20,12 +20,13 @@ _TIMED = ("srt", "vtt")
 _BETTER_TIMED = (*_TIMED, "verbose_json")
 
 
-def prompt_of(fields: TranscriptionForm, info: ModelInfo) -> Prompt:
+def prompt_of(fields: TranscriptionForm, info: ModelInfo, *, identifies: bool = False) -> Prompt:
     """Return the prompt for a model.
 
     Args:
         fields: the form; its languages are checked already.
         info: the model's description.
+        identifies: whether the spoken language will be identified, among those that can be translated.
 
     Raises:
         RequestError: if the model cannot do what a field asks for; it names the field.
@@ -42,17 +43,17 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo) -> Prompt:
         if not fields.punctuation and capabilities.punctuation:
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
         return NOTHING_ASKED
-    language, target = fields.language or _narrowed(fields), fields.target_language
+    language, target = fields.language or (None if identifies else _narrowed(fields)), fields.target_language
     if target not in (None, language):
         if not capabilities.translation:
             raise _unsupported("target_language", "The model does not translate.")
-        if fields.language is None:
+        if fields.language is None and not identifies:
             raise RequestError(
                 "A translation needs the spoken language: set language.",
                 code=ErrorCode.MISSING_REQUIRED_PARAMETER,
                 param="language",
             )
-        if ENGLISH not in (language, target):
+        if not identifies and ENGLISH not in (language, target):
             message = f"The model translates from English and into it, not {_named(language)} into {_named(target)}."
             raise _unsupported("target_language", message)
     is_timed = capabilities.word_timestamps and fields.response_format in _BETTER_TIMED
@@ -69,14 +70,21 @@ def _narrowed(fields: TranscriptionForm) -> str | None:
     return fields.languages[0] if fields.languages and ENGLISH not in fields.languages else None
 
 
-def into_english(fields: TranscriptionForm, languages: Sequence[str]) -> TranscriptionForm:
+def into_english(fields: TranscriptionForm, languages: Sequence[str], *, identifies: bool = False) -> TranscriptionForm:
     """Return the form of a translation into English: from the language named, or else the only foreign one.
+
+    Args:
+        fields: the form.
+        languages: the model's languages.
+        identifies: whether the spoken language will be identified if none is named.
 
     Raises:
         RequestError: if the target is not English, or no language is named and several could be spoken.
     """
     if fields.target_language not in (None, ENGLISH):
         raise _unsupported("target_language", "Translations are into English; others are transcriptions.")
+    if identifies:
+        return fields.model_copy(update={"target_language": ENGLISH})
     foreign = [language for language in languages if language != ENGLISH]
     if fields.language is None and len(foreign) != 1:
         raise RequestError(

@@ -1,8 +1,10 @@
 """The options of a request, and the reply to it: all at once, or streamed part by part."""
 
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 from starlette.responses import Response
@@ -10,10 +12,12 @@ from starlette.responses import Response
 from audio.decode import Origin
 from models.joining import joined
 from models.prompt import Prompt
+from models.spoken_language import Spoken
 from models.transcript import Transcript
 from service.dispatch.cut_recording import Coverage, CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DispatchError
+from service.dispatch.identification import Identification
 from service.dispatch.utterance import Lane
 from service.http.errors import error_response
 from service.http.events import DONE, EventStream, delta_frames, done_frame, frame, segment_frames, with_heartbeats
@@ -22,12 +26,13 @@ from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
 from service.http.prompts import assumed_language
 from service.http.schemas import LanguageSource, TranscriptionForm
+from service.http.segments import split_segments
 from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record, note_error
 from service.http.timed_words import timed_words
 from service.metrics import Metrics
-from service.text_language import detect_languages
+from service.text_language import DetectedLanguage, detect_languages
 from service.threads import in_thread
 
 
@@ -41,6 +46,7 @@ class TranscriptionOptions:
         prompt: its prompt.
         threads: threads for detecting languages.
         usual_size: default size of cues.
+        identification: how the spoken language is identified; None if it is named, or detected in the text.
     """
 
     fields: TranscriptionForm
@@ -49,6 +55,7 @@ class TranscriptionOptions:
     prompt: Prompt
     threads: Executor
     usual_size: CueSize
+    identification: Identification | None = None
 
     @property
     def text_language(self) -> TextLanguage:
@@ -68,6 +75,8 @@ class TranscriptionOptions:
             return fields.language, "request"
         if len(spoken) == 1:
             return spoken[0], "model"
+        if self.identification:
+            return None, "audio"
         # A model with prompts assumed its default language.
         return (assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
@@ -85,6 +94,22 @@ class TranscriptionOptions:
         if whole is None:
             return text_language
         return replace(text_language, language=whole.language, probability=whole.probability, languages=each)
+
+    def identified_language(
+        self, recording: Spoken | None, segments: Sequence[DetectedLanguage | None] = ()
+    ) -> TextLanguage:
+        """Return language and task of a text whose spoken language was identified.
+
+        Args:
+            recording: the language of the recording; None if there was nothing to identify.
+            segments: the language of each segment.
+        """
+        text, target = self.text_language, self.fields.target_language
+        if recording is None:
+            return text
+        if target:
+            return replace(text, task="transcribe" if target == recording.language else "translate")
+        return replace(text, language=recording.language, probability=recording.probability, languages=segments)
 
     @property
     def cue_size(self) -> CueSize:
@@ -133,12 +158,13 @@ class Reply:
         Raises:
             DispatchError: if a part gets no transcript.
         """
-        transcript = joined([part.transcript async for part in self.parts])
+        answers = [answer async for answer in self.parts]
+        transcript = joined([answer.transcript for answer in answers])
         fields = self.options.fields
         speech = np.empty(0, np.float32)
         if self.options.has_segments and transcript.words:
             speech = await self.cut_recording.speech()
-        text_language = await self._language_of(transcript)
+        text_language = await self._language_of(transcript, answers)
         coverage = await self._finish(transcript)
         return render(
             transcript,
@@ -159,12 +185,14 @@ class Reply:
 
     async def _frames(self) -> AsyncGenerator[bytes, None]:
         sent: list[Transcript] = []
+        answers: list[Answer] = []
         fields, segments = self.options.fields, 0
         is_timed = fields.response_format == "verbose_json" and self.options.text_language.has_times
         subtitles = SubtitleStream.of(fields.response_format, self.options.cue_size)
         try:
             async for answer in self.parts:
                 part = answer.transcript
+                answers.append(answer)
                 if subtitles is not None:
                     for event in subtitles.frames(timed_words(part, self.origin.seconds)):
                         yield event
@@ -174,7 +202,7 @@ class Reply:
                         yield event
                     if is_timed:
                         with_words = "word" in fields.timestamp_granularities
-                        text_language = await self._language_of(part)
+                        text_language = await self._language_of(part, [answer])
                         for event in segment_frames(
                             part, self.origin.seconds, segments, text_language.languages, with_words=with_words
                         ):
@@ -187,7 +215,7 @@ class Reply:
             yield frame(bytes(response.body))
             return
         transcript = joined(sent)
-        text_language = await self._language_of(transcript)
+        text_language = await self._language_of(transcript, answers)
         await self._finish(transcript)
         if subtitles is not None:
             for event in subtitles.last_frames():
@@ -197,9 +225,14 @@ class Reply:
         language = text_language.language_fields if fields.includes_language else {}
         yield done_frame(transcript, self.origin.seconds, self.options.token_bytes, language)
 
-    async def _language_of(self, transcript: Transcript) -> TextLanguage:
+    async def _language_of(self, transcript: Transcript, answers: Sequence[Answer]) -> TextLanguage:
+        """Return language and task of a transcript, which the answers were joined to."""
         if not self.options.fields.includes_language:
             return self.options.text_language  # without dividing an hour of words into segments
+        if self.options.identification:
+            recording = answers[-1].identified.recording if answers and answers[-1].identified else None
+            languages = segment_languages(transcript, self.origin.seconds, answers)
+            return self.options.identified_language(recording, languages)
         return await self.options.language_of(segment_texts(transcript, self.origin.seconds))
 
     async def _finish(self, transcript: Transcript) -> Coverage:
@@ -208,6 +241,25 @@ class Reply:
         self.record.coverage = coverage = await self.cut_recording.coverage()
         count_coverage(self.metrics, self.options, coverage)
         return coverage
+
+
+def segment_languages(
+    transcript: Transcript, seconds: float, answers: Sequence[Answer]
+) -> list[DetectedLanguage | None]:
+    """Return the identified language of each segment: that of the part with its first token.
+
+    Args:
+        transcript: the transcript of a recording.
+        seconds: length of the recording.
+        answers: the answers that were joined to it.
+    """
+    ends = list(accumulate(len(answer.transcript.tokens) for answer in answers))
+    languages: list[DetectedLanguage | None] = []
+    for words in split_segments(timed_words(transcript, seconds)):
+        place = min(bisect_right(ends, words[0].token_span[0]), len(answers) - 1)
+        identified = answers[place].identified
+        languages.append(DetectedLanguage(*identified.part) if identified else None)
+    return languages
 
 
 def count(metrics: Metrics, options: TranscriptionOptions, origin: Origin, words: int) -> None:

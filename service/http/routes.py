@@ -40,7 +40,7 @@ administration.include_router(admin.router)
 async def list_models(request: Request) -> ModelList:
     """List the models and their abilities; of a model that is not loaded, only the name."""
     front, back = _parts(request)
-    cards = {model.id: card(front, model) for model in back.dispatcher.catalog if not model.is_leaving}
+    cards = {model.id: card(front, model) for model in back.dispatcher.catalog.served if not model.is_leaving}
     absent = [absent_card(front, model) for model in await back.demand.ids() if model not in cards]
     return ModelList(data=[*cards.values(), *absent])
 

@@ -14,7 +14,7 @@ from service.languages import language_code
 ResponseFormat = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
 Inclusion = Literal["logprobs"]
-LanguageSource = Literal["request", "model", "text", "assumed"]
+LanguageSource = Literal["request", "model", "text", "audio", "assumed"]
 
 # Values of OpenAI's API that are not supported.
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
@@ -310,7 +310,7 @@ class Segment(BaseModel):
     compression_ratio: float
     no_speech_prob: Annotated[float, Field(description="Share of the segment without speech, by the detector.")]
     channel: Annotated[int | SkipJsonSchema[None], Field(description="With `multichannel`, counted from 1.")] = None
-    language: Annotated[str | SkipJsonSchema[None], Field(description="If it was detected from the text.")] = None
+    language: Annotated[str | SkipJsonSchema[None], Field(description="If it was detected or identified.")] = None
     language_probability: float | SkipJsonSchema[None] = None
 
 
@@ -323,7 +323,7 @@ class VerboseTranscription(BaseModel):
         LanguageSource | SkipJsonSchema[None],
         Field(
             description="How the language is known: from the request, from the model's only language, detected from "
-            "the text, or assumed."
+            "the text, identified in the audio, or assumed."
         ),
     ] = None
     language_probability: Annotated[

@@ -43,7 +43,7 @@ class Record:
 
     Attributes:
         request_id: the caller's own id if it sent a safe one, else a new one.
-        stages: seconds by stage: receive, decode, queue, infer, respond.
+        stages: seconds by stage: receive, decode, identify, queue, infer, respond.
         audio_seconds: audio to transcribe: the length of the recording, or of all its separate channels; None until it
             is decoded.
         body_bytes: size of the request's body.

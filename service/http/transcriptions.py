@@ -20,10 +20,12 @@ from audio.pool import NoChildError
 from audio.raw import RawForm
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
+from models.spoken_language import possible_languages
 from service.dispatch.admission import Permit
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import NoDecodeProcessError, OverloadedError
+from service.dispatch.identification import Identification
 from service.grammars import LANGUAGES as GRAMMARS
 from service.http import schemas
 from service.http.bodies import receive
@@ -34,7 +36,7 @@ from service.http.fetching import fetch
 from service.http.front import Front
 from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
-from service.http.prompts import into_english, prompt_of
+from service.http.prompts import ENGLISH, into_english, prompt_of
 from service.http.reply import Reply, TranscriptionOptions
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record
@@ -180,18 +182,32 @@ async def parse_options(
     model = await _loaded(front, record, fields.model, resources, receive)
     record.model = model.id
     fields = model.narrowed(fields)
+    identification = _identification(front, model, fields, is_translation=is_translation)
+    identifies = identification is not None
     if is_translation:
         model.check_translation()
-        fields = into_english(fields, model.languages)
+        fields = into_english(fields, model.languages, identifies=identifies)
     for name in schemas.ignored_fields(form):
         front.metrics.ignored_fields.labels(name).inc()
     settings = front.settings
     size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
-    prompt = prompt_of(fields, model.info)
-    options = TranscriptionOptions(fields, model, model.lane(fields.decoder), prompt, front.cut_threads, size)
+    prompt = prompt_of(fields, model.info, identifies=identifies)
+    lane = model.lane(fields.decoder)
+    options = TranscriptionOptions(fields, model, lane, prompt, front.cut_threads, size, identification)
     if fields.format == "written":
         check_written_form(front.grammars, options.text_language.language)
     return options
+
+
+def _identification(
+    front: Front, model: LoadedModel, fields: schemas.TranscriptionForm, *, is_translation: bool
+) -> Identification | None:
+    """Return how the spoken language is identified; None if it is named, or the model does not need it."""
+    if fields.language or not model.info.takes_prompts or len(model.languages) == 1:
+        return None
+    target = ENGLISH if is_translation else fields.target_language
+    possible = possible_languages(fields.languages or model.languages, target)
+    return front.identification(model, possible, is_exhaustive=bool(fields.languages))
 
 
 async def _loaded(
@@ -251,14 +267,19 @@ async def answer(
     def cut_recording_of(one: Recording) -> CutRecording:
         return CutRecording(one, _rule(one, options, longest), front.detector, front.cut_threads)
 
-    async def write(phrases: Sequence[str]) -> list[str]:
-        language = (await options.detect_language(phrases)).language
+    async def write(part: Answer, phrases: Sequence[str]) -> list[str]:
+        language = options.text_language.language
+        if language is None and part.identified:
+            language = part.identified.part.language
+        elif language is None:
+            language = (await options.detect_language(phrases)).language
         return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
 
     def answers_of(cut_recording: CutRecording) -> AsyncGenerator[Answer, None]:
         caller = record.caller or record.request_id
         answers = front.recordings.transcribe(
             *(cut_recording, caller, options.lane, options.prompt),
+            identification=options.identification,
             waited_seconds=record.stages.get("load", 0.0),
             is_background=is_background,
         )

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 from models.transcript import Transcript, Word
 from service.dispatch.dispatcher import Answer
@@ -16,6 +17,7 @@ from service.languages import NAMES
 _MARKS = ".,?!;:…"
 
 Write = Callable[[Sequence[str]], Awaitable[list[str]]]
+WritePart = Callable[[Answer, Sequence[str]], Awaitable[list[str]]]
 
 
 def check_written_form(grammars: Grammars, language: str | None) -> None:
@@ -35,11 +37,13 @@ def check_written_form(grammars: Grammars, language: str | None) -> None:
         raise RequestError(message, code=ErrorCode.UNSUPPORTED_VALUE, param="format")
 
 
-async def answers_in_written_form(answers: AsyncGenerator[Answer, None], write: Write) -> AsyncGenerator[Answer, None]:
-    """Yield answers in written form."""
+async def answers_in_written_form(
+    answers: AsyncGenerator[Answer, None], write: WritePart
+) -> AsyncGenerator[Answer, None]:
+    """Yield answers in written form; ``write`` gets each answer with its phrases."""
     async with aclosing(answers):
         async for answer in answers:
-            yield replace(answer, transcript=await in_written_form(answer.transcript, write))
+            yield replace(answer, transcript=await in_written_form(answer.transcript, partial(write, answer)))
 
 
 async def in_written_form(part: Transcript, write: Write) -> Transcript:

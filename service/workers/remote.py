@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from models.spoken_language import Probabilities
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.dispatcher import Answer
@@ -266,3 +267,7 @@ class RemotePlace:
             raise
         assert isinstance(answered, Answered)
         return Answer(answered.transcript, answered.queue_seconds)
+
+    async def identify(self, part: Part) -> Probabilities:
+        """Not supported: settings with a language identifier have one HTTP process."""
+        raise NotImplementedError(part.lane.model)

@@ -22,6 +22,7 @@ def test_a_card_lists_the_models_abilities(monkeypatch):
             "parameters": None,
             "tasks": ["transcribe"],
             "languages": {"spoken": ["de", "en", "fr"], "written": ["de", "en", "fr"]},
+            "language_source": "text",
             "decoders": ["tdt", "ctc"],
             "word_timestamps": True,
             "punctuation": "never",

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.transcript import Transcript, Word
+from service.dispatch.dispatcher import Answer
 from service.engine.stub import FAIL_SAMPLES, SAMPLE_RATE, transcript
 from service.http.conversation import Channel, Turn, in_order
 from service.http.events import deltas
@@ -186,7 +187,7 @@ async def turns(channel: Channel, starts) -> object:
     for start in sorted(starts):
         part = heard(start)
         await asyncio.sleep(0)
-        yield Turn(channel, start, part, next(deltas(part)), False, 0.0)
+        yield Turn(channel, start, Answer(part, 0.0), next(deltas(part)), False)
 
 
 @given(st.lists(st.lists(st.floats(0, 9), max_size=6), min_size=1, max_size=4))
@@ -207,7 +208,7 @@ def test_a_client_that_leaves_ends_the_work_on_every_channel():
     async def endless(number: int):
         try:
             part = heard(1.0)
-            yield Turn(Channel(number, None, None), 1.0, part, next(deltas(part)), True, 0.0)
+            yield Turn(Channel(number, None, None), 1.0, Answer(part, 0.0), next(deltas(part)), True)
             await asyncio.Event().wait()
         finally:
             closed.append(number)

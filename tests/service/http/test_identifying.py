@@ -1,0 +1,225 @@
+"""A language identifier beside a model that must be told the language, over a real socket with stub engines."""
+
+import json
+from itertools import pairwise
+
+import httpx
+import numpy as np
+import pytest
+
+from audio.segment.segmenter import Segment
+from service.dispatch import cut_recording
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SAMPLE_RATE, SURE, UNSURE
+from service.settings import Settings, SettingsError
+from tests.service.http.test_api import error
+from tests.service.serving import form, serving, tone, wav
+
+GERMAN, ENGLISH, FRENCH = PHRASES
+# The stub finds German, English or French by the number of samples modulo 3.
+SAMPLES = {"de": 63_999, "en": 64_000, "fr": 64_001}
+SHORT_FRENCH = 16_007
+
+
+@pytest.fixture(scope="module")
+def service():
+    with serving(model="prompted.nemo", language_identifier="finder.nemo", max_utterance_seconds=5.0) as served:
+        yield served
+
+
+@pytest.fixture
+def cut_as(monkeypatch):
+    """Cut every long recording into pieces of this many samples."""
+
+    def cut(*lengths: int) -> np.ndarray:
+        ends = np.cumsum((0, *lengths)).tolist()
+        segments = [Segment(start, stop) for start, stop in pairwise(ends)]
+        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule, note: iter([segments]))
+        return tone(sum(lengths))
+
+    return cut
+
+
+def post(service, samples: np.ndarray, path: str = "transcriptions", **fields) -> httpx.Response:
+    return service.client.post(f"/v1/audio/{path}", **form(wav(samples), **fields))
+
+
+@pytest.mark.parametrize(("code", "text"), [("de", GERMAN), ("en", ENGLISH), ("fr", FRENCH)])
+def test_the_language_is_identified_before_the_recording_is_transcribed(service, code, text):
+    answer = post(service, tone(SAMPLES[code]), language="auto")
+
+    body = answer.json()
+    assert body["text"] == text
+    assert (body["language_source"], body["language_probability"]) == ("audio", pytest.approx(SURE))
+    assert body["languages"] == [{"code": code}]
+    assert "identify;dur=" in answer.headers["server-timing"]
+
+
+def test_without_a_field_it_is_identified_too(service):
+    assert post(service, tone(SAMPLES["fr"])).json()["text"] == FRENCH
+    body = post(service, tone(SAMPLES["fr"]), response_format="verbose_json").json()
+    assert (body["language"], body["language_source"]) == ("french", "audio")
+    assert [segment["language"] for segment in body["segments"]] == ["french"]
+    assert body["segments"][0]["language_probability"] == pytest.approx(SURE)
+
+
+def test_a_language_that_is_named_is_not_identified(service):
+    batches = 'steno_batches_total{model="finder"}'
+    post(service, tone(SAMPLES["en"]))
+    before = service.metric(batches)
+
+    answer = post(service, tone(SAMPLES["fr"]), language="de", response_format="verbose_json")
+
+    assert (answer.json()["text"], answer.json()["language_source"]) == (GERMAN, "request")
+    assert "identify" not in answer.headers["server-timing"]
+    assert service.metric(batches) == before
+
+
+def test_languages_narrow_the_choice(service):
+    body = post(service, tone(SAMPLES["fr"]), **{"languages[]": ["de", "en"]}).json()
+
+    assert body["text"] in (GERMAN, ENGLISH)
+    assert body["language_probability"] == pytest.approx(0.5)  # the two are equally unlikely, and one of them it is
+
+
+def test_a_single_one_of_languages_counts_as_named(service):
+    body = post(service, tone(SAMPLES["fr"]), **{"languages[]": "de"}).json()
+
+    assert (body["text"], body["language_source"]) == (GERMAN, "request")
+
+
+def test_parts_that_are_surely_in_another_language_have_it(service, cut_as):
+    samples = cut_as(SAMPLES["de"], SAMPLES["de"], SAMPLES["fr"], SAMPLES["de"])
+
+    body = post(service, samples, response_format="verbose_json").json()
+
+    assert body["text"] == " ".join([GERMAN, GERMAN, FRENCH, GERMAN])
+    assert body["language"] == "german"
+    assert body["language_probability"] == pytest.approx((3 * SURE + (1 - SURE) / 3) / 4, abs=1e-4)
+    assert [segment["language"] for segment in body["segments"]] == ["german", "german", "french", "german"]
+
+
+def test_parts_that_are_not_sure_have_the_language_of_the_recording(service, cut_as):
+    samples = cut_as(SAMPLES["de"], SAMPLES["fr"])
+    samples[SAMPLES["de"] :] *= 8  # the stub is not sure of what is loud
+
+    body = post(service, samples, response_format="verbose_json").json()
+
+    assert body["text"] == f"{GERMAN} {GERMAN}"
+    assert body["segments"][1]["language_probability"] == pytest.approx((1 - UNSURE) / 3)
+
+
+def test_a_short_part_has_the_language_of_the_recording(service, cut_as):
+    samples = cut_as(SAMPLES["de"], SHORT_FRENCH, SAMPLES["de"])
+
+    assert post(service, samples).json()["text"] == " ".join([GERMAN] * 3)
+
+
+def test_a_stream_names_the_language_of_each_segment_and_of_the_whole(service, cut_as):
+    samples = cut_as(SAMPLES["en"], SAMPLES["de"], SAMPLES["en"])
+
+    answer = post(service, samples, response_format="verbose_json", stream="true")
+
+    events = [json.loads(line.removeprefix("data: ")) for line in answer.text.split("\n\n") if line]
+    segments = [event for event in events if event["type"] == "transcript.text.segment"]
+    assert [segment["language"] for segment in segments] == ["english", "german", "english"]
+    assert events[-1]["text"] == f"{ENGLISH} {GERMAN} {ENGLISH}"
+    assert (events[-1]["language"], events[-1]["language_source"]) == ("english", "audio")
+
+
+def test_each_side_of_a_call_has_its_own_language(service):
+    sides = np.stack([tone(SAMPLES["de"]), tone(SAMPLES["de"], 0.6)], axis=1)
+
+    body = post(service, sides, multichannel="true", response_format="verbose_json").json()
+
+    assert [channel["language"] for channel in body["channels"]] == ["german", "german"]
+    probabilities = [channel["language_probability"] for channel in body["channels"]]
+    assert probabilities == [pytest.approx(SURE), pytest.approx(UNSURE)]
+    assert body["language_source"] == "audio"
+
+
+def test_a_translation_need_not_name_what_is_spoken(service):
+    body = post(service, tone(SAMPLES["fr"]), "translations", response_format="verbose_json").json()
+    spoken = post(service, tone(SAMPLES["en"]), "translations", response_format="verbose_json").json()
+
+    assert (body["text"], body["task"], body["language"]) == (ENGLISH, "translate", "english")
+    assert (spoken["text"], spoken["task"]) == (ENGLISH, "transcribe")
+
+
+def test_what_can_be_translated_is_what_can_be_spoken(service):
+    body = post(service, tone(SAMPLES["de"]), target_language="fr", response_format="verbose_json").json()
+
+    assert (body["text"], body["language"]) == (FRENCH, "french")
+
+
+def test_silence_has_no_language(service):
+    body = post(service, np.zeros(10 * SAMPLE_RATE, np.float32), language="auto").json()
+
+    assert (body["text"], body["language"], body["languages"]) == ("", "unknown", [])
+
+
+def test_if_identifying_fails_the_request_fails_as_if_transcribing_had(service):
+    answer = post(service, tone(FAIL_SAMPLES))
+
+    assert (answer.status_code, error(answer)["code"]) == (500, "internal_error")
+
+
+def test_an_engine_that_dies_while_identifying_is_replaced_with_both_models():
+    with serving(model="prompted.nemo", language_identifier="finder.nemo") as served:
+        answer = post(served, tone(CRASH_SAMPLES))
+        assert (answer.status_code, error(answer)["code"]) == (503, "engine_lost")
+
+        assert post(served, tone(SAMPLES["fr"])).json()["text"] == FRENCH
+
+
+def test_clients_cannot_ask_for_the_identifier(service):
+    assert [model["id"] for model in service.client.get("/v1/models").json()["data"]] == ["prompted"]
+    assert service.client.get("/v1/models/finder").status_code == 404
+    answer = post(service, tone(SAMPLES["fr"]), model="finder")
+    assert (answer.status_code, error(answer)["code"]) == (404, "model_not_found")
+    assert service.client.get("/readyz").json()["models"] == {"prompted": "ready", "finder": "ready"}
+
+
+def test_the_models_card_says_how_the_language_is_known(service):
+    assert service.client.get("/v1/models/prompted").json()["steno"]["abilities"]["language_source"] == "audio"
+
+
+def test_its_batches_are_in_the_metrics_and_its_time_is_a_stage(service):
+    stage = 'steno_stage_duration_seconds_count{stage="identify"}'
+    before = service.metric(stage)
+
+    post(service, tone(SAMPLES["fr"]))
+
+    assert service.metric(stage) == before + 1
+    assert service.metric('steno_batches_total{model="finder"}') > 0
+    assert service.metric('steno_model_weight_bytes{model="finder"}') > 0
+
+
+def test_without_an_identifier_english_is_assumed():
+    with serving(model="prompted.nemo") as served:
+        body = post(served, tone(SAMPLES["fr"]), language="auto").json()
+        card = served.client.get("/v1/models/prompted").json()
+
+    assert (body["text"], body["language_source"]) == (ENGLISH, "assumed")
+    assert card["steno"]["abilities"]["language_source"] == "assumed"
+
+
+def test_a_model_that_need_not_be_told_has_its_language_from_the_text():
+    with serving(model="polyglot.nemo", language_identifier="finder.nemo") as served:
+        body = post(served, tone(SAMPLES["fr"]), language="auto").json()
+
+    assert body["language_source"] == "text"
+
+
+def test_the_identifier_and_a_model_need_different_ids():
+    with pytest.raises(ValueError, match="two models are called 'canary'"):
+        Settings(model="canary.nemo", language_identifier="other/canary.nemo")
+    with pytest.raises(ValueError, match="needs http_processes 1"):
+        Settings(model="a.nemo", language_identifier="b.nemo", http_processes=2)
+    assert Settings(model="a.nemo", language_identifier="finder=b/a.nemo").identifier == ("finder", "b/a.nemo")
+    assert Settings(model="a.nemo", language_identifier="b.nemo").identifier_edges[-1] == 30.0
+
+
+def test_a_misspelt_setting_is_told(monkeypatch):
+    monkeypatch.setenv("STENO_LANGUAGE_IDENTIFIRE", "x")
+    with pytest.raises(SettingsError, match="did you mean STENO_LANGUAGE_IDENTIFIER"):
+        Settings.read({})
