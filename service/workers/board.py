@@ -71,7 +71,7 @@ class Board:
         self._places[row * _PLACES : (row + 1) * _PLACES] = memoryview(bytes(_PLACES * 4)).cast("i")
 
     def _slot(self, place: str) -> int:
-        # With a key, so that nobody can choose addresses that share a slot with another's.
+        # With a key, so that no client can choose addresses that share a slot with another's.
         return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=2, key=self._seed).digest(), "little")
 
 

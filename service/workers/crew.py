@@ -25,7 +25,7 @@ log = logging.getLogger("steno.workers")
 _MODULE = "service.workers.process"
 _PUBLISH_SECONDS = 0.02
 _WATCH_SECONDS = 1.0
-# A worker sends its metrics every second. One that is silent for this long answers nobody.
+# A worker sends its metrics every second. One that is silent for this long answers no client.
 _SILENCE_SECONDS = 30.0
 _TELL_SECONDS = 1.0
 # Longer than a worker waits for answers that are being written, and for its spans to be sent.
@@ -220,8 +220,8 @@ class Crew:
             now = loop.time()
             for worker in self._workers.values():
                 if now - looked > _WATCH_SECONDS:
-                    worker.desk.heard = now  # this process was stopped, and has not read what came meanwhile
-                elif worker.desk.is_up and now - worker.desk.heard > _SILENCE_SECONDS:
+                    worker.desk.last_message = now  # this process was stopped, and has not read what came meanwhile
+                elif worker.desk.is_up and now - worker.desk.last_message > _SILENCE_SECONDS:
                     log.error("worker stuck", extra={"pid": worker.process.pid})
                     worker.process.send_signal(signal.SIGKILL)
             self._metrics.http_processes.set(sum(worker.desk.is_up for worker in self._workers.values()))

@@ -74,7 +74,7 @@ class Desk:
 
     Attributes:
         is_up: whether the worker answers connections.
-        heard: event-loop time of its last message.
+        last_message: event-loop time of its last message.
         samples: its metrics.
     """
 
@@ -92,12 +92,12 @@ class Desk:
         self._changed = asyncio.Event()
         self._is_closed = False
         self.is_up = False
-        self.heard = self._loop.time()
+        self.last_message = self._loop.time()
         self.samples: Samples = []
 
     def take(self, message: FromWorker) -> None:
         """Do what a message asks for."""
-        self.heard = self._loop.time()
+        self.last_message = self._loop.time()
         match message:
             case Transcribe():
                 self._run(message.call, self._transcribe(message))

@@ -80,7 +80,7 @@ class Calls:
 
 
 class RemoteModel(ServedModel):
-    """A model of the main process, which is told when requests here begin and cease to use it."""
+    """A model of the main process, which counts the requests of this process among its users."""
 
     calls: Calls
 
@@ -257,7 +257,7 @@ class RemotePlace:
             )
         )
         # The main process replies in any case, and does not read the samples afterwards, unless they were withdrawn
-        # while it wrote a batch, whose transcript nobody gets.
+        # while it wrote a batch, whose transcript is dropped.
         reply.add_done_callback(lambda _: self.arena.free(offset))
         try:
             answered = await asyncio.shield(reply)
