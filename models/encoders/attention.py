@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from models.config import ConformerConfig
 from models.encoders.padding import Padding
@@ -185,9 +185,9 @@ class RelativeAttention(SelfAttention):
     def fold(self) -> None:
         """Also project the distances of most clips, which otherwise each batch would do."""
         super().fold()
-        weight = self.position.weight
+        weight = self.position.weight.float()  # a checkpoint may store it in half precision
         positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
-        self.table = self._projected_positions(positions.to(weight.dtype)).contiguous()
+        self.table = self._by_distance(linear(positions, weight)).contiguous()
 
     def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Attend; see ``SelfAttention``."""
@@ -229,11 +229,11 @@ class RelativeAttention(SelfAttention):
         """Return the projected distances, those of ``positions`` or more, [heads, 2 * reach - 1, width / heads]."""
         if self.table is not None and positions.size(0) <= self.table.size(1):
             return self.table
-        return self._projected_positions(positions)
+        return self._by_distance(self.position(positions))
 
-    def _projected_positions(self, positions: Tensor) -> Tensor:
-        """Return the projected sinusoids of each head, [heads, distances, width / heads]."""
-        return torch.unflatten(self.position(positions), 1, (self.heads, -1)).transpose(0, 1)
+    def _by_distance(self, projected: Tensor) -> Tensor:
+        """Return the projected sinusoids [distances, width] of each head, [heads, distances, width / heads]."""
+        return torch.unflatten(projected, 1, (self.heads, -1)).transpose(0, 1)
 
 
 def _scaled_products(left: Tensor, right: Tensor, share: float) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 
 from models import Float16OverflowError, Model, default_dtype, load_model
 from models.checkpoint import read_checkpoint
+from models.network import Network
 from models.precision import checked_precision, exact_products, round_products, warn_of_slow_dtype
 from tests.models import canary
 from tests.models import golden_data as golden
@@ -204,3 +205,22 @@ def test_float16_has_the_texts_of_float32(name):
         found = rounded.transcribe(clips, decoder=decoder), exact.transcribe(clips, decoder=decoder)
         differing = sum(one.text != other.text for one, other in zip(*found, strict=True))
         assert differing <= 1  # a token that wins by little may be another one
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", golden.MODELS)
+def test_weights_stored_in_half_precision_are_folded_in_float32(name, stored):
+    checkpoint = read_checkpoint(golden.GOLDEN / name / "model.nemo")
+    state = {
+        name: tensor.to(stored) if tensor.is_floating_point() else tensor for name, tensor in checkpoint.state.items()
+    }
+
+    def folded(state):
+        network = Network.without_weights(checkpoint.config)
+        network.load_state_dict(state, assign=True)
+        network.fold()
+        return network.float().state_dict(keep_vars=True) | dict(network.named_buffers())
+
+    exact = folded({name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in state.items()})
+    for name, tensor in folded(state).items():
+        torch.testing.assert_close(tensor, exact[name], msg=lambda text, name=name: f"{name}: {text}")
