@@ -48,8 +48,8 @@ def test_a_batch_is_recognised_without_a_look_at_its_values(name, decoder):
 
     assert len(model._passes.sizes) > 0
     for recognition in (unprepared, prepared):
-        assert recognition._fetched._packed.device == META
-        assert len(recognition._fetched._packed) == len(golden.CLIPS)
+        assert recognition._fetched._packed.tensor().device == META
+        assert len(recognition._fetched._packed.tensor()) == len(golden.CLIPS)
 
 
 def test_a_batch_with_a_language_model_is_recognised_without_a_look_at_its_values():
@@ -60,7 +60,7 @@ def test_a_batch_with_a_language_model_is_recognised_without_a_look_at_its_value
 
     assert model._graphed_beam is not None
     assert len(model._graphed_beam.sizes) == 1
-    assert recognition._fetched._packed.device == META
+    assert recognition._fetched._packed.tensor().device == META
 
 
 def test_a_search_that_the_host_drives_does_ask():

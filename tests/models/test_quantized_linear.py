@@ -148,7 +148,7 @@ def test_models_without_8_bit_products_are_refused(name, device, message):
 
 
 def test_a_processor_without_such_products_says_so(monkeypatch):
-    monkeypatch.setattr("models.model.multiplies_eight_bits_exactly", lambda: False)
+    monkeypatch.setattr("models.precision.multiplies_eight_bits_exactly", lambda: False)
 
     with pytest.raises(ValueError, match="VNNI"):
         load_model(MODEL, dtype=torch.int8)
