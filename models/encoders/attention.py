@@ -185,9 +185,10 @@ class RelativeAttention(SelfAttention):
     def fold(self) -> None:
         """Also project the distances of most clips, which otherwise each batch would do."""
         super().fold()
-        weight = self.position.weight.float()  # a checkpoint may store it in half precision
+        weight = self.position.weight
+        weight = weight.to(torch.promote_types(weight.dtype, torch.float32))  # a checkpoint may store half precision
         positions = relative_positions(_FRAMES_IN_TABLE, weight.size(1), weight.device)
-        self.table = self._by_distance(linear(positions, weight)).contiguous()
+        self.table = self._by_distance(linear(positions.to(weight.dtype), weight)).contiguous()
 
     def forward(self, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
         """Attend; see ``SelfAttention``."""
