@@ -441,8 +441,6 @@ class Settings(BaseSettings):
         ids = [model for model, _ in entries]
         if self.identifier is not None:
             ids.append(self.identifier[0])
-            if self.http_processes > 1:
-                raise ValueError("language_identifier needs http_processes 1: others do not identify languages yet")
         if twice := next((model for model in ids if ids.count(model) > 1), None):
             raise ValueError(f"two models are called {twice!r}; write one as ID=CHECKPOINT")
         self._check_on_demand()

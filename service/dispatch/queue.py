@@ -76,14 +76,14 @@ class Queue(Protocol):
     """The queue of the service."""
 
     def accept(
-        self, model: str, seconds: float, *, is_whole: bool, is_background: bool
+        self, model: str, seconds: float, *, is_single: bool, is_background: bool
     ) -> AbstractAsyncContextManager[Place]:
         """Gate 2: count the audio of a recording until it is answered.
 
         Args:
             model: id of the model.
             seconds: length of the recording.
-            is_whole: whether it is one utterance; then its refusal may come from `Place.transcribe`.
+            is_single: whether all that follows is one `Place.transcribe`; then that may refuse it.
             is_background: whether it is a job's.
 
         Raises:
@@ -103,7 +103,7 @@ class DispatchQueue:
         model: str,
         seconds: float,
         *,
-        is_whole: bool,  # noqa: ARG002  # it costs nothing to refuse it at once
+        is_single: bool,  # noqa: ARG002  # it costs nothing to refuse it at once
         is_background: bool,
     ) -> AsyncIterator[Place]:
         """Gate 2; see `Queue`."""

@@ -86,7 +86,8 @@ class Recordings:
         deadline = None if is_background else asyncio.get_running_loop().time() + left
         under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
         joiner = Joiner()
-        queued = self._queue.accept(lane.model, seconds, is_whole=cut_recording.is_whole, is_background=is_background)
+        is_single = cut_recording.is_whole and identification is None
+        queued = self._queue.accept(lane.model, seconds, is_single=is_single, is_background=is_background)
         async with queued as queue_place:
             languages = PartLanguages(identification) if identification else None
             request = _Request(cut_recording, caller, lane, prompt, deadline, queue_place, seconds, seconds, languages)

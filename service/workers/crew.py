@@ -244,7 +244,9 @@ class Crew:
     def _models_message(self) -> Models:
         assert self._parts is not None
         entries = [
-            ModelEntry(model.id, model.checkpoint, model.ready, model.is_leaving, model.is_on_demand)
+            ModelEntry(
+                *(model.id, model.checkpoint, model.ready, model.is_leaving, model.is_on_demand, model.identifies)
+            )
             for model in self._parts.dispatcher.catalog
         ]
         return Models(self._version, entries)

@@ -12,7 +12,6 @@ from service.demand import Demand, DemandError
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import DispatchError, OverloadedError
 from service.dispatch.queue import DispatchPlace, Part
-from service.dispatch.utterance import Lane
 from service.engine.protocol import Item
 from service.engine.staging import StagingView
 from service.http.access import Access
@@ -32,6 +31,9 @@ from service.workers.protocol import (
     Gone,
     Granted,
     Held,
+    Identify,
+    LanguageProbabilities,
+    PartEntry,
     Seen,
     Snapshot,
     Taken,
@@ -99,8 +101,8 @@ class Desk:
         """Do what a message asks for."""
         self.last_message = self._loop.time()
         match message:
-            case Transcribe():
-                self._run(message.call, self._transcribe(message))
+            case Transcribe() | Identify():
+                self._run(message.call, self._answer_part(message))
             case End():
                 self._end(message)
             case Held():
@@ -170,21 +172,12 @@ class Desk:
         task = self._running[call] = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._running.pop(call))
 
-    async def _transcribe(self, asked: Transcribe) -> None:
-        dispatcher = self._parts.dispatcher
-        samples = self._samples.read(Item(asked.offset, asked.samples))
-        deadline = None if asked.seconds_left is None else self._loop.time() + asked.seconds_left
-        lane = Lane(asked.model, asked.decoder)
-        part = Part(samples, asked.share, asked.caller, deadline, lane, asked.prompt)
-        parent = None if asked.traceparent is None else Traceparent.parse(asked.traceparent)
+    async def _answer_part(self, asked: Transcribe | Identify) -> None:
+        traceparent = asked.part.traceparent
+        parent = None if traceparent is None else Traceparent.parse(traceparent)
         try:
             with under(None if parent is None else Trace(parent, 0)):
-                if asked.place is None:
-                    seconds = asked.recording_seconds
-                    with dispatcher.admission.accept(asked.model, seconds) as accepted:
-                        answer = await DispatchPlace(dispatcher, accepted, seconds).transcribe(part)
-                else:
-                    answer = await self._places[asked.place].transcribe(part)
+                reply = await (self._transcribe(asked) if isinstance(asked, Transcribe) else self._identify(asked))
         except BaseException as error:
             self._send(failed(asked.call, error))
             if not isinstance(error, Exception):
@@ -192,7 +185,27 @@ class Desk:
             if not isinstance(error, _EXPECTED):
                 log.exception("utterance failed")
         else:
-            self._send(Answered(asked.call, answer.transcript, answer.queue_seconds))
+            self._send(reply)
+
+    async def _transcribe(self, asked: Transcribe) -> Answered:
+        dispatcher = self._parts.dispatcher
+        part = self._part(asked.part)
+        if asked.place is None:
+            seconds = asked.recording_seconds
+            with dispatcher.admission.accept(part.lane.model, seconds) as accepted:
+                answer = await DispatchPlace(dispatcher, accepted, seconds).transcribe(part)
+        else:
+            answer = await self._places[asked.place].transcribe(part)
+        return Answered(asked.call, answer.transcript, answer.queue_seconds)
+
+    async def _identify(self, asked: Identify) -> LanguageProbabilities:
+        probabilities = await self._places[asked.place].identify(self._part(asked.part))
+        return LanguageProbabilities(asked.call, probabilities)
+
+    def _part(self, entry: PartEntry) -> Part:
+        samples = self._samples.read(Item(entry.offset, entry.samples))
+        deadline = None if entry.seconds_left is None else self._loop.time() + entry.seconds_left
+        return Part(samples, entry.share, entry.caller, deadline, entry.lane, entry.prompt)
 
     def _accept(self, asked: Accept) -> None:
         dispatcher, held = self._parts.dispatcher, ExitStack()

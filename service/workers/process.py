@@ -39,6 +39,7 @@ from service.workers.protocol import (
     Granted,
     Head,
     Keys,
+    LanguageProbabilities,
     Models,
     Piece,
     Seen,
@@ -85,7 +86,7 @@ class _Worker:
     def take(self, message: ToWorker) -> None:
         """Take a message of the main process."""
         match message:
-            case Answered() | Failed() | Granted():
+            case Answered() | LanguageProbabilities() | Failed() | Granted():
                 self._calls.take(message)
             case Want() | Head() | Piece() | Ended():
                 self._forwarder.take(message)

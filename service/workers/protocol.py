@@ -4,15 +4,17 @@ Messages are small structs, sent as MessagePack frames over a socket pair. Audio
 into memory that both processes map (`arena`), and the dispatcher's staging reads it there.
 
 A worker numbers what it asks for. The main process answers each `Bring`, `Accept`, `Ask`, `UseKey` and `UseAudio` once,
-and holds what it granted until the worker sends `End`. It answers each `Transcribe` once, also after an `End`, which
-withdraws it. A request that the worker passes on is ASGI in messages: `Forward` begins it, each `Want` asks for the
-next `Body` or `Gone`, each `Piece` of the answer is acknowledged by `Taken`, and `Ended` is the last.
+and holds what it granted until the worker sends `End`. It answers each `Transcribe` and `Identify` once, also after an
+`End`, which withdraws it. A request that the worker passes on is ASGI in messages: `Forward` begins it, each `Want`
+asks for the next `Body` or `Gone`, each `Piece` of the answer is acknowledged by `Taken`, and `Ended` is the last.
 """
 
 import msgspec
 
 from models.prompt import Prompt
+from models.spoken_language import Probabilities
 from models.transcript import Transcript
+from service.dispatch.utterance import Lane
 from service.engine.protocol import Ready
 
 
@@ -51,7 +53,7 @@ class Bring(Tagged, frozen=True):
 
 
 class Accept(Tagged, frozen=True):
-    """Gate 2 for a long recording."""
+    """Gate 2 for a recording with several messages."""
 
     call: int
     model: str
@@ -81,36 +83,58 @@ class UseAudio(Tagged, frozen=True):
     seconds: float
 
 
-class Transcribe(Tagged, frozen=True):
-    """A part of an accepted recording, or a short recording whole, which must pass gate 2.
+class PartEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a recording; see `service.dispatch.queue.Part`.
 
     Attributes:
-        call: its number.
-        place: number of the recording's `Accept`; None if it is whole.
         offset: place of its samples in the memory, in samples.
         samples: number of them.
         share: seconds of the recording that it answers for.
-        recording_seconds: length of the recording.
         caller: who takes turns with others.
         seconds_left: until the answer is needed; None: no deadline.
-        model: id of the model.
-        decoder: one of its decoders; None is its first.
+        lane: the model, and which of its decoders.
         prompt: what is asked for.
         traceparent: of its request, if it is traced.
     """
 
-    call: int
-    place: int | None
     offset: int
     samples: int
     share: float
-    recording_seconds: float
     caller: str
     seconds_left: float | None
-    model: str
-    decoder: str | None
+    lane: Lane
     prompt: Prompt
     traceparent: str | None
+
+
+class Transcribe(Tagged, frozen=True):
+    """Transcribe a part of an accepted recording, or a short recording whole, which must pass gate 2.
+
+    Attributes:
+        call: its number.
+        place: number of the recording's `Accept`; None if it has none.
+        recording_seconds: length of the recording.
+        part: the part.
+    """
+
+    call: int
+    place: int | None
+    recording_seconds: float
+    part: PartEntry
+
+
+class Identify(Tagged, frozen=True):
+    """Identify the language of a part of an accepted recording; answered by `LanguageProbabilities`.
+
+    Attributes:
+        call: its number.
+        place: number of the recording's `Accept`.
+        part: the part.
+    """
+
+    call: int
+    place: int
+    part: PartEntry
 
 
 class End(Tagged, frozen=True):
@@ -194,6 +218,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
     ready: Ready | None
     is_leaving: bool
     is_on_demand: bool
+    identifies: bool
 
 
 class Models(Tagged, frozen=True):
@@ -231,6 +256,13 @@ class Answered(Tagged, frozen=True):
     call: int
     transcript: Transcript
     queue_seconds: float
+
+
+class LanguageProbabilities(Tagged, frozen=True):
+    """The probability of each language in a part."""
+
+    call: int
+    probabilities: Probabilities
 
 
 class Failed(Tagged, frozen=True):
@@ -273,6 +305,7 @@ class Ended(Tagged, frozen=True):
 
 FromWorker = (
     Transcribe
+    | Identify
     | End
     | Held
     | Seen
@@ -288,5 +321,19 @@ FromWorker = (
     | Taken
     | Up
 )
-ToWorker = Answered | Failed | Granted | Models | Keys | Tell | Finish | Start | Want | Head | Piece | Ended
+ToWorker = (
+    Answered
+    | LanguageProbabilities
+    | Failed
+    | Granted
+    | Models
+    | Keys
+    | Tell
+    | Finish
+    | Start
+    | Want
+    | Head
+    | Piece
+    | Ended
+)
 Message = FromWorker | ToWorker

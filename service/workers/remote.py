@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from models.spoken_language import Probabilities
 from service.dispatch.admission import Gate
@@ -26,7 +25,10 @@ from service.workers.protocol import (
     FromWorker,
     Granted,
     Held,
+    Identify,
+    LanguageProbabilities,
     ModelEntry,
+    PartEntry,
     Transcribe,
     UseAudio,
     UseKey,
@@ -34,7 +36,7 @@ from service.workers.protocol import (
 
 _NO_LIMITS = KeyLimits()
 
-Reply = TypeVar("Reply", Granted, Answered)
+Reply = Granted | Answered | LanguageProbabilities
 
 
 class Calls:
@@ -47,18 +49,16 @@ class Calls:
     def __init__(self, send: Callable[[FromWorker], None]) -> None:
         self.send = send
         self._last = 0
-        self._waiting: dict[int, asyncio.Future[Granted | Answered]] = {}
+        self._waiting: dict[int, asyncio.Future[Reply]] = {}
 
     def number(self) -> int:
         """Return a new number."""
         self._last += 1
         return self._last
 
-    def begin(
-        self, message: Accept | Ask | Bring | UseKey | UseAudio | Transcribe
-    ) -> asyncio.Future[Granted | Answered]:
+    def begin(self, message: Accept | Ask | Bring | UseKey | UseAudio | Transcribe | Identify) -> asyncio.Future[Reply]:
         """Send a message, and return the future of its reply."""
-        reply: asyncio.Future[Granted | Answered] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[message.call] = reply
         self.send(message)
         return reply
@@ -68,7 +68,7 @@ class Calls:
         self._waiting.pop(call, None)
         self.send(End(call, has_failed))
 
-    def take(self, message: Granted | Answered | Failed) -> None:
+    def take(self, message: Reply | Failed) -> None:
         """Take a reply."""
         reply = self._waiting.pop(message.call, None)
         if reply is None or reply.done():
@@ -118,6 +118,7 @@ class RemoteModels:
             model.calls = self._calls
         model.checkpoint, model.ready = entry.checkpoint, entry.ready
         model.is_leaving, model.is_on_demand = entry.is_leaving, entry.is_on_demand
+        model.identifies = entry.identifies
         return model
 
 
@@ -197,10 +198,10 @@ class RemoteQueue:
         self._arena = arena
 
     @asynccontextmanager
-    async def accept(self, model: str, seconds: float, *, is_whole: bool, is_background: bool) -> AsyncIterator[Place]:
-        """Gate 2: at once for a long recording, with the samples of a short one."""
+    async def accept(self, model: str, seconds: float, *, is_single: bool, is_background: bool) -> AsyncIterator[Place]:
+        """Gate 2: at once, or with the samples if they are all in one message."""
         assert not is_background
-        if is_whole:
+        if is_single:
             yield RemotePlace(self._calls, self._arena, None, seconds)
             return
         call = self._calls.number()
@@ -233,7 +234,7 @@ class RemotePlace:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._asked[place] = call
 
-        def grant(reply: "asyncio.Future[Granted | Answered]") -> None:
+        def grant(reply: "asyncio.Future[Reply]") -> None:
             if not reply.cancelled() and not reply.exception() and not place.done():
                 place.set_result(None)
 
@@ -247,27 +248,37 @@ class RemotePlace:
 
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part; see `service.dispatch.queue.Place`."""
-        call, trace = self.calls.number(), current()
-        left = None if part.deadline is None else part.deadline - asyncio.get_running_loop().time()
-        offset = self.arena.put(part.samples)
-        reply = self.calls.begin(
-            Transcribe(
-                *(call, self.number, offset, len(part.samples), part.share, self.seconds, str(part.caller), left),
-                *(*part.lane, part.prompt, None if trace is None else str(trace.traceparent)),
-            )
-        )
-        # The main process replies in any case, and does not read the samples afterwards, unless they were withdrawn
-        # while it wrote a batch, whose transcript is dropped.
-        reply.add_done_callback(lambda _: self.arena.free(offset))
-        try:
-            answered = await asyncio.shield(reply)
-        except asyncio.CancelledError:
-            self.calls.send(End(call))
-            reply.add_done_callback(lambda done: done.cancelled() or done.exception())
-            raise
-        assert isinstance(answered, Answered)
-        return Answer(answered.transcript, answered.queue_seconds)
+        call = self.calls.number()
+        reply = await self._reply(Transcribe(call, self.number, self.seconds, self._entry(part)))
+        assert isinstance(reply, Answered)
+        return Answer(reply.transcript, reply.queue_seconds)
 
     async def identify(self, part: Part) -> Probabilities:
-        """Not supported: settings with a language identifier have one HTTP process."""
-        raise NotImplementedError(part.lane.model)
+        """Identify the language of a part; see `service.dispatch.queue.Place`."""
+        assert self.number is not None
+        reply = await self._reply(Identify(self.calls.number(), self.number, self._entry(part)))
+        assert isinstance(reply, LanguageProbabilities)
+        return reply.probabilities
+
+    def _entry(self, part: Part) -> PartEntry:
+        """Put the samples of a part where the main process reads them, and return what it needs to know of it."""
+        left = None if part.deadline is None else part.deadline - asyncio.get_running_loop().time()
+        trace = current()
+        traceparent = None if trace is None else str(trace.traceparent)
+        offset = self.arena.put(part.samples)
+        return PartEntry(
+            *(offset, len(part.samples), part.share, str(part.caller), left, part.lane, part.prompt, traceparent)
+        )
+
+    async def _reply(self, message: Transcribe | Identify) -> Reply:
+        """Send a message about a part, wait for the reply, and free its samples."""
+        reply = self.calls.begin(message)
+        # The main process replies in any case, and does not read the samples afterwards, unless they were withdrawn
+        # while it wrote a batch, whose transcript is dropped.
+        reply.add_done_callback(lambda _: self.arena.free(message.part.offset))
+        try:
+            return await asyncio.shield(reply)
+        except asyncio.CancelledError:
+            self.calls.send(End(message.call))
+            reply.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise

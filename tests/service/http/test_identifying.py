@@ -213,8 +213,6 @@ def test_a_model_that_need_not_be_told_has_its_language_from_the_text():
 def test_the_identifier_and_a_model_need_different_ids():
     with pytest.raises(ValueError, match="two models are called 'canary'"):
         Settings(model="canary.nemo", language_identifier="other/canary.nemo")
-    with pytest.raises(ValueError, match="needs http_processes 1"):
-        Settings(model="a.nemo", language_identifier="b.nemo", http_processes=2)
     assert Settings(model="a.nemo", language_identifier="finder=b/a.nemo").identifier == ("finder", "b/a.nemo")
     assert Settings(model="a.nemo", language_identifier="b.nemo").identifier_edges[-1] == 30.0
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from service.engine.stub import CRASH_SAMPLES, SAMPLE_RATE
+from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from service.engine.supervisor import STUB_ENGINE
 from tests.service.serving import (
     PATIENCE,
@@ -75,6 +75,12 @@ def stereo() -> bytes:
     return wav(both)
 
 
+def long_speech(golden: Path) -> np.ndarray:
+    """Speech of two voices that has to be cut."""
+    voices = [soundfile.read(golden / "clips" / f"{name}.wav", dtype="float32")[0] for name in ("rms-6s", "slt-12s")]
+    return np.concatenate([part for voice in voices for part in (voice, np.zeros(2 * SAMPLE_RATE, np.float32))])
+
+
 REQUESTS = {
     **{
         shape: form(wav(tone(SAMPLE_RATE)), response_format=shape)
@@ -103,13 +109,46 @@ def test_answers_are_those_of_one_process(one, two, kind):
 
 
 def test_a_long_recording_is_cut_and_joined_as_in_one_process(one, two, golden):
-    voices = [soundfile.read(golden / "clips" / f"{name}.wav", dtype="float32")[0] for name in ("rms-6s", "slt-12s")]
-    speech = np.concatenate([part for voice in voices for part in (voice, np.zeros(2 * SAMPLE_RATE, np.float32))])
-
-    answers = [served.post(**form(wav(speech), response_format="verbose_json")) for served in (one, two)]
+    answers = [served.post(**form(wav(long_speech(golden)), response_format="verbose_json")) for served in (one, two)]
 
     assert answers[0].json()["transcribed_seconds"] > LONGEST
     assert answers[0].json() == answers[1].json()
+
+
+IDENTIFIED = {
+    "short": form(wav(tone(64_001)), language="auto", response_format="verbose_json"),
+    "narrowed": form(wav(tone(64_000)), **{"languages[]": ["de", "fr"]}),
+    "streamed": form(wav(tone(63_999)), stream="true", response_format="verbose_json"),
+    "by channel": form(stereo(), multichannel="true", response_format="verbose_json"),
+    "named": form(wav(tone(64_001)), language="de"),
+    "failing": form(wav(tone(FAIL_SAMPLES))),
+}
+
+
+@pytest.fixture(scope="module")
+def identifying():
+    models = {"model": "prompted.nemo", "language_identifier": "finder.nemo", "max_utterance_seconds": LONGEST}
+    with serving(**models) as one, serving(**models, http_processes=2) as two:
+        wait_until_all_answer(two)
+        yield one, two
+
+
+@pytest.mark.parametrize("kind", IDENTIFIED)
+def test_languages_are_identified_as_in_one_process(identifying, kind):
+    answers = [served.post(**IDENTIFIED[kind]) for served in identifying]
+
+    assert answers[0].text == answers[1].text
+    assert answers[0].status_code == answers[1].status_code
+
+
+def test_languages_of_parts_are_identified_as_in_one_process(identifying, golden):
+    answers = [served.post(**form(wav(long_speech(golden)), response_format="verbose_json")) for served in identifying]
+
+    assert answers[0].json()["language_source"] == "audio"
+    assert len(answers[0].json()["segments"]) > 1
+    assert answers[0].json() == answers[1].json()
+    admission = identifying[1].server.dispatcher.admission
+    wait_for(lambda: admission.requests == 0 and not admission.backlog._recordings)
 
 
 @pytest.mark.parametrize(
