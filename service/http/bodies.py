@@ -11,6 +11,7 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
+from service.http.schemas import LISTS
 from service.http.upload import Upload, no_room
 
 # As in the parser of forms; larger files go to the disk.
@@ -98,8 +99,8 @@ def _of_json(body: bytes) -> Body:
     items = [
         (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # form fields are text
         for name, given in fields.items()
-        for value in (given if isinstance(given, list) else [given])
-        if value is not None
+        if given is not None  # as good as left out
+        for value in (given if isinstance(given, list) and name.removesuffix("[]") in LISTS else [given])
     ]
     return Body(_form(items, new_file("")), url)
 

@@ -47,5 +47,7 @@ _NAMED: dict[str, object] = {"auto": None, "none": {"type": "server_vad", "thres
 ChunkingStrategy = Annotated[
     ServerVad | None,
     BeforeValidator(_parsed),
-    WithJsonSchema({"anyOf": [{"type": "string", "enum": list(_NAMED)}, ServerVad.model_json_schema()]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "enum": list(_NAMED)}, ServerVad.model_json_schema(), {"type": "null"}]}
+    ),
 ]

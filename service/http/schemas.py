@@ -20,7 +20,7 @@ LanguageSource = Literal["request", "model", "text", "audio", "assumed"]
 _UNSUPPORTED = {"response_format": {"diarized_json"}}
 # Fields of OpenAI's API that have no effect here; unknown fields are counted together.
 _WITHOUT_EFFECT = ("keywords", "known_speaker_names", "known_speaker_references")
-_LISTS = ("timestamp_granularities", "include", "languages")
+LISTS = ("timestamp_granularities", "include", "languages")
 AUTO = "auto"  # value of `language` that asks to detect it
 # OpenAI's clients send the fields of these objects as parts `name[field]`.
 _OBJECTS = {"chunking_strategy": ServerVad.model_fields}
@@ -144,7 +144,7 @@ class TranscriptionForm(BaseModel):
                 given.setdefault(name.removesuffix("[]"), []).append(value)
         fields: dict[str, Any] = {}
         for name in _FIELDS & given.keys():
-            if name in _LISTS:
+            if name in LISTS:
                 fields[name] = [part.strip() for value in given[name] for part in str(value).split(",")]
             else:
                 fields[name] = given[name][-1]
@@ -199,7 +199,7 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
     """
     described = "Where the recording is: by https, on a host that the operator allows (STENO_URL_HOSTS)."
     url = {"type": "string", "format": "uri", "maxLength": 2048, "description": described}
-    fields = {name: field for name, field in form["properties"].items() if name != "file"}
+    fields = {name: _nullable(field) for name, field in form["properties"].items() if name != "file"}
     by_url = form | {"title": "UrlRequest", "properties": {"url": url, **fields}, "required": ["url"]}
     recording = {
         "type": "string",
@@ -218,6 +218,15 @@ def request_body(form: dict[str, Any]) -> dict[str, Any]:
             "content": {media_type: {"schema": schema} for media_type, schema in content.items()},
         }
     }
+
+
+def _nullable(field: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field that may be null too, because null counts as left out in JSON."""
+    null = {"type": "null"}
+    if null in field.get("anyOf", ()):
+        return field
+    about = {name: field[name] for name in ("title", "description", "default") if name in field}
+    return about | {"anyOf": [{name: field[name] for name in field if name not in about}, null]}
 
 
 def ignored_fields(form: FormData) -> list[str]:

@@ -3,6 +3,7 @@
 import io
 import json
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from audio.segment.segmenter import SegmentRule
 from service.http.errors import RequestError
-from service.http.schemas import TranscriptionForm
+from service.http.schemas import TranscriptionForm, form_schema
 
 
 def strategy(*parts: tuple[str, str]):
@@ -29,6 +30,12 @@ def strategy(*parts: tuple[str, str]):
 )
 def test_unset_and_auto_leave_it_to_the_service(parts):
     assert strategy(*parts) is None
+
+
+@pytest.mark.parametrize("value", ["auto", "none", None, {"type": "server_vad", "threshold": 0.3}])
+def test_the_document_describes_what_is_accepted(value):
+    strategy(("chunking_strategy", json.dumps(value)))
+    jsonschema.validate(value, form_schema()["properties"]["chunking_strategy"])
 
 
 @pytest.mark.parametrize(

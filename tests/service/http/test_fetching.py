@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import jsonschema
 import pytest
 
 import service.outbound
@@ -84,8 +85,9 @@ def store():
 
 
 @pytest.fixture(scope="module")
-def serve(store):
+def serve(store, tmp_path_factory):
     limits = {"max_upload_bytes": 400_000, "receive_timeout_seconds": 1.0}
+    limits["jobs_folder"] = tmp_path_factory.mktemp("jobs")
     with serving(url_hosts=f"{store.origin},media.example", **limits) as served:
         yield served
 
@@ -123,6 +125,19 @@ def test_a_stream_and_its_options_as_json_has_them(serve, store):
     assert "transcript.text.done" in answer.text
 
 
+@pytest.mark.parametrize("path", [PATH, "/v1/audio/jobs"])
+def test_null_counts_as_left_out_in_every_option_as_the_document_says(serve, store, path):
+    content = serve.client.get("/openapi.json").json()["paths"][path]["post"]["requestBody"]["content"]
+    schema = content["application/json"]["schema"]
+    body = dict.fromkeys(schema["properties"]) | {"url": f"{store.origin}/clip.wav"}
+
+    jsonschema.validate(body, schema)
+    assert serve.client.post(path, json=body).status_code == (200 if path == PATH else 202)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(body | {"url": None}, schema)
+    assert error(serve.client.post(path, json=body | {"url": None})) == (400, "missing_required_parameter", "url")
+
+
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
@@ -131,6 +146,10 @@ def test_a_stream_and_its_options_as_json_has_them(serve, store):
         ({"chunking_strategy": {"type": "x"}}, (400, "invalid_value", "chunking_strategy")),
         ({"model": 7}, (404, "model_not_found", "model")),
         ({"model": "none"}, (404, "model_not_found", "model")),
+        ({"response_format": ["text", "json"]}, (400, "invalid_value", "response_format")),
+        ({"language": ["de", "en"]}, (400, "invalid_value", "language")),
+        ({"languages": ["de", None]}, (400, "invalid_value", "languages")),
+        ({"chunking_strategy": "null and void"}, (400, "invalid_value", "chunking_strategy")),
     ],
 )
 def test_a_wrong_option_is_named(serve, store, fields, fault):
