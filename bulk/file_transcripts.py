@@ -162,8 +162,9 @@ def _outcomes(
 class _Languages:
     """Decides on the languages of parts, channel by channel."""
 
-    def __init__(self, identifier: LanguageIdentifier, possible: Sequence[str], options: Options) -> None:
+    def __init__(self, identifier: LanguageIdentifier, rate: int, possible: Sequence[str], options: Options) -> None:
         self._identifier = identifier
+        self._rate = rate  # of the parts
         self._possible = possible
         self._options = options
         self._decision = self._new()
@@ -176,15 +177,15 @@ class _Languages:
         possible = possible_languages(
             options.languages or model.info()["languages"], options.prompt.get("target_language")
         )
-        return cls(model.language_identifier, possible, options)
+        return cls(model.language_identifier, model.sample_rate, possible, options)
 
     def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:
         """Return the language of each part, and that of its channel so far; None where there was no audio."""
-        found = self._identifier.identify([part.samples for part in parts], self._options.batch_seconds)
+        found = self._identifier.identify([part.samples for part in parts], self._options.batch_seconds, self._rate)
         languages: list[str | None] = []
         wholes: list[Spoken | None] = []
         for part, probabilities in zip(parts, found, strict=True):
-            seconds = len(part.samples) / self._identifier.sample_rate
+            seconds = len(part.samples) / self._rate
             languages.append(self._decision.add(probabilities, seconds).language if seconds else None)
             wholes.append(self._decision.whole)
             if part.file_seconds is not None:

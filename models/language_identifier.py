@@ -20,7 +20,7 @@ from models.graphs.sizes import row_sizes
 from models.host_copy import HostCopy
 from models.identifier_network import IdentifierNetwork
 from models.precision import round_products
-from models.spoken_language import IDENTIFIED_SECONDS, Probabilities, language_of_label
+from models.spoken_language import Probabilities, identified_samples, language_of_label
 
 Waveform = npt.NDArray[np.float32]
 
@@ -77,15 +77,17 @@ class LanguageIdentifier:
         self.languages = tuple(sorted(set(self._label_languages)))
         self._passes = GraphedPasses([self._probabilities], device, int(MOST_SECONDS * self.sample_rate))
 
-    def identify(self, pcm: Sequence[Waveform], batch_seconds: float = 240.0) -> list[Probabilities]:
+    def identify(
+        self, pcm: Sequence[Waveform], batch_seconds: float = 240.0, rate: int | None = None
+    ) -> list[Probabilities]:
         """Return the probability of each language in each utterance, of its first 30 s.
 
         Args:
-            pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; any number and lengths.
+            pcm: mono float32 arrays, within -1 to 1; any number and lengths.
             batch_seconds: seconds of audio and padding in a batch.
+            rate: samples per second of ``pcm``; None is ``sample_rate``, others are resampled.
         """
-        most = round(IDENTIFIED_SECONDS * self.sample_rate)
-        begun = [samples[:most] for samples in pcm]
+        begun = [identified_samples(samples, rate or self.sample_rate, self.sample_rate) for samples in pcm]
         found: dict[int, Probabilities] = {}
         for batch in batches([len(samples) for samples in begun], batch_seconds * self.sample_rate):
             found.update(zip(batch, self.identify_batch(*self.batch([begun[index] for index in batch])), strict=True))

@@ -96,8 +96,8 @@ def load_model(
     Raises:
         CheckpointError: if the checkpoint cannot be loaded; one line says why.
         ValueError: if ``dtype`` is another one, or not for this device or model, ``attention_context``,
-            ``language_model`` is not for this model, ``aligner`` has no CTC decoder, ``language_identifier`` takes
-            audio of another rate or knows none of the model's languages, or ``beam`` is out of bounds.
+            ``language_model`` is not for this model, ``aligner`` has no CTC decoder, ``language_identifier`` knows
+            none of the model's languages, or ``beam`` is out of bounds.
     """
     precision = checked_precision(dtype, torch.device(device))
     warn_of_slow_dtype(DTYPES[precision], torch.device(device))
@@ -554,11 +554,6 @@ class Model:
             raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
 
     def _check_identifier(self, identifier: LanguageIdentifier) -> None:
-        rate = self._config.features.sample_rate
-        if identifier.sample_rate != rate:
-            raise ValueError(
-                f"the language identifier takes audio at {identifier.sample_rate} Hz, and the model at {rate} Hz"
-            )
         if set(identifier.languages).isdisjoint(self._languages or ()):
             raise ValueError("the language identifier knows none of the model's languages")
 
@@ -572,7 +567,7 @@ class Model:
         """Return the languages of utterances, each by itself where it is not named."""
         assert self.language_identifier
         unnamed = [index for index, language in enumerate(languages) if language is None and len(pcm[index])]
-        found = self.language_identifier.identify([pcm[index] for index in unnamed], batch_seconds)
+        found = self.language_identifier.identify([pcm[index] for index in unnamed], batch_seconds, self.sample_rate)
         known = list(languages)
         for index, probabilities in zip(unnamed, found, strict=True):
             decision = LanguageDecision(possible)

@@ -16,11 +16,13 @@ class Identification:
 
     Attributes:
         lane: the language identifier.
+        rate: rate of the audio that it takes, in Hz.
         possible: the languages that may be chosen, at least one.
         is_exhaustive: whether no other language is spoken; see `LanguageDecision`.
     """
 
     lane: Lane
+    rate: int
     possible: tuple[str, ...]
     is_exhaustive: bool
 
@@ -44,6 +46,7 @@ class PartLanguages:
 
     def __init__(self, identification: Identification) -> None:
         self.lane = identification.lane
+        self.rate = identification.rate
         self._decision = LanguageDecision(identification.possible, identification.is_exhaustive)
         self._last: asyncio.Future[None] | None = None
 

@@ -16,7 +16,7 @@ from audio.samples import Samples
 from audio.segment.segmenter import Segment
 from models.joining import Joiner, shifted
 from models.prompt import Prompt
-from models.spoken_language import IDENTIFIED_SECONDS
+from models.spoken_language import Probabilities, identified_samples
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
@@ -25,6 +25,7 @@ from service.dispatch.queue import Part, Place, Queue, Room
 from service.dispatch.utterance import Lane
 from service.engine.protocol import NOTHING_ASKED
 from service.metrics import Metrics
+from service.threads import in_thread
 
 
 @dataclass(slots=True)
@@ -201,8 +202,16 @@ def _turn(request: _Request) -> PartTurn | None:
 
 async def _identified(request: _Request, samples: Samples, turn: PartTurn) -> Identified:
     """Identify the language of a part, by its beginning."""
-    assert request.languages
-    rate = request.cut_recording.recording.rate
-    beginning = samples[: round(IDENTIFIED_SECONDS * rate)]
-    part = Part(beginning, 0.0, request.caller, request.deadline, request.languages.lane, NOTHING_ASKED)
-    return await turn.decide(request.place.identify(part), len(samples) / rate)
+    languages, rate = request.languages, request.cut_recording.recording.rate
+    assert languages
+
+    async def identifying() -> Probabilities:
+        if rate == languages.rate:
+            beginning = identified_samples(samples, rate, rate)
+        else:  # resampling half a minute takes milliseconds
+            threads = request.cut_recording.threads
+            beginning = await in_thread(threads, lambda: identified_samples(samples, rate, languages.rate))
+        part = Part(beginning, 0.0, request.caller, request.deadline, languages.lane, NOTHING_ASKED)
+        return await request.place.identify(part)
+
+    return await turn.decide(identifying(), len(samples) / rate)

@@ -11,7 +11,8 @@ So do names of checkpoints, in any folder: "unreadable" cannot be loaded, "fatal
 ever, "remote" is downloaded first, and a name that ends in ".stub" is a file that must exist. A name with "ctc" in it
 has two decoders, and transcripts say which one was used. One with "polyglot" in it speaks German, English and French:
 the number of samples selects the phrase. So does one with "prompted" in it, but it writes the phrase of the language
-that its prompt names, English without one. As a language identifier, any checkpoint finds the language of that phrase.
+that its prompt names, English without one. As a language identifier, any checkpoint finds the language of that phrase,
+at 8 kHz if "telephone" is in its name; with "japanese" in it, it knows no other language.
 """
 
 import os
@@ -86,6 +87,13 @@ def languages(samples: Samples) -> Probabilities:
     return {code: probability if place == best else others for place, code in enumerate(LANGUAGES)} | {"ja": others}
 
 
+def _known(name: str, *, identifies: bool) -> list[str]:
+    """Return the languages of a stub with languages."""
+    if not identifies:
+        return list(LANGUAGES)
+    return [*(() if "japanese" in name else LANGUAGES), "ja"]
+
+
 @dataclass(frozen=True, slots=True)
 class StubRecognized:
     """A batch that is done at once."""
@@ -126,11 +134,11 @@ class StubRecognizer:
             "none",
             "float32",
             decoders=decoders,
-            languages=[*LANGUAGES, *(["ja"] if self._identifies else [])] if has_languages else None,
+            languages=_known(name, identifies=self._identifies) if has_languages else None,
             capabilities=Capabilities(translation=self._is_prompted),
         )
         self.token_bytes: Sequence[bytes] = [bytes([token]) for token in range(256)]
-        self.sample_rate = SAMPLE_RATE
+        self.sample_rate = 8_000 if "telephone" in name else SAMPLE_RATE
         self.batch_seconds = load.batch_seconds or 120.0
         self.padded_seconds: Sequence[float] = ()
         self.slots = 1

@@ -127,4 +127,8 @@ def _language_source(front: Front, loaded: LoadedModel) -> Literal["model", "tex
         return "model"
     if not loaded.info.takes_prompts:
         return "text"
-    return "assumed" if front.core.catalog.identifier is None else "audio"
+    identifier = front.core.catalog.identifier
+    if identifier is None:
+        return "assumed"
+    known = loaded.languages if identifier.ready is None else identifier.ready.info.languages or ()
+    return "assumed" if set(known).isdisjoint(loaded.languages) else "audio"

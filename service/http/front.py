@@ -110,18 +110,15 @@ class Front:
         configured = self.settings.languages if model.id == self.core.catalog.default else ()
         return None if model.ready is None else LoadedModel(model, model.ready, configured)
 
-    def identification(
-        self, model: LoadedModel, possible: Sequence[str], *, is_exhaustive: bool
-    ) -> Identification | None:
-        """Return how to identify the language of a recording for a model.
+    def identification(self, possible: Sequence[str], *, is_exhaustive: bool) -> Identification | None:
+        """Return how to identify the language of a recording.
 
         Args:
-            model: the model.
             possible: the languages that can be spoken.
             is_exhaustive: whether no other language is spoken.
 
         Returns:
-            None if there is no language identifier, or it knows none of the languages, or takes audio of another rate.
+            None if there is no language identifier, or it knows none of the languages.
 
         Raises:
             ModelNotReadyError: if the identifier is not loaded yet.
@@ -133,9 +130,9 @@ class Front:
             raise self.core.gate.still_loading()
         known = identifier.ready.info.languages or ()
         languages = tuple(language for language in possible if language in known)
-        if not languages or identifier.ready.sample_rate != model.ready.sample_rate:
+        if not languages:
             return None
-        return Identification(Lane(identifier.id), languages, is_exhaustive)
+        return Identification(Lane(identifier.id), identifier.ready.sample_rate, languages, is_exhaustive)
 
     def find_model(self, name: str | None) -> ServedModel:
         """Return the model of this id or alias, loaded or not; without a name the default, or the only one.

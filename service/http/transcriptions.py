@@ -207,7 +207,7 @@ def _identification(
         return None
     target = ENGLISH if is_translation else fields.target_language
     possible = possible_languages(fields.languages or model.languages, target)
-    return front.identification(model, possible, is_exhaustive=bool(fields.languages))
+    return front.identification(possible, is_exhaustive=bool(fields.languages))
 
 
 async def _loaded(

@@ -5,15 +5,24 @@ from functools import cache
 
 import numpy as np
 import pytest
+import soxr
 import torch
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from models import Prompt, PromptError, load_model
+from models import Prompt, PromptError, load_identifier, load_model
 from tests.conftest import GOLDEN
 from tests.models import canary
 from tests.models import golden_data as golden
-from tests.models.checkpoint.nemo_files import archive, golden_document, golden_members, with_config
+from tests.models.checkpoint.nemo_files import (
+    WEIGHTS,
+    archive,
+    golden_document,
+    golden_members,
+    golden_tensors,
+    saved,
+    with_config,
+)
 from tests.models.companions import CUTS, GARBAGE, MARGIN, cut, padded, told
 
 pytestmark = pytest.mark.golden
@@ -222,6 +231,26 @@ def test_an_identifier_decides_on_languages_that_no_prompt_names():
     assert [one.text for one in mixed] == [
         one.text for one in canary.model().transcribe(pcm, language=["de", found[1], "de", found[3]])
     ]
+
+
+def test_an_identifier_of_another_rate_gets_audio_at_that_rate(tmp_path):
+    document, members = golden_document("identifier-statistics"), golden_members("identifier-statistics")
+    document["sample_rate"] = 8_000
+    front_end = ("preprocessor.featurizer.window", "preprocessor.featurizer.fb")  # computed, if they are left out
+    tensors = {name: value for name, value in golden_tensors("identifier-statistics").items() if name not in front_end}
+    path = archive(tmp_path / "identifier.nemo", with_config(members, document) | {WEIGHTS: saved(tensors)})
+    identifier = load_identifier(path)
+    pcm = [golden.clip(name) for name in ("slt-1s", "slt-12s")]
+    halved = [soxr.resample(samples, 16_000, 8_000) for samples in pcm]
+
+    found = identifier.identify(pcm, rate=16_000)
+
+    assert identifier.sample_rate == 8_000
+    assert found == [pytest.approx(one, abs=1e-6) for one in identifier.identify(halved)]
+    named = [max(("de", "en"), key=one.get) for one in found]
+    model = load_model(GOLDEN / canary.NAME / "model.nemo", language_identifier=path)
+    expected = canary.model().transcribe(pcm, language=named)
+    assert [one.text for one in model.transcribe(pcm)] == [one.text for one in expected]
 
 
 def test_there_is_a_language_for_each_utterance():

@@ -54,6 +54,26 @@ def test_the_language_is_identified_before_the_recording_is_transcribed(service,
     assert "identify;dur=" in answer.headers["server-timing"]
 
 
+def test_an_identifier_of_another_rate_gets_audio_at_that_rate(cut_as):
+    french = 64_004  # half as many are English
+    with serving(model="prompted.nemo", language_identifier="telephone.nemo", max_utterance_seconds=5.0) as served:
+        (card,) = served.client.get("/v1/models").json()["data"]
+        whole = post(served, tone(french), language="auto").json()
+        parts = post(served, cut_as(french, french), language="auto").json()
+
+    assert card["steno"]["abilities"]["language_source"] == whole["language_source"] == "audio"
+    assert (whole["text"], parts["text"]) == (ENGLISH, f"{ENGLISH} {ENGLISH}")
+
+
+def test_the_card_of_a_model_whose_languages_the_identifier_does_not_know_says_what_answers_do():
+    with serving(model="prompted.nemo", language_identifier="japanese.nemo") as served:
+        (card,) = served.client.get("/v1/models").json()["data"]
+        body = post(served, tone(SAMPLES["de"]), language="auto").json()
+
+    assert body["language_source"] == card["steno"]["abilities"]["language_source"] == "assumed"
+    assert body["text"] == ENGLISH
+
+
 def test_without_a_field_it_is_identified_too(service):
     assert post(service, tone(SAMPLES["fr"])).json()["text"] == FRENCH
     body = post(service, tone(SAMPLES["fr"]), response_format="verbose_json").json()
