@@ -23,7 +23,7 @@ from models.detokenizer import Detokenizer
 from models.search.result import SearchResult
 from models.tokenizers import Vocabulary
 from service.engine.loop import SWITCH_INTERVAL, keep_interpreter_free
-from service.engine.process import Sanity, SpeechRecognized
+from service.engine.process import Sanity, transcripts_of
 
 _MEASURED_SECONDS = 1.0
 _OPERATIONS = 100
@@ -45,14 +45,14 @@ def main() -> None:
     model = load_model(args.model)
     vocabulary, seconds = model._vocabulary, model._config.seconds  # noqa: SLF001
     fetched, detokenizer = found(vocabulary, args.clips, args.tokens).fetched(), Detokenizer(vocabulary, seconds)
-    batch, encoder = SpeechRecognized(Recognition(fetched, detokenizer), Sanity()), msgspec.msgpack.Encoder()
-    one_by_one = SpeechRecognized(Recognition(fetched, detokenizer.one_by_one), Sanity())
+    batch, encoder = Recognition(fetched, detokenizer), msgspec.msgpack.Encoder()
+    one_by_one = Recognition(fetched, detokenizer.one_by_one)
 
     def detokenize() -> None:
-        encoder.encode(batch.answers())
+        encoder.encode(transcripts_of(batch, Sanity()))
 
     taken = seconds_of(detokenize, args.rounds)
-    taken_one_by_one = seconds_of(lambda: encoder.encode(one_by_one.answers()), args.rounds)
+    taken_one_by_one = seconds_of(lambda: encoder.encode(transcripts_of(one_by_one, Sanity())), args.rounds)
     rates: dict[str, list[float]] = {name: [] for name in ("alone", *map("{:g}".format, args.intervals))}
     for _ in range(args.rounds):
         rates["alone"].append(launches_a_second())

@@ -24,8 +24,8 @@ import time
 from argparse import ArgumentParser
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from audio.samples import Samples
@@ -69,14 +69,17 @@ class Collated:
     padded_seconds: float
 
 
-class Recognized(Protocol):
-    """A batch on the device, for the thread that answers."""
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """A batch on the device, for the thread that answers.
 
-    def wait(self) -> None:
-        """Wait until the device is done with the batch, and raise its errors."""
+    Attributes:
+        wait: waits until the device is done with the batch, and raises its errors.
+        answers: returns the answer for each utterance, after ``wait``.
+    """
 
-    def answers(self) -> Answers:
-        """Return the answer for each utterance, after ``wait``."""
+    wait: Callable[[], None]
+    answers: Callable[[], Answers]
 
 
 class Recognizer(Protocol):
@@ -157,38 +160,27 @@ def _beat(channel: EngineChannel) -> None:
         time.sleep(HEARTBEAT_SECONDS)
 
 
-@dataclass(slots=True)
-class _Loading:
-    """A model that is being loaded or warmed up."""
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The outcome of loading a model, and the times at which loading began and ended."""
 
     load: Load
     began: float
-    recognizer: Recognizer | None = None
-    error: Exception | None = None
-    loaded: float = 0.0
-    steps: Iterator[tuple[float, float]] = field(default_factory=lambda: iter(()))
-    audio_seconds: float = 0.0
-    busy_seconds: float = 0.0
+    ended: float
+    outcome: Recognizer | Exception
 
 
 @dataclass(frozen=True, slots=True)
 class _Received:
-    """A batch from the front. ``collated`` raises if collating failed; no recognizer means no such model."""
+    """A batch from the front, collated, or the error of that; without a recognizer there is no such model."""
 
     batch: Batch
-    recognizer: Recognizer | None
-    collated: Callable[[], Collated]
+    recognizer: Recognizer | None = None
+    collated: Collated | Exception | None = None
 
 
 class _DeviceLostError(Exception):
     """The device can no longer be trusted."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """An error after which the device cannot be trusted, from the thread that waits for batches."""
-
-    error: Exception
 
 
 class Loop:
@@ -218,9 +210,9 @@ class Loop:
         self._inbox: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._unanswered: queue.SimpleQueue[Callable[[], Result | Failure] | None] = queue.SimpleQueue()
         self._recognizers: dict[str, Recognizer] = {}
-        self._to_load: deque[_Loading] = deque()
+        self._to_load: deque[tuple[Load, float]] = deque()  # with the time from which loading counts
         self._is_loading = False
-        self._warming: deque[_Loading] = deque()
+        self._warm_ups: deque[Iterator[None]] = deque()
         self._done = started  # when the device finished its last batch
 
     def run(self) -> int:
@@ -248,14 +240,12 @@ class Loop:
     def _received(self, batch: Batch) -> _Received:
         """Collate a batch, while the device may compute another one."""
         recognizer = self._recognizers.get(batch.model)
-        collating: Future[Collated] = Future()
-        if recognizer is not None:
-            try:
-                utterances = [self._staging.read(item) for item in batch.items]
-                collating.set_result(recognizer.collate(utterances))
-            except Exception as error:  # noqa: BLE001  # the main thread reports it
-                collating.set_exception(error)
-        return _Received(batch, recognizer, collating.result)
+        if recognizer is None:
+            return _Received(batch)
+        try:
+            return _Received(batch, recognizer, recognizer.collate([self._staging.read(item) for item in batch.items]))
+        except Exception as error:  # noqa: BLE001  # the main thread reports it
+            return _Received(batch, recognizer, error)
 
     def _answer_all(self) -> None:
         """Send the answers in order, until the end."""
@@ -267,85 +257,75 @@ class Loop:
 
     def _next_event(self) -> "_Event | None":
         """Wait for the next event; meanwhile, warm up loaded models."""
-        while self._warming:
+        while self._warm_ups:
             try:
                 return self._inbox.get_nowait()
             except queue.Empty:
-                self._warm_up(self._warming[0])
+                if next(self._warm_ups[0], _END) is _END:
+                    self._warm_ups.popleft()
         return self._inbox.get()
 
     def _handle(self, event: "_Event") -> None:
         match event:
             case Load():
-                self._to_load.append(_Loading(event, self._started or self._clock()))
+                self._to_load.append((event, self._started or self._clock()))
                 self._started = None
                 self._load_next()
-            case _Loading():
+            case _Loaded():
                 self._is_loading = False
-                self._begin_warm_up(event)
+                if isinstance(event.outcome, Exception):
+                    self._refuse(event.load.model, event.outcome)
+                else:
+                    self._warm_ups.append(self._warm_up(event, event.outcome))
                 self._load_next()
             case Unload():
                 if recognizer := self._recognizers.pop(event.model, None):
                     recognizer.release()
             case _Received():
                 self._recognize(event)
-            case _Lost():
-                raise _DeviceLostError from event.error
+            case _DeviceLostError():
+                raise event
 
     def _load_next(self) -> None:
         if self._to_load and not self._is_loading:
             self._is_loading = True
-            threading.Thread(target=self._load, args=(self._to_load.popleft(),), daemon=True).start()
+            threading.Thread(target=self._load, args=self._to_load.popleft(), daemon=True).start()
 
-    def _load(self, loading: _Loading) -> None:
-        load = loading.load
+    def _load(self, load: Load, began: float) -> None:
         try:
-            loading.recognizer = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
+            outcome: Recognizer | Exception = self._loader(load, DownloadReport(load.checkpoint, self._channel.send))
         except Exception as error:  # noqa: BLE001  # the front gets any error
-            loading.error = error
-        loading.loaded = self._clock()
-        self._inbox.put(loading)
+            outcome = error
+        self._inbox.put(_Loaded(load, began, self._clock(), outcome))
 
-    def _begin_warm_up(self, loading: _Loading) -> None:
-        if loading.recognizer is None:
-            assert loading.error is not None
-            self._refuse(loading, loading.error)
-        else:
-            loading.steps = loading.recognizer.warm_up()
-            self._warming.append(loading)
-
-    def _warm_up(self, loading: _Loading) -> None:
-        """Warm up one more bucket; after the last, the model is ready."""
-        recognizer = loading.recognizer
-        assert recognizer is not None
+    def _warm_up(self, loaded: _Loaded, recognizer: Recognizer) -> Iterator[None]:
+        """Warm up one bucket with each step; after the last, the model is ready."""
+        model, audio_seconds, busy_seconds = loaded.load.model, 0.0, 0.0
         try:
-            step = next(loading.steps, None)
+            for bucket_audio, bucket_seconds in recognizer.warm_up():
+                audio_seconds += bucket_audio
+                busy_seconds += bucket_seconds
+                yield
         except Exception as error:
-            self._warming.remove(loading)
             kind = recognizer.kind_of(error)
             recognizer.release()
-            self._refuse(loading, error)
+            self._refuse(model, error)
             if kind is FailureKind.DEVICE:
                 raise _DeviceLostError from error
             return
-        if step is not None:
-            loading.audio_seconds += step[0]
-            loading.busy_seconds += step[1]
-            return
-        self._warming.remove(loading)
-        self._recognizers[loading.load.model] = recognizer
+        self._recognizers[model] = recognizer
         self._channel.send(
             Ready(
-                model=loading.load.model,
+                model=model,
                 info=recognizer.info,
                 token_bytes=list(recognizer.token_bytes),
                 sample_rate=recognizer.sample_rate,
                 batch_seconds=recognizer.batch_seconds,
                 slots=recognizer.slots,
-                rtfx=loading.audio_seconds / loading.busy_seconds,
+                rtfx=audio_seconds / busy_seconds,
                 weight_bytes=recognizer.weight_bytes,
-                load_seconds=loading.loaded - loading.began,
-                warmup_seconds=self._clock() - loading.loaded,
+                load_seconds=loaded.ended - loaded.began,
+                warmup_seconds=self._clock() - loaded.ended,
                 checkpoint=recognizer.checkpoint,
                 identity=recognizer.identity,
                 padded_seconds=list(recognizer.padded_seconds),
@@ -353,33 +333,44 @@ class Loop:
             )
         )
 
-    def _refuse(self, loading: _Loading, error: Exception) -> None:
+    def _refuse(self, model: str, error: Exception) -> None:
         if not isinstance(error, ValueError | OSError):  # the messages of these two say what is wrong with the input
-            log.error("%s could not be loaded", loading.load.model, exc_info=error)
+            log.error("%s could not be loaded", model, exc_info=error)
         message = str(error) or type(error).__name__
-        self._channel.send(Failure(None, FailureKind.LOAD, message, loading.load.model))
+        self._channel.send(Failure(None, FailureKind.LOAD, message, model))
 
     def _recognize(self, received: _Received) -> None:
         """Launch a batch, and pass it to the thread that answers."""
         began = self._clock()
         batch, recognizer, collated = received.batch, received.recognizer, received.collated
         # The callers have left, and the model was unloaded while the batch was on its way.
-        if recognizer is None or recognizer is not self._recognizers.get(batch.model):
+        if recognizer is None or collated is None or recognizer is not self._recognizers.get(batch.model):
             gone = Failure(batch.number, FailureKind.BATCH, f"the model {batch.model!r} is gone")
             self._unanswered.put(lambda: gone)
             return
-        try:
-            recognized = recognizer.recognize(collated(), batch.prompts, batch.decoder)
-        except Exception as error:  # must not end the loop; the recognizer finds out whether the device survived
-            failure = _failure(batch, recognizer.kind_of(error), error)
-            self._unanswered.put(lambda: failure)
-            if failure.kind is FailureKind.DEVICE:
-                raise _DeviceLostError from error
+        if isinstance(collated, Exception):
+            self._fail(batch, recognizer, collated)
             return
-        self._unanswered.put(lambda: self._answer(received, recognizer, recognized, began))
+        try:
+            recognized = recognizer.recognize(collated, batch.prompts, batch.decoder)
+        except Exception as error:  # noqa: BLE001  # must not end the loop
+            self._fail(batch, recognizer, error)
+            return
+        self._unanswered.put(partial(self._answer, batch, recognizer, recognized, collated.padded_seconds, began))
+
+    def _fail(self, batch: Batch, recognizer: Recognizer, error: Exception) -> None:
+        """Answer a batch with its error; the recognizer finds out whether the device survived.
+
+        Raises:
+            _DeviceLostError: if it did not.
+        """
+        failure = _failure(batch, recognizer.kind_of(error), error)
+        self._unanswered.put(lambda: failure)
+        if failure.kind is FailureKind.DEVICE:
+            raise _DeviceLostError from error
 
     def _answer(
-        self, received: _Received, recognizer: Recognizer, recognized: Recognized, began: float
+        self, batch: Batch, recognizer: Recognizer, recognized: Recognized, padded_seconds: float, began: float
     ) -> Result | Failure:
         """Wait for a batch that was launched at ``began``, and detokenize it."""
         try:
@@ -387,11 +378,11 @@ class Loop:
             # The device computed the batch before this one first.
             done = self._clock()
             seconds, self._done = done - max(began, self._done), done
-            return Result(received.batch.number, recognized.answers(), seconds, received.collated().padded_seconds)
+            return Result(batch.number, recognized.answers(), seconds, padded_seconds)
         except Exception as error:  # noqa: BLE001  # must not end this thread; the main thread learns of it
-            failure = _failure(received.batch, recognizer.kind_of(error), error)
+            failure = _failure(batch, recognizer.kind_of(error), error)
             if failure.kind is FailureKind.DEVICE:
-                self._inbox.put(_Lost(error))
+                self._inbox.put(_DeviceLostError())
             return failure
 
 
@@ -400,4 +391,5 @@ def _failure(batch: Batch, kind: FailureKind, error: Exception) -> Failure:
     return Failure(batch.number, kind, f"{type(error).__name__}: {error}")
 
 
-_Event = ToEngine | _Loading | _Received | _Lost
+_Event = ToEngine | _Loaded | _Received | _DeviceLostError
+_END = object()  # of a warm-up

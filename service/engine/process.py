@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from itertools import chain
 
@@ -102,7 +103,7 @@ class DeviceRecognizer(ABC):
         A GPU runs each bucket with each decoder in each size that has graphs to capture. A CPU has none, and runs only
         some buckets to measure its speed, because clients wait while a lost engine is replaced.
         """
-        self._use_threads()
+        _use_threads(self._threads)
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
         if self._load.batch_seconds is None:
@@ -201,9 +202,6 @@ class DeviceRecognizer(ABC):
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _use_threads(self) -> None:
-        _use_threads(self._threads)
-
 
 class SpeechRecognizer(DeviceRecognizer):
     """A model that transcribes."""
@@ -216,11 +214,11 @@ class SpeechRecognizer(DeviceRecognizer):
             checkpoint,
             device,
             _dtype(load.dtype, device),
-            load.attention_context,
-            load.beam,
-            on_download,
-            load.language_model,
-            load.aligner,
+            attention_context=load.attention_context,
+            beam=load.beam,
+            on_download=on_download,
+            language_model=load.language_model,
+            aligner=load.aligner,
         )
         self._model: Model
         super().__init__(load, model, checkpoint, identity)
@@ -230,11 +228,10 @@ class SpeechRecognizer(DeviceRecognizer):
     def _decoders(self) -> Sequence[str | None]:
         return self._model.decoders
 
-    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> "SpeechRecognized":
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Launch a batch on the device."""
-        waveforms, lengths = collated.batch
-        recognition = self._model.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts)
-        return SpeechRecognized(recognition, self._sanity)
+        recognition = self._model.recognize_batch(*collated.batch, decoder=decoder, prompts=prompts)
+        return Recognized(recognition.wait, partial(transcripts_of, recognition, self._sanity))
 
 
 class LanguageRecognizer(DeviceRecognizer):
@@ -260,9 +257,10 @@ class LanguageRecognizer(DeviceRecognizer):
         collated: Collated,
         prompts: Sequence[Prompt],  # noqa: ARG002
         decoder: str | None,  # noqa: ARG002
-    ) -> "LanguageRecognized":
+    ) -> Recognized:
         """Launch a batch on the device."""
-        return LanguageRecognized(self._model.launch(*collated.batch), self._sanity)
+        identification = self._model.launch(*collated.batch)
+        return Recognized(identification.wait, partial(_probabilities, identification, self._sanity))
 
 
 def recognizer(load: Load, on_download: OnDownload) -> DeviceRecognizer:
@@ -298,26 +296,15 @@ class Sanity:
         raise NotFiniteError(f"outputs of the model are no numbers, {self._in_a_row} batches in a row")
 
 
-class SpeechRecognized:
-    """A batch on the device, running or done."""
+def transcripts_of(recognition: Recognition, sanity: Sanity) -> Transcripts:
+    """Detokenize a batch.
 
-    def __init__(self, recognition: Recognition, sanity: Sanity) -> None:
-        self._recognition = recognition
-        self._sanity = sanity
-
-    def wait(self) -> None:
-        """Wait until the device is done with the batch."""
-        self._recognition.wait()
-
-    def answers(self) -> Transcripts:
-        """Detokenize the batch.
-
-        Raises:
-            NotFiniteError: if its outputs are not numbers.
-        """
-        transcripts = self._recognition.detokenized()
-        self._sanity.check(_confidences(transcripts))
-        return _without_frames(transcripts)
+    Raises:
+        NotFiniteError: if its outputs are not numbers.
+    """
+    transcripts = recognition.detokenized()
+    sanity.check(_confidences(transcripts))
+    return _without_frames(transcripts)
 
 
 def _confidences(transcripts: Transcripts) -> Iterable[float]:
@@ -335,26 +322,11 @@ def _without_frames(transcripts: Transcripts) -> Transcripts:
     return [Transcript(*transcript[:4]) for transcript in transcripts]
 
 
-class LanguageRecognized:
-    """A batch whose languages are being identified on the device."""
-
-    def __init__(self, identification: Identification, sanity: Sanity) -> None:
-        self._identification = identification
-        self._sanity = sanity
-
-    def wait(self) -> None:
-        """Wait until the device is done with the batch."""
-        self._identification.wait()
-
-    def answers(self) -> list[Probabilities]:
-        """Return the probability of each language in each utterance.
-
-        Raises:
-            NotFiniteError: if they are not numbers.
-        """
-        probabilities = self._identification.probabilities()
-        self._sanity.check(chain.from_iterable(row.values() for row in probabilities))
-        return probabilities
+def _probabilities(identification: Identification, sanity: Sanity) -> list[Probabilities]:
+    """Return the probability of each language in each utterance; see ``transcripts_of``, also for errors."""
+    probabilities = identification.probabilities()
+    sanity.check(chain.from_iterable(row.values() for row in probabilities))
+    return probabilities
 
 
 def _use_threads(threads: int | None) -> None:

@@ -18,7 +18,6 @@ at 8 kHz if "telephone" is in its name; with "japanese" in it, it knows no other
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import Transcript, Word
 from service.engine import loop
-from service.engine.loop import Collated
+from service.engine.loop import Collated, Recognized
 from service.engine.protocol import Capabilities, FailureKind, Load, ModelInfo
 
 SAMPLE_RATE = 16_000
@@ -94,20 +93,6 @@ def _known(name: str, *, identifies: bool) -> list[str]:
     return [*(() if "japanese" in name else LANGUAGES), "ja"]
 
 
-@dataclass(frozen=True, slots=True)
-class StubRecognized:
-    """A batch that is done at once."""
-
-    done: Sequence[Transcript | Probabilities]
-
-    def wait(self) -> None:
-        """Do nothing: the batch is done."""
-
-    def answers(self) -> Sequence[Transcript | Probabilities]:
-        """Return the answers."""
-        return self.done
-
-
 class StubRecognizer:
     """Answers from the samples alone."""
 
@@ -159,7 +144,7 @@ class StubRecognizer:
         lengths = [len(samples) for samples in utterances]
         return Collated([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
-    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> "StubRecognized":
+    def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Answer, or have the special effect of a number of samples."""
         lengths = [len(samples) for samples in collated.batch]
         if CRASH_SAMPLES in lengths:
@@ -168,14 +153,20 @@ class StubRecognizer:
             raise ArithmeticError("an utterance that fails its batch")
         if DEVICE_SAMPLES in lengths:
             raise ConnectionResetError("an utterance that poisons the device")
+        answers = self._answers(collated.batch, prompts, decoder)
+        return Recognized(lambda: None, lambda: answers)
+
+    def _answers(
+        self, utterances: Sequence[Samples], prompts: Sequence[Prompt], decoder: str | None
+    ) -> Sequence[Transcript | Probabilities]:
         if self._identifies:
-            return StubRecognized([languages(samples) for samples in collated.batch])
+            return [languages(samples) for samples in utterances]
         if self._is_prompted:
             wanted = [prompt.target_language or prompt.language or "en" for prompt in prompts]
-            return StubRecognized([phrase(*pair) for pair in zip(collated.batch, wanted, strict=True)])
+            return [phrase(*pair) for pair in zip(utterances, wanted, strict=True)]
         if self._is_polyglot:
-            return StubRecognized([phrase(samples) for samples in collated.batch])
-        return StubRecognized([transcript(samples, decoder or "") for samples in collated.batch])
+            return [phrase(samples) for samples in utterances]
+        return [transcript(samples, decoder or "") for samples in utterances]
 
     def kind_of(self, error: Exception) -> FailureKind:
         """Trust the device after all errors except one."""

@@ -11,7 +11,7 @@ import pytest
 
 from audio.descriptor import unnamed_file
 from service.engine.channel import EngineChannel
-from service.engine.loop import Collated, Loop
+from service.engine.loop import Collated, Loop, Recognized
 from service.engine.protocol import (
     NOTHING_ASKED,
     Batch,
@@ -64,11 +64,12 @@ class Slow(StubRecognizer):
     def recognize(self, collated, prompts, decoder):
         number, utterances = collated.batch
         self.gates.reach(f"recognized {number}")
-        return SlowlyRecognized(self.gates, number, utterances)
+        batch = SlowBatch(self.gates, number, utterances)
+        return Recognized(batch.wait, batch.answers)
 
 
 @dataclass
-class SlowlyRecognized:
+class SlowBatch:
     """Is done when its gate opens, or fails there if it is long."""
 
     gates: Gates

@@ -66,7 +66,7 @@ class Recognized:
 @pytest.fixture(scope="module")
 def gpu():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "load_model", lambda _, device, *__: ShapeModel(device))
+        patch.setattr(process, "load_model", lambda _, device, *__, **___: ShapeModel(device))
         patch.setattr(process, "_device", lambda _: torch.device("cuda"))
         patch.setattr(process, "_device_name", str)
         patch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
