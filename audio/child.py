@@ -40,13 +40,13 @@ def main() -> None:
 
 
 def _answer(file: BinaryIO, request: dict[str, Any], send: Callable[[bytes], None], memory_bytes: int) -> bytes:
-    def take(samples: bytes | memoryview, channel: int) -> None:
+    def sink(samples: bytes | memoryview, channel: int) -> None:
         for start in range(0, len(samples), MOST_BYTES_OF_FRAME):
             send(frame(Kind.SAMPLES, samples[start : start + MOST_BYTES_OF_FRAME], channel))
 
     try:
         limits = AudioLimits(**request["limits"])
-        origin = decode_into(take, file, rate=request["rate"], limits=limits, by_channel=request["by_channel"])
+        origin = decode_into(sink, file, rate=request["rate"], limits=limits, by_channel=request["by_channel"])
     except AudioError as error:
         return _refusal(error)
     except MemoryError:

@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from audio.child_protocol import HEADER, MOST_BYTES_OF_FRAME, Kind
-from audio.decode import Origin, Take
+from audio.decode import Origin, Sink
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 
@@ -25,7 +25,7 @@ class Confinement:
     """Limits of a child process.
 
     Attributes:
-        memory_bytes: its address space; Python and FFmpeg's libraries take some 250 MB of it.
+        memory_bytes: its address space; Python and FFmpeg's libraries sink some 250 MB of it.
         seconds: wall time for one file. The same limit on processor time ends a child whose pool was killed.
         files: a child is replaced after this number of files.
     """
@@ -84,9 +84,9 @@ class ChildProcess:
         return is_fresh and not self._owes_an_answer and self._process.poll() is None
 
     def decode_into(
-        self, take: Take, descriptor: int, *, rate: int, limits: AudioLimits, by_channel: bool = False
+        self, sink: Sink, descriptor: int, *, rate: int, limits: AudioLimits, by_channel: bool = False
     ) -> Origin:
-        """Decode the file behind ``descriptor``, and move its position; ``take`` gets the bytes of float32 samples.
+        """Decode the file behind ``descriptor``, and move its position; ``sink`` gets the bytes of float32 samples.
 
         Raises:
             AudioError: if the child refuses the file.
@@ -102,7 +102,7 @@ class ChildProcess:
         most = [4 * int(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
         try:
             socket.send_fds(self._connection, [request], [descriptor])
-            return self._answer(take, most, deadline)
+            return self._answer(sink, most, deadline)
         except TimeoutError:
             raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
         except OSError:
@@ -129,13 +129,13 @@ class ChildProcess:
             self.close()
             raise ChildStartError(f"a decoding process does not start; it ended with {self._process.poll()}") from error
 
-    def _answer(self, take: Take, most: list[int], deadline: float) -> Origin:
-        """Pass samples to ``take``, at most ``most`` bytes of each channel, until an origin or a refusal comes."""
+    def _answer(self, sink: Sink, most: list[int], deadline: float) -> Origin:
+        """Pass samples to ``sink``, at most ``most`` bytes of each channel, until an origin or a refusal comes."""
         while True:
             kind, channel, body = self._frame(deadline)
             if kind is Kind.SAMPLES and channel < len(most) and len(body) <= most[channel]:
                 most[channel] -= len(body)
-                take(body, channel)
+                sink(body, channel)
             elif kind is Kind.ORIGIN:
                 origin = Origin(**json.loads(body))
                 self._owes_an_answer = False

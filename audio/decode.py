@@ -15,7 +15,7 @@ from audio import riff
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
 from audio.pcm import PcmSource
-from audio.raw import RawForm
+from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
 from audio.resample import resampled
 from audio.samples import Samples
@@ -25,7 +25,7 @@ from audio.source import Source, every_channel, mean_of_channels
 
 RAW = "pcm"
 
-Take = Callable[[bytes | memoryview, int], None]  # gets the bytes of float32 samples, and their channel, from 0
+Sink = Callable[[bytes | memoryview, int], None]  # gets the bytes of float32 samples, and their channel, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,12 @@ class Audio(Origin):
 
     Attributes:
         samples: mean of the channels, float32 [n], full scale is 1.
-        sample_rate: samples per second.
     """
 
     samples: Samples
-    sample_rate: int
 
 
-def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | None = None) -> Audio:
+def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | None = None) -> Audio:
     """Decode ``file`` from its start; one that ends early or is damaged is decoded as far as it goes.
 
     It is decoded in this process. ``audio.pool`` is for untrusted files.
@@ -69,7 +67,7 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | Non
         file: a seekable binary file.
         rate: samples per second of the result.
         limits: what is accepted.
-        raw: for a file of 16-bit PCM without a header, its form.
+        raw: for a file of 16-bit PCM without a header, its format.
 
     Raises:
         UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
@@ -82,26 +80,26 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawForm | Non
         origin = decode_into(lambda block, _: samples.extend(block), file, rate=rate, limits=limits, raw=raw)
     except MemoryError:
         raise InvalidAudioError("the file takes more memory to decode than there is") from None
-    return audio_of(samples, rate, origin)
+    return Audio(samples=np.frombuffer(samples, dtype=np.float32), **asdict(origin))  # not copied
 
 
 def decode_into(
-    take: Take,
+    sink: Sink,
     file: BinaryIO,
     *,
     rate: int,
     limits: AudioLimits,
-    raw: RawForm | None = None,
+    raw: RawFormat | None = None,
     by_channel: bool = False,
 ) -> Origin:
-    """Decode as ``decode`` does, but pass the samples to ``take`` block by block, as the bytes of float32.
+    """Decode as ``decode`` does, but pass the samples to ``sink`` block by block, as the bytes of float32.
 
     Args:
-        take: gets the blocks; with ``by_channel``, a block of each channel in turn.
+        sink: gets the blocks; with ``by_channel``, a block of each channel in turn.
         file: a seekable binary file.
         rate: samples per second of the blocks.
         limits: what is accepted.
-        raw: for a file of 16-bit PCM without a header, its form.
+        raw: for a file of 16-bit PCM without a header, its format.
         by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
 
     Raises:
@@ -112,27 +110,22 @@ def decode_into(
     if raw is not None:
         file.seek(0)
         with SoundFileSource.open(file, limits, raw) as source:
-            return _drain(source, take, RAW, rate, limits, by_channel=by_channel)
+            return _drain(source, sink, RAW, rate, limits, by_channel=by_channel)
     container = container_of(file)
     reader = reader_of(file, container)
-    return decode_by(reader, take, file, container, rate=rate, limits=limits, by_channel=by_channel)
+    return decode_by(reader, sink, file, container, rate=rate, limits=limits, by_channel=by_channel)
 
 
 def decode_by(
-    reader: Reader, take: Take, file: BinaryIO, container: str, *, rate: int, limits: AudioLimits, by_channel: bool
+    reader: Reader, sink: Sink, file: BinaryIO, container: str, *, rate: int, limits: AudioLimits, by_channel: bool
 ) -> Origin:
     """Decode as ``decode_into`` does, after ``container_of`` and ``reader_of``."""
     header = riff.read_header(file) if container == "wav" else None
     file.seek(0)
     with _opened(reader, file, container, header, limits) as source:
-        origin = _drain(source, take, container, rate, limits, by_channel=by_channel)
+        origin = _drain(source, sink, container, rate, limits, by_channel=by_channel)
     is_cut = header is not None and header.is_cut  # libsndfile reads a cut file without an error
     return replace(origin, truncated=origin.truncated or is_cut)
-
-
-def audio_of(samples: bytearray, rate: int, origin: Origin) -> Audio:
-    """Return audio around the bytes of its float32 samples, which are not copied."""
-    return Audio(samples=np.frombuffer(samples, dtype=np.float32), sample_rate=rate, **asdict(origin))
 
 
 def container_of(file: BinaryIO) -> str:
@@ -164,10 +157,10 @@ def _opened(
             yield packets
 
 
-def _drain(source: Source, take: Take, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:
+def _drain(source: Source, sink: Sink, container: str, rate: int, limits: AudioLimits, *, by_channel: bool) -> Origin:
     for block in resampled(source.blocks(every_channel if by_channel else mean_of_channels), source.rate, rate):
         for number, channel in enumerate(block.T if by_channel else (block,)):
-            take(np.ascontiguousarray(channel).view(np.uint8).data, number)
+            sink(np.ascontiguousarray(channel).view(np.uint8).data, number)
     if source.frames == 0 and source.broken:
         raise InvalidAudioError("no audio could be decoded from the file: it is damaged")
     limits.check_shortest(source.seconds)

@@ -1,4 +1,4 @@
-"""Headers of MPEG audio: recognise frames, and find out whether an MP3's first frame has the file's exact length."""
+"""Headers of MPEG audio: recognise frames, and find out whether an MP3's first frame gives the file's exact length."""
 
 from collections.abc import Callable
 from os import SEEK_END
@@ -83,7 +83,7 @@ def _adts_bytes(head: bytes) -> int:
     return size if size > 7 else 0
 
 
-def tells_its_length(file: BinaryIO) -> bool:
+def gives_its_length(file: BinaryIO) -> bool:
     """Return whether an MP3 begins with a Xing or Info tag that counts frames and bytes, and has no bytes beyond these.
 
     Further bytes are further MP3s: players and recorders join files by appending them.

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from typing import BinaryIO, Self
 
 from audio.child_process import ChildDiedError, ChildLostError, ChildProcess, ChildStartError, Confinement
-from audio.decode import Audio, Origin, Take, audio_of, container_of, decode_by, decode_into
+from audio.decode import Origin, Sink, container_of, decode_by, decode_into
 from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
-from audio.raw import RawForm
+from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
 
 _STARTS = 3  # attempts to start a child for one file, before NoChildError
@@ -50,58 +50,48 @@ class DecodePool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def decode(self, file: BinaryIO, *, rate: int, limits: AudioLimits) -> Audio:
-        """Decode as ``audio.decode.decode`` does, but safely for untrusted files.
-
-        Raises:
-            AudioError: as ``audio.decode.decode``; InvalidAudioError also where decoding takes too much time or memory.
-            NoChildError: if the pool is closed, or no child can be started.
-        """
-        samples = bytearray()
-        origin = self.decode_into(lambda block, _: samples.extend(block), file, rate=rate, limits=limits)
-        return audio_of(samples, rate, origin)
-
     def decode_into(
         self,
-        take: Take,
+        sink: Sink,
         file: BinaryIO,
         *,
         rate: int,
         limits: AudioLimits,
-        raw: RawForm | None = None,
+        raw: RawFormat | None = None,
         by_channel: bool = False,
     ) -> Origin:
-        """Decode as ``decode`` does, but pass the samples to ``take`` block by block, as the bytes of float32.
+        """Decode as ``audio.decode.decode_into`` does, but safely for untrusted files.
 
         Args:
-            take: gets the blocks, in this thread; see ``audio.decode.decode_into``.
+            sink: gets the blocks, in this thread; see ``audio.decode.decode_into``.
             file: a seekable binary file.
             rate: samples per second of the blocks.
             limits: what is accepted.
-            raw: for a file of 16-bit PCM without a header, its form.
+            raw: for a file of 16-bit PCM without a header, its format.
             by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
 
         Raises:
-            AudioError: as ``decode``, perhaps after some blocks.
+            AudioError: as ``audio.decode.decode_into``; InvalidAudioError also where decoding takes too much time or
+                memory.
             NoChildError: if the pool is closed, or no child can be started.
         """
         if raw is not None:
-            return decode_into(take, file, rate=rate, limits=limits, raw=raw, by_channel=by_channel)
+            return decode_into(sink, file, rate=rate, limits=limits, raw=raw, by_channel=by_channel)
         container = container_of(file)
         if (reader := reader_of(file, container)) is not Reader.FFMPEG:
-            return decode_by(reader, take, file, container, rate=rate, limits=limits, by_channel=by_channel)
+            return decode_by(reader, sink, file, container, rate=rate, limits=limits, by_channel=by_channel)
         with descriptor_of(file) as descriptor:
-            untaken = _Untaken(take)
+            resumed = _Resumed(sink)
 
             def decode(child: ChildProcess) -> Origin:
-                return child.decode_into(untaken, descriptor, rate=rate, limits=limits, by_channel=by_channel)
+                return child.decode_into(resumed, descriptor, rate=rate, limits=limits, by_channel=by_channel)
 
             try:
                 return self._in_child(decode, is_new=False)
             except ChildDiedError:
                 self._on_loss()
             try:
-                untaken.begin_again()
+                resumed.begin_again()
                 return self._in_child(decode, is_new=True)
             except ChildDiedError as death:
                 self._on_loss()
@@ -164,12 +154,12 @@ class DecodePool:
             self._children.discard(child)
 
 
-class _Untaken:
+class _Resumed:
     """When a file is decoded again, passes on only the samples that were not passed on the first time."""
 
-    def __init__(self, take: Take) -> None:
-        self._take = take
-        self._taken: Counter[int] = Counter()  # bytes, by channel
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._passed: Counter[int] = Counter()  # bytes, by channel
         self._seen: Counter[int] = Counter()
 
     def begin_again(self) -> None:
@@ -177,9 +167,9 @@ class _Untaken:
         self._seen.clear()
 
     def __call__(self, samples: bytes | memoryview, channel: int) -> None:
-        """Take the next block of a channel."""
-        known = min(max(self._taken[channel] - self._seen[channel], 0), len(samples))
+        """Pass on the next block of a channel."""
+        known = min(max(self._passed[channel] - self._seen[channel], 0), len(samples))
         self._seen[channel] += len(samples)
         if known < len(samples):
-            self._take(samples[known:], channel)
-            self._taken[channel] = self._seen[channel]
+            self._sink(samples[known:], channel)
+            self._passed[channel] = self._seen[channel]

@@ -6,8 +6,8 @@ from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
-class RawForm:
-    """The form of raw 16-bit PCM: channels, samples per second, and byte order."""
+class RawFormat:
+    """The format of raw 16-bit PCM: channels, samples per second, and byte order."""
 
     channels: int
     rate: int

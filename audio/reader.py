@@ -25,7 +25,7 @@ class Reader(Enum):
 def reader_of(file: BinaryIO, container: str) -> Reader:
     """Choose the library for a seekable ``file`` in this container (``audio.sniff``), and seek back to the start.
 
-    libsndfile is for the four containers that nearly everybody sends, except where it is wrong: it shifts Ogg Opus by
+    libsndfile is for the four most common containers, except where it is wrong: it shifts Ogg Opus by
     the pre-skip, does not read FLAC and Speex in Ogg, may end an MP3 without a Xing tag early, reads only the first of
     joined MP3s and Vorbis, and believes a WAV from a pipe that says 0 bytes.
     """
@@ -44,7 +44,7 @@ def _reader_of(file: BinaryIO, container: str) -> Reader:
                 return Reader.NUMPY
             is_right = header.codec in _WAV_CODECS_OF_LIBSNDFILE and not header.hides_samples
         case "mp3":
-            is_right = mpeg.tells_its_length(file)
+            is_right = mpeg.gives_its_length(file)
         case "ogg":
             file.seek(0)
             is_right = b"\x01vorbis" in file.read(HEAD_BYTES) and not ogg.is_joined(file)

@@ -10,7 +10,7 @@ import soundfile
 from audio.descriptor import descriptor_of
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
-from audio.raw import RawForm
+from audio.raw import RawFormat
 from audio.samples import Samples
 from audio.source import Mix, falls_short
 
@@ -49,8 +49,8 @@ class SoundFileSource:
 
     @classmethod
     @contextmanager
-    def open(cls, file: BinaryIO, limits: AudioLimits, raw: RawForm | None = None) -> Iterator["SoundFileSource"]:
-        """Open ``file``; ``raw`` is the form of one without a header.
+    def open(cls, file: BinaryIO, limits: AudioLimits, raw: RawFormat | None = None) -> Iterator["SoundFileSource"]:
+        """Open ``file``; ``raw`` is the format of one without a header.
 
         Raises:
             InvalidAudioError: if libsndfile cannot read it.
@@ -112,7 +112,7 @@ class SoundFileSource:
         return read
 
 
-def _arguments(raw: RawForm | None) -> dict[str, str | int]:
+def _arguments(raw: RawFormat | None) -> dict[str, str | int]:
     if raw is None:
         return {}
     return {

@@ -12,7 +12,7 @@ from audio.segment.level import Level
 from audio.segment.segmenter import Segment, Segmenter, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 
-Probabilities = NDArray[np.float32]
+SpeechProbabilities = NDArray[np.float32]  # of each frame of ``FRAME_SECONDS``
 
 # A block takes about 50 ms of one core, which bounds the work that is wasted when a caller leaves.
 _BLOCK_SECONDS = 30
@@ -22,27 +22,28 @@ def cuts(
     recording: Recording,
     detector: SpeechDetector,
     rule: SegmentRule,
-    note: Callable[[Probabilities], None] = lambda _: None,
+    note: Callable[[SpeechProbabilities], None] = lambda _: None,
 ) -> Iterator[list[Segment]]:
     """Yield the utterances of a recording, in samples of its own rate: after each block, those that ended in it.
 
     They are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and together
-    they hold all speech; a recording without speech has none. ``note`` gets the probability of speech of each frame of
-    ``FRAME_SECONDS``.
+    they hold all speech; a recording without speech has none. ``note`` gets the probabilities of each block.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
-    for probabilities, energies in _judged(recording, detector):
+    for probabilities, energies in _scored(recording, detector):
         note(probabilities)
         yield _in_samples(segmenter.push(probabilities, energies), recording)
     yield _in_samples(segmenter.finish(), recording)
 
 
-def speech(recording: Recording, detector: SpeechDetector) -> Probabilities:
-    """Return the probability of speech in each frame of ``FRAME_SECONDS`` of a recording."""
-    return np.concatenate([probabilities for probabilities, _ in _judged(recording, detector)])
+def speech(recording: Recording, detector: SpeechDetector) -> SpeechProbabilities:
+    """Return the probability of speech in each frame of a recording."""
+    return np.concatenate([probabilities for probabilities, _ in _scored(recording, detector)])
 
 
-def _judged(recording: Recording, detector: SpeechDetector) -> Iterator[tuple[Probabilities, NDArray[np.float32]]]:
+def _scored(
+    recording: Recording, detector: SpeechDetector
+) -> Iterator[tuple[SpeechProbabilities, NDArray[np.float32]]]:
     stream, level = detector.stream(), Level()
     for block in resampled(map(level.raised, _blocks(recording)), recording.rate, RATE):
         yield stream.push(block)

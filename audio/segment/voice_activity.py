@@ -55,14 +55,14 @@ class SpeechStream:
         samples = np.concatenate((self._rest, samples))
         whole = len(samples) // FRAME_SAMPLES * FRAME_SAMPLES
         self._rest = samples[whole:]
-        return self._judge(samples[:whole].reshape(-1, FRAME_SAMPLES))
+        return self._score(samples[:whole].reshape(-1, FRAME_SAMPLES))
 
     def finish(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Run the network on the rest of the recording: no frame, or one filled up with silence."""
         missing = -len(self._rest) % FRAME_SAMPLES
         return self.push(np.zeros(missing, np.float32))
 
-    def _judge(self, frames: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _score(self, frames: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         if not len(frames):
             return np.empty(0, np.float32), np.empty(0, np.float32)
         contexts = np.vstack((self._context, frames[:-1, -_CONTEXT_SAMPLES:]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from audio.recording import Recording
 from audio.samples import Samples
-from audio.segment.cuts import Probabilities, cuts, speech
+from audio.segment.cuts import SpeechProbabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
 from service.threads import in_thread
@@ -56,7 +56,7 @@ class CutRecording:
     rule: SegmentRule | None
     detector: SpeechDetector
     threads: Executor
-    _probabilities: list[Probabilities] = field(default_factory=list, init=False, repr=False)
+    _probabilities: list[SpeechProbabilities] = field(default_factory=list, init=False, repr=False)
     _answered: list[tuple[Segment, bool]] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -74,7 +74,7 @@ class CutRecording:
             for segment in found:
                 yield segment
 
-    async def speech(self) -> Probabilities:
+    async def speech(self) -> SpeechProbabilities:
         """Return the probability of speech in each frame of the recording, once it is cut."""
         if self.rule is None:
             return await self._in_thread(lambda: speech(self.recording, self.detector))

@@ -13,7 +13,7 @@ import numpy as np
 from starlette.responses import PlainTextResponse, Response
 
 from audio.decode import Origin
-from audio.segment.cuts import Probabilities
+from audio.segment.cuts import SpeechProbabilities
 from models.joining import joined
 from models.scripts import run_together, separator
 from models.transcript import Transcript, Word
@@ -248,7 +248,7 @@ class Conversation:
         language = languages.whole.language_fields if includes_language else {}
         return {"text": run_together(turn.text for turn in turns), **language, "channels": described}
 
-    def _timed(self, speech: dict[int, Probabilities], languages: "_Languages") -> dict[str, Any]:
+    def _timed(self, speech: dict[int, SpeechProbabilities], languages: "_Languages") -> dict[str, Any]:
         """Return the requested words and segments of all channels, in the order of time."""
         seconds, granularities = self.origin.seconds, self.options.fields.timestamp_granularities
         words, segments = [], []
@@ -266,7 +266,7 @@ class Conversation:
             timed["segments"] = [segment | {"id": number} for number, segment in enumerate(segments)]
         return timed
 
-    async def _speech(self, channel: Channel) -> Probabilities:
+    async def _speech(self, channel: Channel) -> SpeechProbabilities:
         if self.options.has_segments and any(part.words for part in channel.transcripts):
             return await channel.cut_recording.speech()
         return np.empty(0, np.float32)

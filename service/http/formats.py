@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from starlette.responses import PlainTextResponse, Response
 
-from audio.segment.cuts import Probabilities
+from audio.segment.cuts import SpeechProbabilities
 from audio.segment.voice_activity import FRAME_SECONDS
 from models.transcript import Transcript, Word
 from service.dispatch.cut_recording import Coverage
@@ -72,7 +72,7 @@ def render(
     granularities: Sequence[Granularity],
     text_language: TextLanguage,
     token_bytes: Sequence[bytes] | None,
-    speech: Probabilities,
+    speech: SpeechProbabilities,
     coverage: Coverage,
     asks_language: bool = False,
     size: CueSize = USUAL,
@@ -144,7 +144,10 @@ def segment_texts(transcript: Transcript, seconds: float) -> list[str]:
 
 
 def described_segments(
-    transcript: Transcript, seconds: float, speech: Probabilities, languages: Sequence[DetectedLanguage | None] = ()
+    transcript: Transcript,
+    seconds: float,
+    speech: SpeechProbabilities,
+    languages: Sequence[DetectedLanguage | None] = (),
 ) -> list[dict[str, Any]]:
     """Return the segments of a transcript as verbose_json lists them, with their detected languages."""
     groups = split_segments(timed_words(transcript, seconds))
@@ -165,7 +168,7 @@ def _language_fields(code: str | None, probability: float | None) -> dict[str, A
     return language if probability is None else language | {"language_probability": probability}
 
 
-def _segment(number: int, words: Sequence[Word], transcript: Transcript, speech: Probabilities) -> dict[str, Any]:
+def _segment(number: int, words: Sequence[Word], transcript: Transcript, speech: SpeechProbabilities) -> dict[str, Any]:
     begin, end = words[0].token_span[0], words[-1].token_span[1]
     text = text_of(words)
     return {
@@ -187,7 +190,7 @@ def _mean_logprob(confidence: Sequence[float]) -> float:
     return math.fsum(map(logprob, confidence)) / max(1, len(confidence))
 
 
-def _share_without_speech(speech: Probabilities, start: float, end: float) -> float:
+def _share_without_speech(speech: SpeechProbabilities, start: float, end: float) -> float:
     first = int(start / FRAME_SECONDS)
     frames = speech[first : max(first + 1, math.ceil(end / FRAME_SECONDS))]
     return float(np.mean(frames < _SPEECH)) if len(frames) else 0.0  # a word's rounded end may be after the last frame

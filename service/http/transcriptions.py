@@ -17,7 +17,7 @@ from audio.decode import Origin, decode_into
 from audio.errors import AudioError
 from audio.pcm import is_quick
 from audio.pool import NoChildError
-from audio.raw import RawForm
+from audio.raw import RawFormat
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
 from models.spoken_language import possible_languages
@@ -338,7 +338,7 @@ async def _decode(
         nonlocal is_wanted
         is_wanted = False
 
-    file, raw = fields.file.file, RawForm.of_media_type(fields.file.content_type or "")
+    file, raw = fields.file.file, RawFormat.of_media_type(fields.file.content_type or "")
     limits, by_channel = front.settings.audio_limits, fields.multichannel
     try:
         if is_in_memory and raw is None and is_quick(file, recording.rate):

@@ -10,7 +10,7 @@ from audio.decode import decode, decode_into
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.limits import AudioLimits
 from audio.pool import DecodePool
-from audio.raw import RawForm
+from audio.raw import RawFormat
 from tests.audio.media_files import media
 from tests.audio.sound_files import encoded, tone
 from tests.audio.test_pool import Murder
@@ -24,7 +24,7 @@ def sides(samples: int, channels: int) -> np.ndarray:
     return (np.round(noise.clip(-1, 1) * 2**15) / 2**15).astype(np.float32)
 
 
-def channels_of(data: bytes, rate: int = 16_000, raw: RawForm | None = None) -> list[np.ndarray]:
+def channels_of(data: bytes, rate: int = 16_000, raw: RawFormat | None = None) -> list[np.ndarray]:
     with Channels(rate, seconds_in_memory=2.0) as channels:
         decode_into(channels.append, io.BytesIO(data), rate=rate, limits=LIMITS, raw=raw, by_channel=True)
         return [one.read(0, len(one)).copy() for one in channels]
@@ -55,7 +55,7 @@ def test_channels_of_raw_samples_and_of_ffmpegs_formats_are_separated():
     samples = sides(16_000, 2)
     raw = (samples * 2**15).astype("<i2").tobytes()
 
-    np.testing.assert_array_equal(channels_of(raw, raw=RawForm(2, 16_000)), samples.T)
+    np.testing.assert_array_equal(channels_of(raw, raw=RawFormat(2, 16_000)), samples.T)
     np.testing.assert_array_equal(channels_of(media(samples.T, 16_000, "mov", "pcm_s16be")), samples.T)
 
 

@@ -60,7 +60,7 @@ def test_a_tone_keeps_its_length_level_and_pitch(container, codec, source_rate):
     assert audio.container == {"RF64": "wav", "W64": "wav"}.get(container, container.lower())
     # Opus is decoded at 48 kHz, whatever was encoded.
     assert audio.source_rate == (48000 if codec == "OPUS" else source_rate)
-    assert (audio.sample_rate, audio.channels) == (16000, 1)
+    assert audio.channels == 1
     assert audio.seconds == pytest.approx(1.234, abs=0.001)
     assert not audio.truncated
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from audio.decode import decode
 from audio.errors import AudioTooLongError, AudioTooShortError, UnsupportedFormatError
 from audio.limits import AudioLimits
-from audio.raw import RawForm
+from audio.raw import RawFormat
 
 LIMITS = AudioLimits()
 SAMPLES = np.random.default_rng(0).integers(-(2**15), 2**15, (8000, 2))
@@ -21,7 +21,7 @@ SAMPLES = np.random.default_rng(0).integers(-(2**15), 2**15, (8000, 2))
 def test_samples_in_either_order_of_bytes_are_those_that_were_sent(order, big_endian):
     data = SAMPLES.astype(order).tobytes()
 
-    audio = decode(io.BytesIO(data), rate=16000, limits=LIMITS, raw=RawForm(2, 16000, big_endian))
+    audio = decode(io.BytesIO(data), rate=16000, limits=LIMITS, raw=RawFormat(2, 16000, big_endian))
 
     np.testing.assert_allclose(audio.samples, SAMPLES.mean(axis=1) / 2**15, atol=1e-6)
     assert (audio.seconds, audio.container, audio.channels, audio.source_rate) == (0.5, "pcm", 2, 16000)
@@ -29,7 +29,7 @@ def test_samples_in_either_order_of_bytes_are_those_that_were_sent(order, big_en
 
 
 def test_half_a_frame_at_the_end_is_left_out():
-    audio = decode(io.BytesIO(bytes(4003)), rate=8000, limits=LIMITS, raw=RawForm(1, 8000))
+    audio = decode(io.BytesIO(bytes(4003)), rate=8000, limits=LIMITS, raw=RawFormat(1, 8000))
 
     assert len(audio.samples) == 2001
 
@@ -37,12 +37,12 @@ def test_half_a_frame_at_the_end_is_left_out():
 @pytest.mark.parametrize(
     ("form", "size", "error"),
     [
-        (RawForm(9, 16000), 32000, UnsupportedFormatError),
-        (RawForm(1, 500), 32000, UnsupportedFormatError),
-        (RawForm(2_000_000_000, 16000), 32000, UnsupportedFormatError),
-        (RawForm(1, 16000), 2000, AudioTooShortError),
-        (RawForm(1, 16000), 0, AudioTooShortError),
-        (RawForm(1, 1000), 400_000, AudioTooLongError),
+        (RawFormat(9, 16000), 32000, UnsupportedFormatError),
+        (RawFormat(1, 500), 32000, UnsupportedFormatError),
+        (RawFormat(2_000_000_000, 16000), 32000, UnsupportedFormatError),
+        (RawFormat(1, 16000), 2000, AudioTooShortError),
+        (RawFormat(1, 16000), 0, AudioTooShortError),
+        (RawFormat(1, 1000), 400_000, AudioTooLongError),
     ],
 )
 def test_the_limits_hold(form, size, error):
@@ -53,9 +53,9 @@ def test_the_limits_hold(form, size, error):
 @pytest.mark.parametrize(
     ("media_type", "form"),
     [
-        ("audio/pcm;rate=16000;channels=1", RawForm(1, 16000, big_endian=False)),
-        ("audio/L16; channels=2; rate=44100", RawForm(2, 44100, big_endian=True)),
-        ('AUDIO/PCM; Rate="8000"; channels=1', RawForm(1, 8000, big_endian=False)),
+        ("audio/pcm;rate=16000;channels=1", RawFormat(1, 16000, big_endian=False)),
+        ("audio/L16; channels=2; rate=44100", RawFormat(2, 44100, big_endian=True)),
+        ('AUDIO/PCM; Rate="8000"; channels=1', RawFormat(1, 8000, big_endian=False)),
         ("audio/pcm", None),
         ("audio/pcm;rate=16000", None),
         ("audio/pcm;rate=16000;channels=0", None),
@@ -66,17 +66,17 @@ def test_the_limits_hold(form, size, error):
     ],
 )
 def test_an_incomplete_or_wrong_media_type_has_no_form(media_type, form):
-    assert RawForm.of_media_type(media_type) == form
+    assert RawFormat.of_media_type(media_type) == form
 
 
 @given(st.text() | st.text().map("audio/pcm;{}".format) | st.text().map("audio/l16;channels=1;rate={}".format))
 def test_any_text_is_a_form_or_none(text):
-    form = RawForm.of_media_type(text)
+    form = RawFormat.of_media_type(text)
 
     assert form is None or (form.rate > 0 and form.channels > 0)
 
 
 def test_l16_has_one_channel_unless_it_says_otherwise():
-    assert RawForm.of_media_type("audio/L16;rate=16000") == RawForm(1, 16000, big_endian=True)
-    assert RawForm.of_media_type("audio/l16; rate=8000; channels=2") == RawForm(2, 8000, big_endian=True)
-    assert RawForm.of_media_type("audio/L16;channels=1") is None
+    assert RawFormat.of_media_type("audio/L16;rate=16000") == RawFormat(1, 16000, big_endian=True)
+    assert RawFormat.of_media_type("audio/l16; rate=8000; channels=2") == RawFormat(2, 8000, big_endian=True)
+    assert RawFormat.of_media_type("audio/L16;channels=1") is None

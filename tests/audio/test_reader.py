@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from audio.decode import container_of, decode
 from audio.limits import AudioLimits
-from audio.mpeg import tells_its_length
+from audio.mpeg import gives_its_length
 from audio.ogg import is_joined
 from audio.reader import Reader, reader_of
 from audio.riff import read_header
@@ -51,7 +51,7 @@ def test_other_files_are_for_ffmpeg(name):
 
 
 @pytest.mark.parametrize(
-    ("data", "tells"),
+    ("data", "gives"),
     [
         (mp3(), True),
         (mp3() + b"TAG" + bytes(125), True),
@@ -62,14 +62,14 @@ def test_other_files_are_for_ffmpeg(name):
     ],
     ids=["xing", "tag at the end", "no tag", "joined", "no xing", "joined with one without"],
 )
-def test_an_mp3_tells_its_length_with_a_xing_tag_that_covers_it(data, tells):
-    assert tells_its_length(io.BytesIO(data)) is tells
+def test_an_mp3_gives_its_length_with_a_xing_tag_that_covers_it(data, gives):
+    assert gives_its_length(io.BytesIO(data)) is gives
 
 
 def test_a_large_picture_before_an_mp3_hides_nothing():
     picture = b"ID3\x03\0\0" + bytes([0, 8, 0, 10]) + bytes(8 << 14) + bytes(10)
 
-    assert tells_its_length(io.BytesIO(picture + mp3({"id3v2_version": "0"})))
+    assert gives_its_length(io.BytesIO(picture + mp3({"id3v2_version": "0"})))
 
 
 def vorbis(seed):
@@ -122,5 +122,5 @@ def test_headers_of_any_bytes_are_read_without_an_error(beginning, rest):
     file = io.BytesIO(beginning + rest)
 
     read_header(file)
-    tells_its_length(file)
+    gives_its_length(file)
     is_joined(file)
