@@ -28,7 +28,7 @@ from service.http.access import Access, Key
 from service.http.app import create_app
 from service.http.connections import Connections
 from service.http.core import LocalCore
-from service.http.front import Back
+from service.http.front import Backend
 from service.http.jobs import transcribe_job
 from service.http.key_file import KeyFile
 from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measure_lag, open_front
@@ -174,8 +174,8 @@ class Server:
             )
             admin_access = Access(map(Key.parse, settings.admin_keys), is_open=False)
             exposition = self._crew.exposition if self._crew else self.metrics.exposition
-            back = Back(self.dispatcher, admin_access, self._residency, self._demand, jobs, exposition)
-            app = create_app(front, back)
+            backend = Backend(self.dispatcher, admin_access, self._residency, self._demand, jobs, exposition)
+            app = create_app(front, backend)
             http: Crew | Web
             if self._crew:
                 http = self._crew

@@ -12,7 +12,7 @@ from service.engine.supervisor import ModelLoadError
 from service.http import schemas
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.front import Back, Front
+from service.http.front import Backend, Front
 from service.settings import model_entry
 
 
@@ -25,7 +25,7 @@ async def authorize(request: Request) -> None:
     front: Front = request.app.state.front
     if not front.settings.admin_keys:
         raise RequestError("No admin key is set, so these routes are closed.", code=ErrorCode.ADMIN_DISABLED)
-    request.state.record.caller = _back(request).admin_access.authorize(request.headers)
+    request.state.record.caller = _backend(request).admin_access.authorize(request.headers)
 
 
 bearer = HTTPBearer(auto_error=False, scheme_name="AdminKey", description="An admin key.")
@@ -75,7 +75,7 @@ class NewModel(BaseModel):
 @router.get("")
 async def list_models(request: Request) -> ModelStates:
     """List the models, with those that are being loaded or unloaded."""
-    return ModelStates(data=[_state(model) for model in _back(request).dispatcher.catalog.served])
+    return ModelStates(data=[_state(model) for model in _backend(request).dispatcher.catalog.served])
 
 
 @router.post("", status_code=201)
@@ -86,7 +86,7 @@ async def load_model(request: Request, new: NewModel) -> ModelState:
     except ValueError as error:
         raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:
-        return _state(await _back(request).residency.load(model, checkpoint))
+        return _state(await _backend(request).residency.load(model, checkpoint))
     except KeyError:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:
@@ -97,20 +97,20 @@ async def load_model(request: Request, new: NewModel) -> ModelState:
 @router.delete("/{model:path}")
 async def unload_model(request: Request, model: str) -> JSONResponse:
     """Unload a model when its requests under way are answered; answers when its memory is free."""
-    back = _back(request)
-    catalog = back.dispatcher.catalog
+    backend = _backend(request)
+    catalog = backend.dispatcher.catalog
     if model not in catalog or catalog[model].identifies:
         raise RequestError(f"The model {model!r} does not exist.", code=ErrorCode.MODEL_NOT_FOUND)
     try:
-        await back.residency.unload(model)
+        await backend.residency.unload(model)
     except KeyError:
         raise RequestError(f"The model {model!r} is on its way.", code=ErrorCode.MODEL_BUSY) from None
     return JSONResponse({"id": model, "object": "model", "deleted": True})
 
 
-def _back(request: Request) -> Back:
-    back: Back = request.app.state.back
-    return back
+def _backend(request: Request) -> Backend:
+    backend: Backend = request.app.state.backend
+    return backend
 
 
 def _state(model: ServedModel) -> ModelState:

@@ -13,11 +13,11 @@ from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
 from service.http.error_codes import ErrorCode
 from service.http.errors import ErrorResponse, RequestError, error_response
-from service.http.front import Back, Front
+from service.http.front import Backend, Front
 from service.http.gate import FirstGate
 from service.http.head import HeadAsGet
 from service.http.pages import page_router
-from service.http.routes import administration, api, operations, spoken
+from service.http.routes import administration, api, operations, transcription
 from service.http.telemetry import Telemetry, note_error
 
 # Headers that pages of other origins may read; OpenAI's client needs them for its retries.
@@ -35,12 +35,12 @@ _READABLE_HEADERS = (
 )
 
 
-def create_app(front: Front, back: Back | None) -> FastAPI:
+def create_app(front: Front, backend: Backend | None) -> FastAPI:
     """Return the application of a process.
 
     Args:
         front: answers requests for transcripts.
-        back: answers all other requests; without it, there are no other routes.
+        backend: answers all other requests; without it, there are no other routes.
     """
     app = FastAPI(
         title="Steno",
@@ -50,9 +50,9 @@ def create_app(front: Front, back: Back | None) -> FastAPI:
         redoc_url=None,
     )
     app.state.front = front
-    app.include_router(spoken)
-    if back is not None:
-        app.state.back = back
+    app.include_router(transcription)
+    if backend is not None:
+        app.state.backend = backend
         app.include_router(api)
         app.include_router(administration)
         app.include_router(operations)

@@ -39,7 +39,7 @@ _REFUSALS: dict[ConnectionRefusal, ErrorCode] = {
 }
 
 
-class Answer:
+class AnswerTransport:
     """The transport of one request, as uvicorn uses it: the head of the answer is sent with what follows it at once.
 
     uvicorn writes them one after the other, which is two calls of the system and two packets.
@@ -108,7 +108,7 @@ class Connection(HttpToolsProtocol):
         self._is_resuming = False
         self._lingering: int | None = None  # bytes read since a refusal
         self._running: RequestResponseCycle | None = None
-        self._answer: Answer | None = None
+        self._answer: AnswerTransport | None = None
         # The timeout of a head, of the rest of a body, or of what comes after a refusal; never of two of them.
         self._arriving: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
@@ -269,7 +269,7 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
-        self._answer = Answer(self.transport, self.loop)
+        self._answer = AnswerTransport(self.transport, self.loop)
         cycle.transport = self._answer  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 

@@ -209,7 +209,7 @@ class Conversation:
     async def _language_fields(self, turn: Turn) -> dict[str, Any]:
         if (identified := turn.answer.identified) and not self.options.fields.target_language:
             return detected_fields(DetectedLanguage(*identified.part))
-        detected = (await self.options.language_of([turn.text])).languages
+        detected = (await self.options.detect_language([turn.text])).languages
         return detected_fields(detected[0]) if detected else {}
 
     def _timed_words(self, turn: Turn) -> list[Word]:
@@ -222,8 +222,8 @@ class Conversation:
         if self.options.identification:
             return self._identified()
         texts = [segment_texts(joined(channel.transcripts), self.origin.seconds) for channel in self.channels]
-        whole = await self.options.language_of([text for of_channel in texts for text in of_channel])
-        return _Languages(whole, [await self.options.language_of(of_channel) for of_channel in texts])
+        whole = await self.options.detect_language([text for of_channel in texts for text in of_channel])
+        return _Languages(whole, [await self.options.detect_language(of_channel) for of_channel in texts])
 
     def _identified(self) -> "_Languages":
         """Return the identified language of each channel; that of the channel with the most words is the whole's."""

@@ -9,7 +9,7 @@ from service.http import schemas
 from service.http.admin import authorize, bearer
 
 if TYPE_CHECKING:
-    from service.http.front import Back
+    from service.http.front import Backend
 
 router = APIRouter(prefix="/debug", dependencies=[Depends(bearer), Depends(authorize)])
 
@@ -51,6 +51,6 @@ class BatchPage(BaseModel):
 @router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "An admin key is needed."}})
 async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
     """List the last batches: their utterances, their padding, and the time of each stage."""
-    back: Back = request.app.state.back
-    entries = [BatchCard(**entry.described()) for entry in back.dispatcher.recent]
+    backend: Backend = request.app.state.backend
+    entries = [BatchCard(**entry.described()) for entry in backend.dispatcher.recent]
     return Batches(data=entries[: page.limit])

@@ -160,8 +160,8 @@ class Front:
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
-    """The parts behind all other routes; only the process with the dispatcher has them, as `request.app.state.back`.
+class Backend:
+    """The parts behind all other routes; only the process with the dispatcher has them, as `request.app.state.backend`.
 
     Attributes:
         admin_access: the admin keys.

@@ -308,7 +308,7 @@ def _failed(error: Exception) -> Result:
 
 def _parts(request: Request) -> tuple[Front, Record, Jobs]:
     front: Front = request.app.state.front
-    jobs: Jobs | None = request.app.state.back.jobs
+    jobs: Jobs | None = request.app.state.backend.jobs
     if jobs is None:
         message = "This service keeps no jobs: no folder is set for them (STENO_JOBS_FOLDER)."
         raise RequestError(message, code=ErrorCode.JOBS_DISABLED)

@@ -9,8 +9,8 @@ from typing import Generic, Protocol, TypeVar
 from service.http.telemetry import Record
 
 
-class Part(Protocol):
-    """A transcribed part of a recording."""
+class PartAnswer(Protocol):
+    """The answer for a part of a recording."""
 
     @property
     def queue_seconds(self) -> float:
@@ -21,7 +21,7 @@ class Part(Protocol):
         """Seconds that it took to identify its language."""
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=PartAnswer)
 
 
 @dataclass(frozen=True, slots=True)

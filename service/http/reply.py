@@ -80,12 +80,8 @@ class TranscriptionOptions:
         # A model with prompts assumed its default language.
         return (assumed_language(fields), "assumed") if self.model.info.takes_prompts else (None, "text")
 
-    async def language_of(self, texts: Sequence[str]) -> TextLanguage:
-        """Return language and task of a text, given by segments; the language is detected if the answer needs it."""
-        return await self.detect_language(texts) if self.fields.includes_language else self.text_language
-
     async def detect_language(self, texts: Sequence[str]) -> TextLanguage:
-        """Return language and task of a text; the language is detected even if the answer does not need it."""
+        """Return language and task of a text, given by segments; the language is detected if it is not known."""
         text_language = self.text_language
         if text_language.language or text_language.source != "text":
             return text_language
@@ -233,7 +229,7 @@ class Reply:
             recording = answers[-1].identified.recording if answers and answers[-1].identified else None
             languages = segment_languages(transcript, self.origin.seconds, answers)
             return self.options.identified_language(recording, languages)
-        return await self.options.language_of(segment_texts(transcript, self.origin.seconds))
+        return await self.options.detect_language(segment_texts(transcript, self.origin.seconds))
 
     async def _finish(self, transcript: Transcript) -> Coverage:
         self.parts.note_end()

@@ -10,7 +10,7 @@ from service.http import admin, debug, jobs, schemas, transcriptions
 from service.http.cards import ModelCard, ModelList, absent_card, card
 
 if TYPE_CHECKING:
-    from service.http.front import Back, Front
+    from service.http.front import Backend, Front
 
 
 class _Authorize(HTTPBearer):
@@ -27,8 +27,8 @@ _NOT_AUTHORIZED: dict[int | str, dict[str, Any]] = {
 
 # Probes and metrics never need a key, and should not be public.
 api = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)], responses=_NOT_AUTHORIZED)
-spoken = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)], responses=_NOT_AUTHORIZED)
-spoken.include_router(transcriptions.router)
+transcription = APIRouter(prefix="/v1", dependencies=[Depends(_authorize)], responses=_NOT_AUTHORIZED)
+transcription.include_router(transcriptions.router)
 api.include_router(jobs.router)
 operations = APIRouter()
 operations.include_router(debug.router)
@@ -39,17 +39,17 @@ administration.include_router(admin.router)
 @api.get("/models")
 async def list_models(request: Request) -> ModelList:
     """List the models and their abilities; of a model that is not loaded, only the name."""
-    front, back = _parts(request)
-    cards = {model.id: card(front, model) for model in back.dispatcher.catalog.served if not model.is_leaving}
-    absent = [absent_card(front, model) for model in await back.demand.ids() if model not in cards]
+    front, backend = _state(request)
+    cards = {model.id: card(front, model) for model in backend.dispatcher.catalog.served if not model.is_leaving}
+    absent = [absent_card(front, model) for model in await backend.demand.ids() if model not in cards]
     return ModelList(data=[*cards.values(), *absent])
 
 
 @api.get("/models/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
 async def get_model(request: Request, name: str) -> ModelCard:
     """Describe one model."""
-    front, back = _parts(request)
-    if back.dispatcher.catalog.find(name) is None and await back.demand.may_load(name):
+    front, backend = _state(request)
+    if backend.dispatcher.catalog.find(name) is None and await backend.demand.may_load(name):
         return absent_card(front, name)
     return card(front, front.find_model(name))
 
@@ -66,7 +66,7 @@ async def readyz(request: Request) -> JSONResponse:
 
     All models of the configuration must have been loaded; those that are loaded later do not count.
     """
-    dispatcher = request.app.state.back.dispatcher
+    dispatcher = request.app.state.backend.dispatcher
     models = {model.id: "ready" if model.ready else "loading" for model in dispatcher.catalog}
     if dispatcher.is_ready:
         return JSONResponse({"status": "ready", "models": models})
@@ -77,11 +77,11 @@ async def readyz(request: Request) -> JSONResponse:
 @operations.get("/metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
     """Export the metrics, for Prometheus."""
-    back: Back = request.app.state.back
-    back.dispatcher.update_gauges()
-    return Response(await back.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    backend: Backend = request.app.state.backend
+    backend.dispatcher.update_gauges()
+    return Response(await backend.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _parts(request: Request) -> tuple["Front", "Back"]:
+def _state(request: Request) -> tuple["Front", "Backend"]:
     state = request.app.state
-    return state.front, state.back
+    return state.front, state.backend

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.stub import SAMPLE_RATE
-from service.http.connection import Answer
+from service.http.connection import AnswerTransport
 from tests.service.serving import PATIENCE, ThreadedServer, form, post_bytes, serving, tone, wait_for, wav
 
 LIMIT = 1 << 16
@@ -412,7 +412,7 @@ def test_the_head_of_an_answer_is_sent_with_what_follows_at_once(parts, sent):
     transport = Written()
 
     async def answer():
-        held = Answer(transport, asyncio.get_running_loop())
+        held = AnswerTransport(transport, asyncio.get_running_loop())
         for part in parts:
             if part is None:
                 await asyncio.sleep(0)  # another round of the loop
@@ -428,7 +428,7 @@ def test_the_head_of_an_answer_is_sent_before_the_connection_is_closed():
     transport = Written()
 
     async def answer():
-        held = Answer(transport, asyncio.get_running_loop())
+        held = AnswerTransport(transport, asyncio.get_running_loop())
         held.write(b"head")
         held.close()
 
