@@ -21,7 +21,7 @@ from audio.recording import Recording
 from audio.segment.voice_activity import SpeechDetector
 from benchmarks.environment import describe
 from service.dispatch.cut_recording import CutRecording
-from service.dispatch.queue import DispatchQueue
+from service.dispatch.queue import LocalQueue
 from service.dispatch.recordings import Recordings
 from service.dispatch.utterance import Lane
 from service.engine.supervisor import STUB_ENGINE
@@ -60,7 +60,7 @@ async def _until_ready(server: Server) -> None:
 
 async def _measured(args: argparse.Namespace) -> list[float]:
     server = Server(Settings(model="stub.nemo", port=0, max_requests=4096), STUB_ENGINE)
-    recordings = Recordings(DispatchQueue(server.dispatcher), timeout=600.0, metrics=server.metrics)
+    recordings = Recordings(LocalQueue(server.dispatcher), timeout=600.0, metrics=server.metrics)
     supervising = asyncio.create_task(server.fleet.run())
     await _until_ready(server)
     samples = np.random.default_rng(0).standard_normal(round(args.seconds * _RATE)).astype(np.float32)

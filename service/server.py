@@ -19,7 +19,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import STOPPED
-from service.dispatch.queue import DispatchQueue
+from service.dispatch.queue import LocalQueue
 from service.engine.devices import count_gpus, engine_devices
 from service.engine.fleet import Fleet
 from service.engine.protocol import Load
@@ -90,7 +90,7 @@ class Server:
             limits=settings.admission_limits,
             metrics=self.metrics,
             tracer=self._tracer,
-            tally=BoardTally(self._crew.board) if self._crew else None,
+            counts=BoardTally(self._crew.board) if self._crew else None,
         )
         template = Load(
             model="",
@@ -166,7 +166,7 @@ class Server:
         """
         settings = self._settings
         log.info("listening", extra={"url": f"http://{settings.host}:{self.port}", "pid": os.getpid()})
-        queue = DispatchQueue(self.dispatcher)
+        queue = LocalQueue(self.dispatcher)
         core = LocalCore(self.dispatcher.admission, self.dispatcher.catalog, self._demand)
         with open_front(settings, core, queue, metrics=self.metrics, access=self._access, tracer=self._tracer) as front:
             jobs = self._jobs(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.dispatch.backlog import Accepted, Backlog
+from service.dispatch.backlog import Backlog, BacklogEntry
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
@@ -35,17 +35,21 @@ class AdmissionLimits:
     max_wait_seconds: float
 
 
-class Tally:
-    """Counts of what passed gate 1 and is not finished."""
+class RequestCounts:
+    """Counts of what passed gate 1 and is not finished.
+
+    Attributes:
+        own_requests: number of requests of this process.
+    """
 
     def __init__(self) -> None:
-        self._requests = 0
+        self.own_requests = 0
         self._stored_bytes = 0
 
     @property
     def requests(self) -> int:
         """Number of requests."""
-        return self._requests
+        return self.own_requests
 
     @property
     def stored_bytes(self) -> int:
@@ -54,7 +58,7 @@ class Tally:
 
     def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
         """Add to the counts; negative numbers subtract."""
-        self._requests += requests
+        self.own_requests += requests
         self._stored_bytes += stored_bytes
 
 
@@ -72,12 +76,12 @@ class Permit:
             OverloadedError: if the uploads under way together are over their limit.
         """
         self.stored_bytes += size
-        self._gate.tally.add(stored_bytes=size)
+        self._gate.counts.add(stored_bytes=size)
         self._gate.check_bytes(0)
 
     def free(self) -> None:
         """Stop counting the bytes of the upload, because it is decoded."""
-        self._gate.tally.add(stored_bytes=-self.stored_bytes)
+        self._gate.counts.add(stored_bytes=-self.stored_bytes)
         self.stored_bytes = 0
 
 
@@ -111,31 +115,25 @@ class Gate:
     Args:
         limits: what may be under way at the same time.
         outlook: the state of the queue.
-        tally: the counts; with several HTTP processes, of all of them.
+        counts: the counts; with several HTTP processes, of all of them.
     """
 
-    def __init__(self, limits: AdmissionLimits, outlook: Outlook, tally: Tally) -> None:
+    def __init__(self, limits: AdmissionLimits, outlook: Outlook, counts: RequestCounts) -> None:
         self.limits = limits
-        self.tally = tally
+        self.counts = counts
         self._outlook = outlook
-        self._here = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def requests(self) -> int:
         """Number of requests that were accepted and are not finished."""
-        return self.tally.requests
+        return self.counts.requests
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of uploads that are being received or decoded."""
-        return self.tally.stored_bytes
-
-    @property
-    def here(self) -> int:
-        """Number of those of this process."""
-        return self._here
+        return self.counts.stored_bytes
 
     async def until_idle(self) -> None:
         """Wait until no request of this process is under way."""
@@ -181,15 +179,13 @@ class Gate:
         """
         self.check(announced_bytes, is_background=is_background)
         permit = Permit(self)
-        self._here += 1
-        self.tally.add(requests=1)
+        self.counts.add(requests=1)
         self._idle.clear()
         try:
             yield permit
         finally:
-            self._here -= 1
-            self.tally.add(requests=-1)
-            if not self._here:
+            self.counts.add(requests=-1)
+            if not self.counts.own_requests:
                 self._idle.set()
             permit.free()
 
@@ -229,7 +225,7 @@ class Admission(Gate):
     Args:
         limits: what may be under way at the same time.
         turn_seconds: audio of a turn. Of a longer recording, only one turn counts in the wait of others.
-        tally: the counts of gate 1.
+        counts: the counts of gate 1.
 
     Attributes:
         backlog: the decoded audio without a transcript.
@@ -238,8 +234,8 @@ class Admission(Gate):
         loading_seconds: how long a model takes to load, as far as known.
     """
 
-    def __init__(self, limits: AdmissionLimits, turn_seconds: float, tally: Tally | None = None) -> None:
-        super().__init__(limits, self, tally or Tally())
+    def __init__(self, limits: AdmissionLimits, turn_seconds: float, counts: RequestCounts | None = None) -> None:
+        super().__init__(limits, self, counts or RequestCounts())
         self.backlog = Backlog(turn_seconds)
         self.rtfx: dict[str, float] = {}
         self.is_draining = False
@@ -262,7 +258,7 @@ class Admission(Gate):
         return sum(seconds / self.rtfx[model] for model, seconds in turns if model in self.rtfx)
 
     @contextmanager
-    def accept(self, model: str, seconds: float, *, is_background: bool = False) -> Iterator[Accepted]:
+    def accept(self, model: str, seconds: float, *, is_background: bool = False) -> Iterator[BacklogEntry]:
         """Gate 2: count the audio of one recording until it is answered.
 
         Args:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
-class Accepted:
+class BacklogEntry:
     """The audio of an accepted recording.
 
     Attributes:
@@ -29,6 +29,7 @@ class Backlog:
         turn_seconds: audio of a turn.
 
     Attributes:
+        entries: the recordings.
         seconds: audio without a transcript, except that of jobs.
         turns: the same with at most one turn of each recording, by model id.
     """
@@ -37,38 +38,38 @@ class Backlog:
         self.seconds = 0.0
         self.turns: dict[str, float] = {}
         self._turn_seconds = turn_seconds
-        self._recordings: set[Accepted] = set()
+        self.entries: set[BacklogEntry] = set()
 
     def unstaged_seconds(self, model: str) -> float:
         """Return the seconds of audio for a model that are not in the batcher yet."""
-        return sum(recording.unstaged_seconds for recording in self._recordings if recording.model == model)
+        return sum(entry.unstaged_seconds for entry in self.entries if entry.model == model)
 
-    def add(self, model: str, seconds: float, *, is_background: bool = False) -> Accepted:
+    def add(self, model: str, seconds: float, *, is_background: bool = False) -> BacklogEntry:
         """Add a recording."""
-        recording = Accepted(model, seconds, seconds, is_background)
-        self._recordings.add(recording)
+        entry = BacklogEntry(model, seconds, seconds, is_background)
+        self.entries.add(entry)
         if is_background:
-            return recording
+            return entry
         self.seconds += seconds
         self.turns[model] = self.turns.get(model, 0.0) + self._turn(seconds)
-        return recording
+        return entry
 
-    def answer(self, recording: Accepted, seconds: float) -> None:
+    def answer(self, entry: BacklogEntry, seconds: float) -> None:
         """Subtract ``seconds`` of a recording that have a transcript now."""
-        before, after = recording.unanswered_seconds, recording.unanswered_seconds - seconds
-        recording.unanswered_seconds = after
-        if recording.is_background:
+        before, after = entry.unanswered_seconds, entry.unanswered_seconds - seconds
+        entry.unanswered_seconds = after
+        if entry.is_background:
             return
         self.seconds -= seconds
-        self.turns[recording.model] += self._turn(after) - self._turn(before)
+        self.turns[entry.model] += self._turn(after) - self._turn(before)
 
-    def remove(self, recording: Accepted) -> None:
+    def remove(self, entry: BacklogEntry) -> None:
         """Remove a recording that was answered or given up."""
-        self._recordings.remove(recording)
-        if not recording.is_background:
-            self.seconds -= recording.unanswered_seconds
-            self.turns[recording.model] -= self._turn(recording.unanswered_seconds)
-        if not any(not one.is_background for one in self._recordings):  # the sums hold only rounding errors
+        self.entries.remove(entry)
+        if not entry.is_background:
+            self.seconds -= entry.unanswered_seconds
+            self.turns[entry.model] -= self._turn(entry.unanswered_seconds)
+        if not any(not one.is_background for one in self.entries):  # the sums hold only rounding errors
             self.seconds = 0.0
             self.turns.clear()
 

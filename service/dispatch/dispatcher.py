@@ -11,7 +11,7 @@ from audio.samples import Samples
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import Transcript
-from service.dispatch.admission import Admission, AdmissionLimits, Tally
+from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
 from service.dispatch.batch_log import BatchLog
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.budget import MOST_MISFITS, Budget
@@ -105,7 +105,7 @@ class Dispatcher:
         limits: limits of the two gates.
         clock: monotonic seconds.
         tracer: gets spans of batches.
-        tally: counts of what passed gate 1.
+        counts: of what passed gate 1.
 
     Attributes:
         admission: the gates.
@@ -126,10 +126,10 @@ class Dispatcher:
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
         tracer: Tracer = PassingOn(),  # noqa: B008  # it has no state
-        tally: Tally | None = None,
+        counts: RequestCounts | None = None,
     ) -> None:
         self.catalog = catalog
-        self.admission = Admission(limits, edges[-1], tally)
+        self.admission = Admission(limits, edges[-1], counts)
         self.window, self.background_window = Window(), Window()
         self._policy = policy
         self.metrics = metrics

@@ -1,6 +1,6 @@
 """What a recording needs of the queue: gate 2, room for its parts, and their transcripts.
 
-`DispatchQueue` is the dispatcher of this process. In an HTTP process of its own it is that of another process
+`LocalQueue` is the dispatcher of this process. In an HTTP process of its own it is that of another process
 (service/workers/remote.py).
 """
 
@@ -13,13 +13,13 @@ from typing import Protocol
 from audio.samples import Samples
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
-from service.dispatch.backlog import Accepted
+from service.dispatch.backlog import BacklogEntry
 from service.dispatch.dispatcher import Answer, Dispatcher
 from service.dispatch.utterance import Lane
 
 
-class Room(Protocol):
-    """Room for the parts of long recordings; see `Window`."""
+class PartWindow(Protocol):
+    """The limit on the parts of long recordings that are in memory; see `Window`."""
 
     def acquire(self, samples: int) -> asyncio.Future[None]:
         """Ask for room, which `release` gives back; the future is done when there is room, perhaps at once."""
@@ -49,18 +49,18 @@ class Part:
     prompt: Prompt
 
 
-class Place(Protocol):
-    """The place in the queue of a recording that gate 2 accepted."""
+class AcceptedRecording(Protocol):
+    """A recording that gate 2 accepted, or will decide on with its samples."""
 
     @property
-    def room(self) -> Room:
+    def window(self) -> PartWindow:
         """Where its parts ask for room, if it is long."""
 
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part. Cancelling the call drops it.
 
         Raises:
-            OverloadedError: at gate 2, if the recording is whole.
+            OverloadedError: at gate 2, if this is all that is asked for the recording.
             DispatchError: if it gets no transcript; see `Dispatcher.transcribe`.
         """
 
@@ -77,13 +77,13 @@ class Queue(Protocol):
 
     def accept(
         self, model: str, seconds: float, *, is_single: bool, is_background: bool
-    ) -> AbstractAsyncContextManager[Place]:
+    ) -> AbstractAsyncContextManager[AcceptedRecording]:
         """Gate 2: count the audio of a recording until it is answered.
 
         Args:
             model: id of the model.
             seconds: length of the recording.
-            is_single: whether all that follows is one `Place.transcribe`; then that may refuse it.
+            is_single: whether all that follows is one `AcceptedRecording.transcribe`; then that may refuse it.
             is_background: whether it is a job's.
 
         Raises:
@@ -91,7 +91,7 @@ class Queue(Protocol):
         """
 
 
-class DispatchQueue:
+class LocalQueue:
     """The queue of the dispatcher in this process."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -105,40 +105,40 @@ class DispatchQueue:
         *,
         is_single: bool,  # noqa: ARG002  # it costs nothing to refuse it at once
         is_background: bool,
-    ) -> AsyncIterator[Place]:
+    ) -> AsyncIterator[AcceptedRecording]:
         """Gate 2; see `Queue`."""
-        with self._dispatcher.admission.accept(model, seconds, is_background=is_background) as accepted:
-            yield DispatchPlace(self._dispatcher, accepted, seconds)
+        with self._dispatcher.admission.accept(model, seconds, is_background=is_background) as entry:
+            yield LocalRecording(self._dispatcher, entry, seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class DispatchPlace:
-    """The place of a recording in the queue of a dispatcher."""
+class LocalRecording:
+    """A recording that the dispatcher of this process accepted."""
 
     dispatcher: Dispatcher
-    accepted: Accepted
+    entry: BacklogEntry
     seconds: float
 
     @property
-    def room(self) -> Room:
+    def window(self) -> PartWindow:
         """The window for its parts."""
-        return self.dispatcher.background_window if self.accepted.is_background else self.dispatcher.window
+        return self.dispatcher.background_window if self.entry.is_background else self.dispatcher.window
 
     async def transcribe(self, part: Part) -> Answer:
-        """Transcribe a part; see `Place`."""
-        self.accepted.unstaged_seconds -= part.share
+        """Transcribe a part; see `AcceptedRecording`."""
+        self.entry.unstaged_seconds -= part.share
         answer = await self.dispatcher.transcribe(
             *(part.samples, part.caller, part.deadline, part.lane, part.prompt),
-            is_background=self.accepted.is_background,
+            is_background=self.entry.is_background,
             recording_seconds=self.seconds,
         )
-        self.dispatcher.admission.backlog.answer(self.accepted, part.share)
+        self.dispatcher.admission.backlog.answer(self.entry, part.share)
         return answer
 
     async def identify(self, part: Part) -> Probabilities:
-        """Identify the language of a part; see `Place`."""
+        """Identify the language of a part; see `AcceptedRecording`."""
         return await self.dispatcher.identify(
             *(part.samples, part.caller, part.deadline, part.lane),
-            is_background=self.accepted.is_background,
+            is_background=self.entry.is_background,
             recording_seconds=self.seconds,
         )

@@ -21,7 +21,7 @@ from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
 from service.dispatch.identification import Identification, Identified, PartLanguages, PartTurn
-from service.dispatch.queue import Part, Place, Queue, Room
+from service.dispatch.queue import AcceptedRecording, Part, PartWindow, Queue
 from service.dispatch.utterance import Lane
 from service.engine.protocol import NOTHING_ASKED
 from service.metrics import Metrics
@@ -35,7 +35,7 @@ class _Request:
     lane: Lane
     prompt: Prompt
     deadline: float | None
-    place: Place
+    accepted: AcceptedRecording
     unstaged_seconds: float  # audio that is not on its way to the queue yet
     unanswered_seconds: float
     languages: PartLanguages | None
@@ -89,28 +89,28 @@ class Recordings:
         joiner = Joiner()
         is_single = cut_recording.is_whole and identification is None
         queued = self._queue.accept(lane.model, seconds, is_single=is_single, is_background=is_background)
-        async with queued as queue_place:
+        async with queued as accepted:
             languages = PartLanguages(identification) if identification else None
-            request = _Request(cut_recording, caller, lane, prompt, deadline, queue_place, seconds, seconds, languages)
+            request = _Request(cut_recording, caller, lane, prompt, deadline, accepted, seconds, seconds, languages)
             with self._counted(request):
                 if cut_recording.is_whole:
                     yield await self._transcribe_whole(request)
                     return
-                room = queue_place.room
+                window = accepted.window
                 try:
                     async with aclosing(cut_recording.cuts()) as cuts:
                         async for cut in cuts:
-                            place = room.acquire(cut.stop - cut.start)
+                            room = window.acquire(cut.stop - cut.start)
                             try:
-                                while not place.done():
-                                    await _either(place, under_way, deadline)
+                                while not room.done():
+                                    await _either(room, under_way, deadline)
                                     # Answers do not wait until the next part has room.
                                     while under_way and under_way[0][0].done():
                                         yield await _joined(joiner, cut_recording, *under_way.popleft())
                             except BaseException:
-                                room.release(place)
+                                window.release(room)
                                 raise
-                            under_way.append((self._begun(request, cut, room, place), cut))
+                            under_way.append((self._begun(request, cut, window, room), cut))
                             while under_way and under_way[0][0].done():
                                 yield await _joined(joiner, cut_recording, *under_way.popleft())
                     while under_way:
@@ -129,7 +129,7 @@ class Recordings:
         return answer
 
     def _begun(
-        self, request: _Request, cut: Segment, room: Room, place: "asyncio.Future[None]"
+        self, request: _Request, cut: Segment, window: PartWindow, room: "asyncio.Future[None]"
     ) -> "asyncio.Task[Answer]":
         """Start a part that has its room."""
         cut_recording = request.cut_recording
@@ -139,7 +139,7 @@ class Recordings:
         request.unstaged_seconds = unstaged
         task = asyncio.create_task(self._transcribe_part(request, cut, share, _turn(request)))
         # A callback, because a task that is cancelled before it begins never runs.
-        task.add_done_callback(lambda _: room.release(place))
+        task.add_done_callback(lambda _: window.release(room))
         return task
 
     async def _transcribe_part(self, request: _Request, cut: Segment, share: float, turn: PartTurn | None) -> Answer:
@@ -148,7 +148,7 @@ class Recordings:
             identified = await _identified(request, samples, turn)
             prompt = prompt._replace(language=identified.part.language)
         part = Part(samples, share, request.caller, request.deadline, request.lane, prompt)
-        answer = await request.place.transcribe(part)
+        answer = await request.accepted.transcribe(part)
         request.unanswered_seconds -= share
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.cut_recording.recording.rate
@@ -212,6 +212,6 @@ async def _identified(request: _Request, samples: Samples, turn: PartTurn) -> Id
             threads = request.cut_recording.threads
             beginning = await in_thread(threads, lambda: identified_samples(samples, rate, languages.rate))
         part = Part(beginning, 0.0, request.caller, request.deadline, languages.lane, NOTHING_ASKED)
-        return await request.place.identify(part)
+        return await request.accepted.identify(part)
 
     return await turn.decide(identifying(), len(samples) / rate)

@@ -32,32 +32,32 @@ class ConnectionLimits:
     body_seconds: float
 
 
-class Places:
-    """Counts of open connections, in all and by the place that they come from: an address, or a /64 of IPv6.
+class ConnectionCounts:
+    """Counts of open connections, in all and by network: an address, or a /64 of IPv6.
 
     Attributes:
-        here: connections of this process.
+        own: connections of this process.
     """
 
     def __init__(self) -> None:
-        self.here = 0
-        self._by_place: Counter[str] = Counter()
+        self.own = 0
+        self._by_network: Counter[str] = Counter()
 
     @property
     def total(self) -> int:
         """Number of connections."""
-        return self.here
+        return self.own
 
-    def of(self, place: str) -> int:
-        """Return the connections from a place."""
-        return self._by_place[place]
+    def of(self, network: str) -> int:
+        """Return the connections from a network."""
+        return self._by_network[network]
 
-    def add(self, place: str, change: int) -> None:
+    def add(self, network: str, change: int) -> None:
         """Add connections; a negative number subtracts."""
-        self.here += change
-        self._by_place[place] += change
-        if not self._by_place[place]:
-            del self._by_place[place]
+        self.own += change
+        self._by_network[network] += change
+        if not self._by_network[network]:
+            del self._by_network[network]
 
 
 class Connections:
@@ -66,28 +66,28 @@ class Connections:
     Args:
         limits: the limits.
         metrics: metrics of open and refused connections.
-        places: the counts; with several HTTP processes, of all of them.
+        counts: the counts; with several HTTP processes, of all of them.
     """
 
-    def __init__(self, limits: ConnectionLimits, metrics: Metrics, places: Places | None = None) -> None:
+    def __init__(self, limits: ConnectionLimits, metrics: Metrics, counts: ConnectionCounts | None = None) -> None:
         self.limits = limits
         self._metrics = metrics
-        self._places = places or Places()
+        self._counts = counts or ConnectionCounts()
         self._leaving = 0
 
     def enter(self, address: str) -> ConnectionRefusal | None:
         """Count a connection, or return which limit it exceeds."""
-        place = _place(address)
-        if self._places.total >= self.limits.most:
+        network = _network(address)
+        if self._counts.total >= self.limits.most:
             return "connections"
-        if self._places.of(place) >= self.limits.most_of_address:
+        if self._counts.of(network) >= self.limits.most_of_address:
             return "address_connections"
-        self._count(place, 1)
+        self._count(network, 1)
         return None
 
     def leave(self, address: str) -> None:
         """Stop counting a connection that entered."""
-        self._count(_place(address), -1)
+        self._count(_network(address), -1)
 
     def enter_leaving(self) -> bool:
         """Count a refused connection that lingers; False if there are too many."""
@@ -103,12 +103,12 @@ class Connections:
         """Count a refusal."""
         self._metrics.connections_refused.labels(reason).inc()
 
-    def _count(self, place: str, change: int) -> None:
-        self._places.add(place, change)
-        self._metrics.connections.set(self._places.here)
+    def _count(self, network: str, change: int) -> None:
+        self._counts.add(network, change)
+        self._metrics.connections.set(self._counts.own)
 
 
-def _place(address: str) -> str:
+def _network(address: str) -> str:
     try:
         known = ip_address(address)
     except ValueError:  # a socket without an address

@@ -11,8 +11,8 @@ import mmap
 import os
 import secrets
 
-from service.dispatch.admission import Outlook, Tally
-from service.http.connections import Places
+from service.dispatch.admission import Outlook, RequestCounts
+from service.http.connections import ConnectionCounts
 
 _FIGURES = 5  # is_draining, is_loaded, loading_seconds, waiting_seconds, predicted_wait
 _SEED_BYTES = 16
@@ -75,7 +75,7 @@ class Board:
         return int.from_bytes(hashlib.blake2b(place.encode(), digest_size=2, key=self._seed).digest(), "little")
 
 
-class BoardTally(Tally):
+class BoardTally(RequestCounts):
     """Gate 1's counts of all processes."""
 
     def __init__(self, board: Board) -> None:
@@ -94,13 +94,14 @@ class BoardTally(Tally):
 
     def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
         """Add to the counts of this process."""
+        super().add(requests, stored_bytes)
         if requests:
             self._board.add(0, requests)
         if stored_bytes:
             self._board.add(1, stored_bytes)
 
 
-class BoardPlaces(Places):
+class BoardPlaces(ConnectionCounts):
     """Open connections of all processes."""
 
     def __init__(self, board: Board) -> None:

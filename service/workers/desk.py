@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from service.demand import Demand, DemandError
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import DispatchError, OverloadedError
-from service.dispatch.queue import DispatchPlace, Part
+from service.dispatch.queue import LocalRecording, Part
 from service.engine.protocol import Item
 from service.engine.staging import StagingView
 from service.http.access import Access
@@ -87,7 +87,7 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, asyncio.Task[None]] = {}
         self._granted: dict[int, Callable[[bool], None]] = {}
-        self._places: dict[int, DispatchPlace] = {}
+        self._places: dict[int, LocalRecording] = {}
         self._forwarded: dict[int, Forwarded] = {}
         self._models: dict[str, ExitStack] = {}
         self._seen = 0
@@ -193,7 +193,7 @@ class Desk:
         if asked.place is None:
             seconds = asked.recording_seconds
             with dispatcher.admission.accept(part.lane.model, seconds) as accepted:
-                answer = await DispatchPlace(dispatcher, accepted, seconds).transcribe(part)
+                answer = await LocalRecording(dispatcher, accepted, seconds).transcribe(part)
         else:
             answer = await self._places[asked.place].transcribe(part)
         return Answered(asked.call, answer.transcript, answer.queue_seconds)
@@ -214,12 +214,12 @@ class Desk:
         except OverloadedError as error:
             self._send(failed(asked.call, error))
             return
-        self._places[asked.call] = DispatchPlace(dispatcher, accepted, asked.seconds)
+        self._places[asked.call] = LocalRecording(dispatcher, accepted, asked.seconds)
         held.callback(self._places.pop, asked.call)
         self._grant(Granted(asked.call), lambda _: held.close())
 
     def _ask(self, asked: Ask) -> None:
-        window = self._places[asked.place].room
+        window = self._places[asked.place].window
         place = window.acquire(asked.samples)
         self._granted[asked.call] = lambda _: window.release(place)
         place.add_done_callback(lambda done: done.cancelled() or self._send(Granted(asked.call)))

@@ -111,7 +111,8 @@ class _Worker:
         await self._is_told.wait()
         settings = self._settings
         spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
-        gate = Gate(settings.admission_limits, BoardOutlook(self._board), BoardTally(self._board))
+        counts = BoardTally(self._board)
+        gate = Gate(settings.admission_limits, BoardOutlook(self._board), counts)
         core = RemoteCore(gate, self._catalog, not settings.loadable.is_empty, self._calls)
         queue = RemoteQueue(self._calls, self._arena)
         with open_front(settings, core, queue, metrics=self._metrics, access=self._access, tracer=spans) as front:
@@ -124,7 +125,7 @@ class _Worker:
                 for work in (
                     measure_lag(self._metrics),
                     self._tell_regularly(),
-                    garbage.collect(lambda: gate.here, self._collect),
+                    garbage.collect(lambda: counts.own_requests, self._collect),
                 )
             ]
             serving = asyncio.create_task(web.answer(self._listener))

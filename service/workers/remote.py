@@ -9,7 +9,7 @@ from models.spoken_language import Probabilities
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.dispatcher import Answer
-from service.dispatch.queue import Part, Place
+from service.dispatch.queue import AcceptedRecording, Part
 from service.http.allowance import Allowance, KeyLimits
 from service.http.errors import error_response
 from service.tracing import current
@@ -198,23 +198,25 @@ class RemoteQueue:
         self._arena = arena
 
     @asynccontextmanager
-    async def accept(self, model: str, seconds: float, *, is_single: bool, is_background: bool) -> AsyncIterator[Place]:
+    async def accept(
+        self, model: str, seconds: float, *, is_single: bool, is_background: bool
+    ) -> AsyncIterator[AcceptedRecording]:
         """Gate 2: at once, or with the samples if they are all in one message."""
         assert not is_background
         if is_single:
-            yield RemotePlace(self._calls, self._arena, None, seconds)
+            yield RemoteRecording(self._calls, self._arena, None, seconds)
             return
         call = self._calls.number()
         try:
             await self._calls.begin(Accept(call, model, seconds))
-            yield RemotePlace(self._calls, self._arena, call, seconds)
+            yield RemoteRecording(self._calls, self._arena, call, seconds)
         finally:
             self._calls.end(call)
 
 
 @dataclass(slots=True)
-class RemotePlace:
-    """The place of a recording in the queue of the main process."""
+class RemoteRecording:
+    """A recording that the main process accepted, or will decide on with its samples."""
 
     calls: Calls
     arena: Arena
@@ -223,7 +225,7 @@ class RemotePlace:
     _asked: dict["asyncio.Future[None]", int] = field(default_factory=dict)
 
     @property
-    def room(self) -> "RemotePlace":
+    def window(self) -> "RemoteRecording":
         """The window of the main process."""
         return self
 
@@ -247,14 +249,14 @@ class RemotePlace:
         self.calls.end(self._asked.pop(room))
 
     async def transcribe(self, part: Part) -> Answer:
-        """Transcribe a part; see `service.dispatch.queue.Place`."""
+        """Transcribe a part; see `service.dispatch.queue.AcceptedRecording`."""
         call = self.calls.number()
         reply = await self._reply(Transcribe(call, self.number, self.seconds, self._entry(part)))
         assert isinstance(reply, Answered)
         return Answer(reply.transcript, reply.queue_seconds)
 
     async def identify(self, part: Part) -> Probabilities:
-        """Identify the language of a part; see `service.dispatch.queue.Place`."""
+        """Identify the language of a part; see `service.dispatch.queue.AcceptedRecording`."""
         assert self.number is not None
         reply = await self._reply(Identify(self.calls.number(), self.number, self._entry(part)))
         assert isinstance(reply, LanguageProbabilities)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.dispatch.backlog import Accepted, Backlog
+from service.dispatch.backlog import Backlog, BacklogEntry
 
 TURN_SECONDS = 60.0
 
 
 @dataclass
 class Recording:
-    accepted: Accepted
+    accepted: BacklogEntry
     unanswered: float
 
 

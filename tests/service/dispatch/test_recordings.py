@@ -13,7 +13,7 @@ from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
-from service.dispatch.queue import DispatchQueue
+from service.dispatch.queue import LocalQueue
 from service.dispatch.recordings import Recordings
 from service.engine.protocol import FailureKind
 from service.metrics import Metrics
@@ -48,7 +48,7 @@ def front(timeout: float = 60.0, max_queued_audio_seconds: float = 1000.0):
     dispatching, engine = dispatcher(max_queued_audio_seconds), FakeEngine()
     dispatching.engine_ready(engine, READY)
     metrics = Metrics()
-    return dispatching, engine, Recordings(DispatchQueue(dispatching), timeout=timeout, metrics=metrics), metrics
+    return dispatching, engine, Recordings(LocalQueue(dispatching), timeout=timeout, metrics=metrics), metrics
 
 
 async def collect(answers) -> list:

@@ -15,7 +15,7 @@ def test_counts_are_those_of_all_processes_until_one_is_cleared():
         places[1].add("10.0.0.2", 1)
         assert {tally.requests for tally in tallies} == {6}
         assert {tally.stored_bytes for tally in tallies} == {300}
-        assert [(place.total, place.here, place.of("10.0.0.1"), place.of("10.0.0.2")) for place in places] == [
+        assert [(place.total, place.own, place.of("10.0.0.1"), place.of("10.0.0.2")) for place in places] == [
             (4, 1, 3, 1),
             (4, 2, 3, 1),
             (4, 1, 3, 1),

@@ -148,7 +148,7 @@ def test_languages_of_parts_are_identified_as_in_one_process(identifying, golden
     assert len(answers[0].json()["segments"]) > 1
     assert answers[0].json() == answers[1].json()
     admission = identifying[1].server.dispatcher.admission
-    wait_for(lambda: admission.requests == 0 and not admission.backlog._recordings)
+    wait_for(lambda: admission.requests == 0 and not admission.backlog.entries)
 
 
 @pytest.mark.parametrize(
@@ -198,12 +198,12 @@ def test_a_worker_that_is_killed_takes_only_its_own_requests_with_it():
         lengths = range(2000, 2040)
         sent = [posted(served.server.port, tone(length)) for length in lengths]
         dispatcher, admission = served.server.dispatcher, served.server.dispatcher.admission
-        wait_for(lambda: len(dispatcher.admission.backlog._recordings) == len(lengths))
+        wait_for(lambda: len(dispatcher.admission.backlog.entries) == len(lengths))
         killed, kept = workers(served)
 
         os.kill(killed, signal.SIGKILL)
         wait_for(lambda: killed not in workers(served) and len(workers(served)) == 2)
-        withdrawn = len(lengths) - len(admission.backlog._recordings)
+        withdrawn = len(lengths) - len(admission.backlog.entries)
         assert admission.requests == len(lengths) - withdrawn
         served.release_engine()
 
@@ -242,7 +242,7 @@ def test_a_drain_answers_what_was_accepted_and_refuses_the_rest():
         wait_until_all_answer(served)
         served.hold_engine()
         sent = [posted(served.server.port, tone(2000 + number)) for number in range(8)]
-        wait_for(lambda: len(served.server.dispatcher.admission.backlog._recordings) == 8)
+        wait_for(lambda: len(served.server.dispatcher.admission.backlog.entries) == 8)
 
         served.stop()
         wait_for(lambda: served.client.get("/readyz").status_code == 503)
@@ -260,7 +260,7 @@ def test_a_second_signal_gives_up_what_waits():
     with serving(http_processes=2) as served:
         served.hold_engine()
         connection = posted(served.server.port, tone(2000))
-        wait_for(lambda: len(served.server.dispatcher.admission.backlog._recordings) == 1)
+        wait_for(lambda: len(served.server.dispatcher.admission.backlog.entries) == 1)
 
         served.stop()
         served.stop()
@@ -312,11 +312,11 @@ def test_a_client_that_leaves_frees_its_place_in_the_main_process():
         served.hold_engine()
         connection = posted(served.server.port, tone(2000))
         admission = served.server.dispatcher.admission
-        wait_for(lambda: len(admission.backlog._recordings) == 1)
+        wait_for(lambda: len(admission.backlog.entries) == 1)
 
         connection.close()
 
-        wait_for(lambda: admission.requests == 0 and not admission.backlog._recordings)
+        wait_for(lambda: admission.requests == 0 and not admission.backlog.entries)
         served.release_engine()
 
 
