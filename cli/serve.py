@@ -12,7 +12,7 @@ def run(arguments: Sequence[str]) -> int:
     from service.engine.supervisor import EngineStartError
     from service.settings import Settings, SettingsError
     from service.tracing import TracingError
-    from service.workers.crew import WorkerStartError
+    from service.workers.supervisor import WorkerStartError
 
     parser = argparse.ArgumentParser(
         prog="steno serve",

@@ -41,9 +41,9 @@ from service.outbound import Outbound
 from service.residency import Residency
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
-from service.workers.board import BoardTally
-from service.workers.crew import Crew
-from service.workers.desk import Parts
+from service.workers.session import MainProcess
+from service.workers.shared_counts import SharedRequestCounts
+from service.workers.supervisor import WorkerSupervisor
 
 log = logging.getLogger("steno")
 
@@ -72,8 +72,8 @@ class Server:
         except ValueError as error:
             raise SettingsError(f"STENO_API_KEYS_FILE (--api-keys-file): {error}") from None
         self.metrics.expect_keys(self._access.names)
-        self._crew = (
-            Crew(
+        self._workers = (
+            WorkerSupervisor(
                 settings,
                 self.metrics,
                 all_keys,
@@ -90,7 +90,7 @@ class Server:
             limits=settings.admission_limits,
             metrics=self.metrics,
             tracer=self._tracer,
-            counts=BoardTally(self._crew.board) if self._crew else None,
+            counts=SharedRequestCounts(self._workers.counts) if self._workers else None,
         )
         template = Load(
             model="",
@@ -173,14 +173,14 @@ class Server:
                 lambda job, recording: transcribe_job(front, job, recording, lambda: self.dispatcher.is_abandoned)
             )
             admin_access = Access(map(Key.parse, settings.admin_keys), is_open=False)
-            exposition = self._crew.exposition if self._crew else self.metrics.exposition
+            exposition = self._workers.exposition if self._workers else self.metrics.exposition
             backend = Backend(self.dispatcher, admin_access, self._residency, self._demand, jobs, exposition)
             app = create_app(front, backend)
-            http: Crew | Web
-            if self._crew:
-                http = self._crew
-                parts = Parts(self.dispatcher, self._demand, self._access, app)
-                serving = asyncio.create_task(self._crew.run(self._listener, parts))
+            http: WorkerSupervisor | Web
+            if self._workers:
+                http = self._workers
+                main_process = MainProcess(self.dispatcher, self._demand, self._access, app)
+                serving = asyncio.create_task(self._workers.run(self._listener, main_process))
             else:
                 http = Web(settings, app, Connections(connection_limits(settings), self.metrics))
                 serving = asyncio.create_task(http.answer(self._listener))
@@ -233,10 +233,10 @@ class Server:
     async def _drain(self, supervising: "asyncio.Task[None]") -> None:
         """Answer accepted requests; give up after `drain_seconds`, at a second signal, or without engines."""
         self.dispatcher.drain()
-        if self._crew:
-            self._crew.publish()
+        if self._workers:
+            self._workers.publish()
         log.info("draining", extra={"requests": self.dispatcher.admission.requests})
-        idle = asyncio.create_task((self._crew or self.dispatcher.admission).until_idle())
+        idle = asyncio.create_task((self._workers or self.dispatcher.admission).until_idle())
         hurried = asyncio.create_task(self._hurry.wait())
         await asyncio.wait(
             {idle, hurried, supervising},
@@ -252,7 +252,7 @@ class Server:
     async def _watch_keys(self) -> None:
         if self._key_file is not None:
             await self._key_file.watch(
-                self._access, self.metrics, self._crew.replace_keys if self._crew else lambda _: None
+                self._access, self.metrics, self._workers.replace_keys if self._workers else lambda _: None
             )
 
 

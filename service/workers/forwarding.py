@@ -9,27 +9,39 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.gate import PATHS
-from service.workers.protocol import Body, End, Ended, Forward, FromWorker, Gone, Head, Piece, Taken, ToWorker, Want
+from service.workers.protocol import (
+    BodyPiece,
+    Disconnected,
+    End,
+    Forward,
+    ForwardEnded,
+    FromWorker,
+    PieceWritten,
+    ResponsePiece,
+    ResponseStart,
+    ToWorker,
+    WantBody,
+)
 
 _CLOSE_SECONDS = 2.0
 
 
-class Split:
+class WorkerApp:
     """ASGI application of a worker: answers requests for transcripts, and passes all others on.
 
     Args:
-        spoken: answers requests for transcripts.
+        transcription: answers requests for transcripts.
         forwarder: passes the others on.
     """
 
-    def __init__(self, spoken: ASGIApp, forwarder: "Forwarder") -> None:
-        self._spoken = spoken
+    def __init__(self, transcription: ASGIApp, forwarder: "Forwarder") -> None:
+        self._transcription = transcription
         self._forwarder = forwarder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run one request."""
         if scope["type"] != "http" or scope["path"] in PATHS:
-            await self._spoken(scope, receive, send)
+            await self._transcription(scope, receive, send)
         else:
             await self._forwarder.forward(scope, receive, send)
 
@@ -47,8 +59,8 @@ class Forwarder:
         self._number = number
         self._answers: dict[int, asyncio.Queue[ToWorker]] = {}
 
-    def take(self, message: Want | Head | Piece | Ended) -> None:
-        """Take a message about a request."""
+    def handle(self, message: WantBody | ResponseStart | ResponsePiece | ForwardEnded) -> None:
+        """Handle a message about a request."""
         if answer := self._answers.get(message.call):
             answer.put_nowait(message)
 
@@ -71,7 +83,7 @@ class Forwarder:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._relay(call, receive, send, receiving), _CLOSE_SECONDS)
         finally:
-            self._send(Gone(call))
+            self._send(Disconnected(call))
             for task in receiving:
                 task.cancel()
             del self._answers[call]
@@ -79,27 +91,27 @@ class Forwarder:
     async def _relay(self, call: int, receive: Receive, send: Send, receiving: "set[asyncio.Task[None]]") -> None:
         while True:
             match await self._answers[call].get():
-                case Want():
+                case WantBody():
                     task = asyncio.create_task(self._pass_body(call, receive))
                     receiving.add(task)
                     task.add_done_callback(receiving.discard)
-                case Head(status=status, headers=headers):
+                case ResponseStart(status=status, headers=headers):
                     await send({"type": "http.response.start", "status": status, "headers": headers})
-                case Piece(body=body, has_more=has_more):
+                case ResponsePiece(body=body, has_more=has_more):
                     await send({"type": "http.response.body", "body": body, "more_body": has_more})
-                    self._send(Taken(call))
-                case Ended():
+                    self._send(PieceWritten(call))
+                case ForwardEnded():
                     return
 
     async def _pass_body(self, call: int, receive: Receive) -> None:
         message = await receive()
         if message["type"] == "http.disconnect":
-            self._send(Gone(call))
+            self._send(Disconnected(call))
         else:
-            self._send(Body(call, message.get("body", b""), message.get("more_body", False)))
+            self._send(BodyPiece(call, message.get("body", b""), message.get("more_body", False)))
 
 
-class Forwarded:
+class ForwardedRequest:
     """The main process's end of one request.
 
     Args:
@@ -112,9 +124,9 @@ class Forwarded:
         self._send_to_worker = send
         self._received: deque[Message] = deque()
         self._arrived = asyncio.Event()
-        self._taken = asyncio.Event()
-        self._is_wanted = False
-        self._is_gone = False
+        self._piece_written = asyncio.Event()
+        self._is_body_wanted = False
+        self._is_disconnected = False
 
     async def run(self, app: ASGIApp) -> None:
         """Answer it."""
@@ -137,39 +149,39 @@ class Forwarded:
         try:
             await app(scope, self._receive, self._send)
         finally:
-            self._send_to_worker(Ended(begun.call))
+            self._send_to_worker(ForwardEnded(begun.call))
 
-    def take(self, message: Body | Gone | Taken) -> None:
-        """Take a message about it."""
+    def handle(self, message: BodyPiece | Disconnected | PieceWritten) -> None:
+        """Handle a message about it."""
         match message:
-            case Body(body=body, has_more=has_more):
+            case BodyPiece(body=body, has_more=has_more):
                 self._received.append({"type": "http.request", "body": body, "more_body": has_more})
-                self._is_wanted = False
+                self._is_body_wanted = False
                 self._arrived.set()
-            case Gone():
-                self._is_gone = True
+            case Disconnected():
+                self._is_disconnected = True
                 self._arrived.set()
-                self._taken.set()
-            case Taken():
-                self._taken.set()
+                self._piece_written.set()
+            case PieceWritten():
+                self._piece_written.set()
 
     async def _receive(self) -> Message:
         while not self._received:
-            if self._is_gone:
+            if self._is_disconnected:
                 return {"type": "http.disconnect"}
             self._arrived.clear()
-            if not self._is_wanted:
-                self._is_wanted = True
-                self._send_to_worker(Want(self._begun.call))
+            if not self._is_body_wanted:
+                self._is_body_wanted = True
+                self._send_to_worker(WantBody(self._begun.call))
             await self._arrived.wait()
         return self._received.popleft()
 
     async def _send(self, message: Message) -> None:
         call = self._begun.call
         if message["type"] == "http.response.start":
-            self._send_to_worker(Head(call, message["status"], list(message.get("headers", ()))))
+            self._send_to_worker(ResponseStart(call, message["status"], list(message.get("headers", ()))))
         elif message["type"] == "http.response.body":
-            self._taken.clear()
-            self._send_to_worker(Piece(call, message.get("body", b""), message.get("more_body", False)))
-            if not self._is_gone:
-                await self._taken.wait()
+            self._piece_written.clear()
+            self._send_to_worker(ResponsePiece(call, message.get("body", b""), message.get("more_body", False)))
+            if not self._is_disconnected:
+                await self._piece_written.wait()

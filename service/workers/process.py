@@ -29,28 +29,28 @@ from service.metrics import Metrics
 from service.settings import Settings
 from service.tracing import tracer
 from service.workers.arena import Arena
-from service.workers.board import Board, BoardOutlook, BoardPlaces, BoardTally
-from service.workers.forwarding import Forwarder, Split
+from service.workers.forwarding import Forwarder, WorkerApp
 from service.workers.protocol import (
     Answered,
-    Ended,
     Failed,
     Finish,
+    ForwardEnded,
     Granted,
-    Head,
     Keys,
     LanguageProbabilities,
+    Listening,
     Models,
-    Piece,
-    Seen,
+    ModelsKnown,
+    ResponsePiece,
+    ResponseStart,
+    SendSnapshot,
     Snapshot,
     Start,
-    Tell,
     ToWorker,
-    Up,
-    Want,
+    WantBody,
 )
 from service.workers.remote import Calls, RemoteCore, RemoteModels, RemoteQueue
+from service.workers.shared_counts import SharedConnectionCounts, SharedCounts, SharedOutlook, SharedRequestCounts
 from service.workers.stream import Stream, to_worker
 from service.workers.totals import snapshot
 
@@ -62,15 +62,17 @@ class _Worker:
 
     Args:
         settings: the settings.
-        board: counts of all processes.
+        shared: counts of all processes.
         arena: memory for samples.
         calls: what it asks the main process for.
         listener: where it accepts connections.
     """
 
-    def __init__(self, settings: Settings, board: Board, arena: Arena, calls: Calls, listener: socket.socket) -> None:
+    def __init__(
+        self, settings: Settings, shared: SharedCounts, arena: Arena, calls: Calls, listener: socket.socket
+    ) -> None:
         self._settings = settings
-        self._board = board
+        self._shared = shared
         self._arena = arena
         self._calls = calls
         self._listener = listener
@@ -79,58 +81,58 @@ class _Worker:
         self._metrics = Metrics()
         self._forwarder = Forwarder(calls.send, calls.number)
         self._models = RemoteModels(calls)
-        self._is_told = asyncio.Event()  # of keys and models
+        self._has_models = asyncio.Event()  # and keys, which come before
         self._finish = asyncio.Event()
-        self._told: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
 
-    def take(self, message: ToWorker) -> None:
-        """Take a message of the main process."""
+    def handle(self, message: ToWorker) -> None:
+        """Handle a message of the main process."""
         match message:
             case Answered() | LanguageProbabilities() | Failed() | Granted():
-                self._calls.take(message)
-            case Want() | Head() | Piece() | Ended():
-                self._forwarder.take(message)
+                self._calls.handle(message)
+            case WantBody() | ResponseStart() | ResponsePiece() | ForwardEnded():
+                self._forwarder.handle(message)
             case Models(version=version, entries=entries):
                 self._catalog.replace(self._models.of(entries))
-                self._is_told.set()
-                self._calls.send(Seen(version))
+                self._has_models.set()
+                self._calls.send(ModelsKnown(version))
             case Keys(entries=entries):
                 self._access.replace(
                     Key(entry.name, entry.digest, entry.limits and KeyLimits(*entry.limits)) for entry in entries
                 )
                 self._metrics.expect_keys(self._access.names)
-            case Tell():
-                telling = asyncio.create_task(self._tell())
-                self._told.add(telling)
-                telling.add_done_callback(self._told.discard)
+            case SendSnapshot():
+                sending = asyncio.create_task(self._send_snapshot())
+                self._sending.add(sending)
+                sending.add_done_callback(self._sending.discard)
             case Finish():
                 self._finish.set()
 
     async def run(self) -> None:
         """Answer connections until `Finish`."""
-        await self._is_told.wait()
+        await self._has_models.wait()
         settings = self._settings
         spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
-        counts = BoardTally(self._board)
-        gate = Gate(settings.admission_limits, BoardOutlook(self._board), counts)
+        counts = SharedRequestCounts(self._shared)
+        gate = Gate(settings.admission_limits, SharedOutlook(self._shared), counts)
         core = RemoteCore(gate, self._catalog, not settings.loadable.is_empty, self._calls)
         queue = RemoteQueue(self._calls, self._arena)
         with open_front(settings, core, queue, metrics=self._metrics, access=self._access, tracer=spans) as front:
-            app = Split(create_app(front, None), self._forwarder)
-            places = BoardPlaces(self._board)
-            web = Web(settings, app, Connections(connection_limits(settings), self._metrics, places))
+            app = WorkerApp(create_app(front, None), self._forwarder)
+            connections = SharedConnectionCounts(self._shared)
+            web = Web(settings, app, Connections(connection_limits(settings), self._metrics, connections))
             garbage.take_over()
             aside = [
                 asyncio.create_task(work)
                 for work in (
                     measure_lag(self._metrics),
-                    self._tell_regularly(),
+                    self._send_snapshots(),
                     garbage.collect(lambda: counts.own_requests, self._collect),
                 )
             ]
             serving = asyncio.create_task(web.answer(self._listener))
             finishing = asyncio.create_task(self._finish.wait())
-            self._calls.send(Up())
+            self._calls.send(Listening())
             try:
                 await asyncio.wait({serving, finishing}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -143,15 +145,15 @@ class _Worker:
                 if front.outbound is not None:
                     await front.outbound.close()
                 await asyncio.to_thread(spans.close)
-                await self._tell()
+                await self._send_snapshot()
 
-    async def _tell(self) -> None:
+    async def _send_snapshot(self) -> None:
         # In a thread: it takes some milliseconds.
         self._calls.send(Snapshot(await asyncio.to_thread(snapshot, self._metrics.registry)))
 
-    async def _tell_regularly(self) -> None:
+    async def _send_snapshots(self) -> None:
         while True:
-            await self._tell()
+            await self._send_snapshot()
             await asyncio.sleep(_SNAPSHOT_SECONDS)
 
     def _collect(self) -> None:
@@ -167,23 +169,23 @@ async def _main(args: argparse.Namespace) -> None:
     early: list[ToWorker] = []
     worker: list[_Worker] = []
 
-    def take(message: ToWorker) -> None:
+    def handle(message: ToWorker) -> None:
         if worker:
-            worker[0].take(message)
+            worker[0].handle(message)
         elif isinstance(message, Start):
             begun.set_result(message)
         else:
             early.append(message)
 
     stream = Stream(to_worker)
-    await stream.open(socket.socket(fileno=args.socket), take)
+    await stream.open(socket.socket(fileno=args.socket), handle)
     stream.lost.add_done_callback(_exit)
     start = await begun
     settings = Settings(**msgspec.json.decode(start.settings))
-    board = Board(args.board, settings.http_processes + 1, start.row)
-    ours = _Worker(settings, board, Arena(args.memory), Calls(stream.send), socket.socket(fileno=args.listener))
+    shared = SharedCounts(args.counts, settings.http_processes + 1, start.row)
+    ours = _Worker(settings, shared, Arena(args.memory), Calls(stream.send), socket.socket(fileno=args.listener))
     for message in early:
-        ours.take(message)
+        ours.handle(message)
     worker.append(ours)
     await ours.run()
     stream.lost.remove_done_callback(_exit)
@@ -199,7 +201,7 @@ def _exit(_: "asyncio.Future[None]") -> None:
 def main() -> None:
     """Parse the command line of a worker, and run it."""
     parser = argparse.ArgumentParser()
-    for name in ("socket", "listener", "memory", "board"):
+    for name in ("socket", "listener", "memory", "counts"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--log-format", choices=("json", "text"), required=True)
     parser.add_argument("--log-level", required=True)

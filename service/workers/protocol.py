@@ -3,10 +3,11 @@
 Messages are small structs, sent as MessagePack frames over a socket pair. Audio is not in them: a worker writes it once
 into memory that both processes map (`arena`), and the dispatcher's staging reads it there.
 
-A worker numbers what it asks for. The main process answers each `Bring`, `Accept`, `Ask`, `UseKey` and `UseAudio` once,
-and holds what it granted until the worker sends `End`. It answers each `Transcribe` and `Identify` once, also after an
-`End`, which withdraws it. A request that the worker passes on is ASGI in messages: `Forward` begins it, each `Want`
-asks for the next `Body` or `Gone`, each `Piece` of the answer is acknowledged by `Taken`, and `Ended` is the last.
+A worker numbers what it asks for. The main process answers each `GetOrLoad`, `Accept`, `AcquireRoom`, `UseKey` and
+`UseAudio` once, and holds what it granted until the worker sends `End`. It answers each `Transcribe` and `Identify`
+once, also after an `End`, which withdraws it. A request that the worker passes on is ASGI in messages: `Forward` begins
+it, each `WantBody` asks for the next `BodyPiece` or `Disconnected`, each `ResponsePiece` is acknowledged by
+`PieceWritten`, and `ForwardEnded` is the last.
 """
 
 import msgspec
@@ -17,23 +18,26 @@ from models.transcript import Transcript
 from service.dispatch.utterance import Lane
 from service.engine.protocol import Ready
 
+MetricSample = tuple[str, str, list[tuple[str, str]], float]  # family, name, labels, value
+MetricSamples = list[MetricSample]
+
 
 class Tagged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message."""
 
 
-class Up(Tagged, frozen=True):
+class Listening(Tagged, frozen=True):
     """The worker answers connections."""
 
 
-class Held(Tagged, frozen=True):
-    """Requests of the worker use a model, or no longer do."""
+class UseModel(Tagged, frozen=True):
+    """Requests of the worker begin to use a model, or no longer use it."""
 
     model: str
-    is_held: bool
+    is_used: bool
 
 
-class Seen(Tagged, frozen=True):
+class ModelsKnown(Tagged, frozen=True):
     """The worker has this version of the models."""
 
     version: int
@@ -42,11 +46,11 @@ class Seen(Tagged, frozen=True):
 class Snapshot(Tagged, frozen=True):
     """The worker's metrics; sent every second, so that it is also a sign of life."""
 
-    samples: list[tuple[str, str, list[tuple[str, str]], float]]  # family, name, labels, value
+    samples: MetricSamples
 
 
-class Bring(Tagged, frozen=True):
-    """Load a model on demand, and hold it."""
+class GetOrLoad(Tagged, frozen=True):
+    """Find a model, load it if needed, and hold it."""
 
     call: int
     name: str
@@ -60,11 +64,11 @@ class Accept(Tagged, frozen=True):
     seconds: float
 
 
-class Ask(Tagged, frozen=True):
-    """Room in the window for a part of an accepted recording."""
+class AcquireRoom(Tagged, frozen=True):
+    """Ask for room in the window for a part of an accepted recording."""
 
     call: int
-    place: int
+    recording: int
     samples: int
 
 
@@ -112,13 +116,13 @@ class Transcribe(Tagged, frozen=True):
 
     Attributes:
         call: its number.
-        place: number of the recording's `Accept`; None if it has none.
+        recording: number of the recording's `Accept`; None if it has none.
         recording_seconds: length of the recording.
         part: the part.
     """
 
     call: int
-    place: int | None
+    recording: int | None
     recording_seconds: float
     part: PartEntry
 
@@ -128,12 +132,12 @@ class Identify(Tagged, frozen=True):
 
     Attributes:
         call: its number.
-        place: number of the recording's `Accept`.
+        recording: number of the recording's `Accept`.
         part: the part.
     """
 
     call: int
-    place: int
+    recording: int
     part: PartEntry
 
 
@@ -164,7 +168,7 @@ class Forward(Tagged, frozen=True):
     server: tuple[str, int | None] | None
 
 
-class Body(Tagged, frozen=True):
+class BodyPiece(Tagged, frozen=True):
     """A piece of a request's body."""
 
     call: int
@@ -172,14 +176,14 @@ class Body(Tagged, frozen=True):
     has_more: bool
 
 
-class Gone(Tagged, frozen=True):
-    """The client of a request left."""
+class Disconnected(Tagged, frozen=True):
+    """The client of a forwarded request left."""
 
     call: int
 
 
-class Taken(Tagged, frozen=True):
-    """A piece of an answer was written."""
+class PieceWritten(Tagged, frozen=True):
+    """A piece of a response was written to the client."""
 
     call: int
 
@@ -189,7 +193,7 @@ class Start(Tagged, frozen=True):
 
     Attributes:
         settings: the settings, as JSON.
-        row: its row of the board.
+        row: its row of the shared counts.
     """
 
     settings: bytes
@@ -222,13 +226,13 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 
 class Models(Tagged, frozen=True):
-    """All models, in order; answered by `Seen`."""
+    """All models, in order; answered by `ModelsKnown`."""
 
     version: int
     entries: list[ModelEntry]
 
 
-class Tell(Tagged, frozen=True):
+class SendSnapshot(Tagged, frozen=True):
     """Send a snapshot now."""
 
 
@@ -237,11 +241,11 @@ class Finish(Tagged, frozen=True):
 
 
 class Granted(Tagged, frozen=True):
-    """What was asked for is granted.
+    """What was asked for is granted, until `End`.
 
     Attributes:
         call: its number.
-        model: the model that was brought.
+        model: id of the model that was found or loaded; None if there is none of this name.
         levels: what is left of a key's limits: requests and seconds of audio; None where there is no limit.
     """
 
@@ -275,29 +279,29 @@ class Failed(Tagged, frozen=True):
     should_retry: bool | None = None
 
 
-class Want(Tagged, frozen=True):
+class WantBody(Tagged, frozen=True):
     """The main process waits for the next piece of a request's body."""
 
     call: int
 
 
-class Head(Tagged, frozen=True):
-    """The beginning of an answer."""
+class ResponseStart(Tagged, frozen=True):
+    """Status and headers of a response."""
 
     call: int
     status: int
     headers: list[tuple[bytes, bytes]]
 
 
-class Piece(Tagged, frozen=True):
-    """A piece of an answer's body."""
+class ResponsePiece(Tagged, frozen=True):
+    """A piece of a response's body."""
 
     call: int
     body: bytes
     has_more: bool
 
 
-class Ended(Tagged, frozen=True):
+class ForwardEnded(Tagged, frozen=True):
     """A forwarded request is over."""
 
     call: int
@@ -307,19 +311,19 @@ FromWorker = (
     Transcribe
     | Identify
     | End
-    | Held
-    | Seen
+    | UseModel
+    | ModelsKnown
     | Snapshot
-    | Bring
+    | GetOrLoad
     | Accept
-    | Ask
+    | AcquireRoom
     | UseKey
     | UseAudio
     | Forward
-    | Body
-    | Gone
-    | Taken
-    | Up
+    | BodyPiece
+    | Disconnected
+    | PieceWritten
+    | Listening
 )
 ToWorker = (
     Answered
@@ -328,12 +332,12 @@ ToWorker = (
     | Granted
     | Models
     | Keys
-    | Tell
+    | SendSnapshot
     | Finish
     | Start
-    | Want
-    | Head
-    | Piece
-    | Ended
+    | WantBody
+    | ResponseStart
+    | ResponsePiece
+    | ForwardEnded
 )
 Message = FromWorker | ToWorker

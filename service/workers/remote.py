@@ -17,14 +17,13 @@ from service.workers.arena import Arena
 from service.workers.errors import error_of
 from service.workers.protocol import (
     Accept,
+    AcquireRoom,
     Answered,
-    Ask,
-    Bring,
     End,
     Failed,
     FromWorker,
+    GetOrLoad,
     Granted,
-    Held,
     Identify,
     LanguageProbabilities,
     ModelEntry,
@@ -32,6 +31,7 @@ from service.workers.protocol import (
     Transcribe,
     UseAudio,
     UseKey,
+    UseModel,
 )
 
 _NO_LIMITS = KeyLimits()
@@ -56,7 +56,9 @@ class Calls:
         self._last += 1
         return self._last
 
-    def begin(self, message: Accept | Ask | Bring | UseKey | UseAudio | Transcribe | Identify) -> asyncio.Future[Reply]:
+    def begin(
+        self, message: Accept | AcquireRoom | GetOrLoad | UseKey | UseAudio | Transcribe | Identify
+    ) -> asyncio.Future[Reply]:
         """Send a message, and return the future of its reply."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[message.call] = reply
@@ -68,8 +70,8 @@ class Calls:
         self._waiting.pop(call, None)
         self.send(End(call, has_failed))
 
-    def take(self, message: Reply | Failed) -> None:
-        """Take a reply."""
+    def handle(self, message: Reply | Failed) -> None:
+        """Handle a reply."""
         reply = self._waiting.pop(message.call, None)
         if reply is None or reply.done():
             return
@@ -88,13 +90,13 @@ class RemoteModel(ServedModel):
     def use(self) -> Iterator[None]:
         """Hold the model for a request."""
         if not self.users:
-            self.calls.send(Held(self.id, is_held=True))
+            self.calls.send(UseModel(self.id, is_used=True))
         try:
             with super().use():
                 yield
         finally:
             if not self.users:
-                self.calls.send(Held(self.id, is_held=False))
+                self.calls.send(UseModel(self.id, is_used=False))
 
 
 class RemoteModels:
@@ -135,7 +137,7 @@ class RemoteCore:
         """Return a model, after the main process has loaded it if needed."""
         call = self.calls.number()
         try:
-            reply = await self.calls.begin(Bring(call, name))
+            reply = await self.calls.begin(GetOrLoad(call, name))
             assert isinstance(reply, Granted)
             # Not `find`: it may be leaving already, but not before this request is answered.
             if reply.model is None or reply.model not in self.catalog:
@@ -222,7 +224,7 @@ class RemoteRecording:
     arena: Arena
     number: int | None
     seconds: float
-    _asked: dict["asyncio.Future[None]", int] = field(default_factory=dict)
+    _rooms: dict["asyncio.Future[None]", int] = field(default_factory=dict)
 
     @property
     def window(self) -> "RemoteRecording":
@@ -233,20 +235,20 @@ class RemoteRecording:
         """Ask for room."""
         assert self.number is not None
         call = self.calls.number()
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked[place] = call
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rooms[room] = call
 
         def grant(reply: "asyncio.Future[Reply]") -> None:
-            if not reply.cancelled() and not reply.exception() and not place.done():
-                place.set_result(None)
+            if not reply.cancelled() and not reply.exception() and not room.done():
+                room.set_result(None)
 
-        self.calls.begin(Ask(call, self.number, samples)).add_done_callback(grant)
-        return place
+        self.calls.begin(AcquireRoom(call, self.number, samples)).add_done_callback(grant)
+        return room
 
     def release(self, room: asyncio.Future[None]) -> None:
         """Give back room, granted or not."""
         room.cancel()
-        self.calls.end(self._asked.pop(room))
+        self.calls.end(self._rooms.pop(room))
 
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part; see `service.dispatch.queue.AcceptedRecording`."""

@@ -68,7 +68,7 @@ class Stream(asyncio.Protocol, Generic[M]):
         self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Tell that the other end is gone."""
+        """Say that the other end is gone."""
         if not self.lost.done():
             self.lost.set_result(None)
 

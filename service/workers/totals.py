@@ -6,16 +6,17 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-Samples = list[tuple[str, str, list[tuple[str, str]], float]]
-Key = tuple[str, tuple[tuple[str, str], ...]]
+from service.workers.protocol import MetricSample, MetricSamples
+
+_Series = tuple[str, tuple[tuple[str, str], ...]]
 
 # Of a worker's metrics, those that the service counts: those of its process and its interpreter cannot be summed.
 _OURS = "steno_"
 _CREATED = "_created"  # a time
 
 
-def snapshot(registry: CollectorRegistry) -> Samples:
-    """Return the samples of a worker: family, name, labels, value."""
+def snapshot(registry: CollectorRegistry) -> MetricSamples:
+    """Return the samples of a worker."""
     return [
         (family.name, sample.name, list(sample.labels.items()), sample.value)
         for family in registry.collect()
@@ -33,22 +34,22 @@ class Totals:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._ended: dict[Key, float] = {}
-        self._families: dict[Key, str] = {}
+        self._ended: dict[_Series, float] = {}
+        self._families: dict[_Series, str] = {}
 
-    def retire(self, samples: Samples) -> None:
+    def retire(self, samples: MetricSamples) -> None:
         """Keep the counters of a worker that ended, so that no sum falls."""
         kept = {family.name for family in self._registry.collect() if family.type in ("counter", "histogram")}
         self._add(self._ended, (sample for sample in samples if sample[0] in kept))
 
-    def exposition(self, workers: Iterable[Samples]) -> bytes:
+    def exposition(self, workers: Iterable[MetricSamples]) -> bytes:
         """Return all metrics in Prometheus' text format."""
         sums = dict(self._ended)
         for samples in workers:
             self._add(sums, samples)
         return generate_latest(_Summed(self._registry, sums, self._families))
 
-    def _add(self, sums: dict[Key, float], samples: Iterable[tuple[str, str, list[tuple[str, str]], float]]) -> None:
+    def _add(self, sums: dict[_Series, float], samples: Iterable[MetricSample]) -> None:
         for family, name, labels, value in samples:
             key = name, tuple((label, text) for label, text in labels)
             self._families[key] = family
@@ -59,14 +60,16 @@ class Totals:
 class _Summed:
     """A collector whose samples are those of a registry and the sums of others."""
 
-    def __init__(self, registry: CollectorRegistry, sums: Mapping[Key, float], families: Mapping[Key, str]) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, sums: Mapping[_Series, float], families: Mapping[_Series, str]
+    ) -> None:
         self._registry = registry
         self._sums = dict(sums)
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        elsewhere: dict[str, list[Key]] = {}
+        elsewhere: dict[str, list[_Series]] = {}
         for key in self._sums:
             elsewhere.setdefault(self._families[key], []).append(key)
         for family in self._registry.collect():

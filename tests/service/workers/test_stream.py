@@ -4,14 +4,14 @@ import socket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.workers.protocol import Body, End, FromWorker, Held
+from service.workers.protocol import BodyPiece, End, FromWorker, UseModel
 from service.workers.stream import Stream, from_worker, to_worker
 
 MESSAGES = st.lists(
     st.one_of(
         st.builds(End, st.integers(0, 9), st.booleans()),
-        st.builds(Held, st.text(max_size=9), st.booleans()),
-        st.builds(Body, st.integers(0, 9), st.binary(max_size=99), st.booleans()),
+        st.builds(UseModel, st.text(max_size=9), st.booleans()),
+        st.builds(BodyPiece, st.integers(0, 9), st.binary(max_size=99), st.booleans()),
     ),
     max_size=9,
 )

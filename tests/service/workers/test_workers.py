@@ -50,7 +50,7 @@ def wait_until_all_answer(served: ThreadedServer, processes: int = 2) -> None:
 
 
 def workers(served: ThreadedServer) -> list[int]:
-    return served.server._crew.pids
+    return served.server._workers.pids
 
 
 def posted(port: int, samples: np.ndarray) -> socket.socket:

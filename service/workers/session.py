@@ -1,0 +1,278 @@
+"""The main process's side of one worker: does what the worker asks for, and takes all of it back when it ends."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp
+
+from service.demand import Demand, DemandError
+from service.dispatch.dispatcher import Dispatcher
+from service.dispatch.errors import DispatchError, OverloadedError
+from service.dispatch.queue import LocalRecording, Part
+from service.engine.protocol import Item
+from service.engine.staging import StagingView
+from service.http.access import Access
+from service.http.errors import RequestError
+from service.tracing import Trace, Traceparent, under
+from service.workers.errors import failed
+from service.workers.forwarding import ForwardedRequest
+from service.workers.protocol import (
+    Accept,
+    AcquireRoom,
+    Answered,
+    BodyPiece,
+    Disconnected,
+    End,
+    Forward,
+    FromWorker,
+    GetOrLoad,
+    Granted,
+    Identify,
+    LanguageProbabilities,
+    Listening,
+    MetricSamples,
+    ModelsKnown,
+    PartEntry,
+    PieceWritten,
+    SendSnapshot,
+    Snapshot,
+    ToWorker,
+    Transcribe,
+    UseAudio,
+    UseKey,
+    UseModel,
+)
+
+_EXPECTED = (DispatchError, DemandError, RequestError)
+
+log = logging.getLogger("steno.workers")
+
+
+@dataclass(frozen=True, slots=True)
+class MainProcess:
+    """What workers use of the main process.
+
+    Attributes:
+        app: answers the requests that workers pass on.
+    """
+
+    dispatcher: Dispatcher
+    demand: Demand
+    access: Access
+    app: ASGIApp
+
+
+class Session:
+    """Serves one worker.
+
+    Args:
+        main: what it uses.
+        memory: descriptor of the worker's arena.
+        send: sends a message to the worker.
+
+    Attributes:
+        is_listening: whether the worker answers connections.
+        last_message: event-loop time of its last message.
+        samples: its metrics.
+    """
+
+    def __init__(self, main: MainProcess, memory: int, send: Callable[[ToWorker], None]) -> None:
+        self._main = main
+        self._arena = StagingView(memory)
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        # By the worker's number of what it asked for:
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._granted: dict[int, Callable[[bool], None]] = {}  # what takes each back; True if it came to nothing
+        self._recordings: dict[int, LocalRecording] = {}
+        self._forwarded: dict[int, ForwardedRequest] = {}
+        self._models: dict[str, ExitStack] = {}
+        self._known_version = 0
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self.is_listening = False
+        self.last_message = self._loop.time()
+        self.samples: MetricSamples = []
+
+    def handle(self, message: FromWorker) -> None:
+        """Do what a message asks for."""
+        self.last_message = self._loop.time()
+        match message:
+            case Transcribe() | Identify():
+                self._run(message.call, self._answer_part(message))
+            case End():
+                self._end(message)
+            case UseModel():
+                self._use_model(message)
+            case Accept():
+                self._accept(message)
+            case AcquireRoom():
+                self._acquire_room(message)
+            case UseKey() | UseAudio():
+                self._use_key(message)
+            case GetOrLoad():
+                self._run(message.call, self._get_or_load(message))
+            case Forward():
+                forwarded = self._forwarded[message.call] = ForwardedRequest(message, self._send)
+                self._run(message.call, self._respond(message.call, forwarded))
+            case BodyPiece() | Disconnected() | PieceWritten():
+                if known := self._forwarded.get(message.call):
+                    known.handle(message)
+            case Snapshot():
+                self.samples = message.samples
+                self._note_change()
+            case ModelsKnown():
+                self._known_version = message.version
+                self._note_change()
+            case Listening():
+                self.is_listening = True
+
+    async def until_known(self, version: int) -> None:
+        """Wait until the worker knows a version of the models, or is gone."""
+        await self._until(lambda: self._known_version >= version)
+
+    async def update_samples(self) -> None:
+        """Ask for the worker's metrics, and wait for them."""
+        before = self.samples
+        self._send(SendSnapshot())
+        await self._until(lambda: self.samples is not before)
+
+    async def close(self) -> None:
+        """Withdraw all that the worker asked for, and take back all that it holds, because it is gone."""
+        self._is_closed = True
+        self._note_change()
+        for forwarded in list(self._forwarded.values()):
+            forwarded.handle(Disconnected(0))
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for take_back in list(self._granted.values()):
+            take_back(True)
+        for model in self._models.values():
+            model.close()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition() and not self._is_closed:
+            await self._changed.wait()
+
+    def _run(self, call: int, work: "Awaitable[None]") -> None:
+        task = self._tasks[call] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._tasks.pop(call))
+
+    async def _answer_part(self, message: Transcribe | Identify) -> None:
+        traceparent = message.part.traceparent
+        parent = None if traceparent is None else Traceparent.parse(traceparent)
+        answering = self._transcribe(message) if isinstance(message, Transcribe) else self._identify(message)
+        try:
+            with under(None if parent is None else Trace(parent, 0)):
+                reply = await answering
+        except BaseException as error:
+            self._send(failed(message.call, error))
+            if not isinstance(error, Exception):
+                raise
+            if not isinstance(error, _EXPECTED):
+                log.exception("utterance failed")
+        else:
+            self._send(reply)
+
+    async def _transcribe(self, message: Transcribe) -> Answered:
+        part = self._part(message.part)
+        if message.recording is None:
+            dispatcher, seconds = self._main.dispatcher, message.recording_seconds
+            with dispatcher.admission.accept(part.lane.model, seconds) as entry:
+                answer = await LocalRecording(dispatcher, entry, seconds).transcribe(part)
+        else:
+            answer = await self._recordings[message.recording].transcribe(part)
+        return Answered(message.call, answer.transcript, answer.queue_seconds)
+
+    async def _identify(self, message: Identify) -> LanguageProbabilities:
+        probabilities = await self._recordings[message.recording].identify(self._part(message.part))
+        return LanguageProbabilities(message.call, probabilities)
+
+    def _part(self, entry: PartEntry) -> Part:
+        samples = self._arena.read(Item(entry.offset, entry.samples))
+        deadline = None if entry.seconds_left is None else self._loop.time() + entry.seconds_left
+        return Part(samples, entry.share, entry.caller, deadline, entry.lane, entry.prompt)
+
+    def _accept(self, message: Accept) -> None:
+        dispatcher, held = self._main.dispatcher, ExitStack()
+        try:
+            entry = held.enter_context(dispatcher.admission.accept(message.model, message.seconds))
+        except OverloadedError as error:
+            self._send(failed(message.call, error))
+            return
+        self._recordings[message.call] = LocalRecording(dispatcher, entry, message.seconds)
+        held.callback(self._recordings.pop, message.call)
+        self._grant(Granted(message.call), lambda _: held.close())
+
+    def _acquire_room(self, message: AcquireRoom) -> None:
+        window = self._recordings[message.recording].window
+        room = window.acquire(message.samples)
+        self._granted[message.call] = lambda _: window.release(room)
+        room.add_done_callback(lambda done: done.cancelled() or self._send(Granted(message.call)))
+
+    def _use_key(self, message: UseKey | UseAudio) -> None:
+        allowance = self._main.access.allowance(message.name)
+        used = (
+            allowance.audio(message.seconds)
+            if isinstance(message, UseAudio)
+            else allowance.enter(self._main.dispatcher.admission.retry_after)
+        )
+        held = ExitStack()
+        try:
+            held.enter_context(used)
+        except RequestError as error:
+            self._send(failed(message.call, error))
+            return
+
+        def take_back(has_failed: bool) -> None:
+            error = OverloadedError("", 1)  # for it, a key gets its limits back
+            held.__exit__(*((OverloadedError, error, None) if has_failed else (None, None, None)))
+
+        self._grant(Granted(message.call, levels=allowance.levels), take_back)
+
+    def _grant(self, granted: Granted, take_back: Callable[[bool], None]) -> None:
+        self._granted[granted.call] = take_back
+        self._send(granted)
+
+    async def _get_or_load(self, message: GetOrLoad) -> None:
+        """Find or load a model, and hold it until this is cancelled, by `End`."""
+        async with AsyncExitStack() as held:
+            try:
+                model = await self._main.demand.get_or_load(message.name, held)
+            except Exception as error:
+                if not isinstance(error, _EXPECTED):
+                    log.exception("model could not be loaded")
+                self._send(failed(message.call, error))
+                return
+            self._send(Granted(message.call, None if model is None else model.id))
+            await asyncio.Event().wait()
+
+    async def _respond(self, call: int, forwarded: ForwardedRequest) -> None:
+        try:
+            await forwarded.run(self._main.app)
+        finally:
+            del self._forwarded[call]
+
+    def _use_model(self, message: UseModel) -> None:
+        if not message.is_used:
+            if held := self._models.pop(message.model, None):
+                held.close()
+            return
+        held = self._models[message.model] = ExitStack()
+        if message.model in self._main.dispatcher.catalog:
+            held.enter_context(self._main.dispatcher.catalog[message.model].use())
+
+    def _end(self, message: End) -> None:
+        if take_back := self._granted.pop(message.call, None):
+            take_back(message.has_failed)
+        elif task := self._tasks.get(message.call):
+            task.cancel()

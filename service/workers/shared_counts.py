@@ -1,0 +1,157 @@
+"""Counts and figures that all processes read without asking each other, in memory that they map.
+
+Each process writes its own row only, and a sum over all rows is the count of the service. Two processes that add at the
+same time may exceed a limit by one request each; gate 2, in the main process, is exact. The main process clears the row
+of a worker that ended.
+"""
+
+import hashlib
+import mmap
+import os
+import secrets
+
+import numpy as np
+
+from service.dispatch.admission import Outlook, RequestCounts
+from service.http.connections import ConnectionCounts
+
+_KEY_BYTES = 16
+# What gate 1 knows of the queue, written by the main process; and the key of hashed networks.
+_OUTLOOK = np.dtype(
+    [
+        ("predicted_wait", "f8"),
+        ("waiting_seconds", "f8"),
+        ("loading_seconds", "f8"),
+        ("is_loaded", "?"),
+        ("is_draining", "?"),
+        ("hash_key", "u1", _KEY_BYTES),
+    ],
+    align=True,
+)
+_HASHES = 1 << 16
+_ROW = np.dtype([("requests", "i8"), ("stored_bytes", "i8"), ("connections", "i8"), ("by_network", "i4", _HASHES)])
+
+
+class SharedCounts:
+    """The memory.
+
+    Args:
+        descriptor: its file, which has no name.
+        processes: number of processes.
+        row: row of this process; the main process has row 0.
+
+    Attributes:
+        row: row of this process.
+        outlook: what gate 1 knows of the queue, as a record.
+        requests: admitted by each process, (processes,).
+        stored_bytes: of uploads, (processes,).
+        connections: that are open, (processes,).
+        by_network: the same for each hash of a network, (processes, hashes).
+    """
+
+    def __init__(self, descriptor: int, processes: int, row: int) -> None:
+        size = _OUTLOOK.itemsize + processes * _ROW.itemsize
+        if not row:
+            os.ftruncate(descriptor, size)
+        memory = mmap.mmap(descriptor, size)
+        self.outlook = np.frombuffer(memory, _OUTLOOK, 1)[0]
+        self._rows = rows = np.frombuffer(memory, _ROW, processes, _OUTLOOK.itemsize)
+        self.requests, self.stored_bytes, self.connections = rows["requests"], rows["stored_bytes"], rows["connections"]
+        self.by_network = rows["by_network"]
+        self.row = row
+        if not row:
+            self.outlook["hash_key"] = np.frombuffer(secrets.token_bytes(_KEY_BYTES), np.uint8)
+        self._hash_key = self.outlook["hash_key"].tobytes()
+
+    def clear(self, row: int) -> None:
+        """Clear the row of a process that ended."""
+        self._rows[row] = 0
+
+    def publish(self, outlook: Outlook) -> None:
+        """Write what gate 1 needs to know of the queue."""
+        for name in ("predicted_wait", "waiting_seconds", "loading_seconds", "is_loaded", "is_draining"):
+            self.outlook[name] = getattr(outlook, name)
+
+    def hash_of(self, network: str) -> int:
+        """Return the index of a network in `by_network`; a few networks share one by chance."""
+        # With a key, so that no client can choose addresses that share one with another's.
+        return int.from_bytes(hashlib.blake2b(network.encode(), digest_size=2, key=self._hash_key).digest(), "little")
+
+
+class SharedRequestCounts(RequestCounts):
+    """Gate 1's counts of all processes."""
+
+    def __init__(self, shared: SharedCounts) -> None:
+        super().__init__()
+        self._shared = shared
+
+    @property
+    def requests(self) -> int:
+        """Number of requests."""
+        return int(self._shared.requests.sum())
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of uploads."""
+        return int(self._shared.stored_bytes.sum())
+
+    def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
+        """Add to the counts of this process."""
+        super().add(requests, stored_bytes)
+        self._shared.requests[self._shared.row] += requests
+        self._shared.stored_bytes[self._shared.row] += stored_bytes
+
+
+class SharedConnectionCounts(ConnectionCounts):
+    """Open connections of all processes."""
+
+    def __init__(self, shared: SharedCounts) -> None:
+        super().__init__()
+        self._shared = shared
+
+    @property
+    def total(self) -> int:
+        """Number of connections."""
+        return int(self._shared.connections.sum())
+
+    def of(self, network: str) -> int:
+        """Return the connections from a network."""
+        return int(self._shared.by_network[:, self._shared.hash_of(network)].sum())
+
+    def add(self, network: str, change: int) -> None:
+        """Add connections of this process."""
+        super().add(network, change)
+        self._shared.connections[self._shared.row] += change
+        self._shared.by_network[self._shared.row, self._shared.hash_of(network)] += change
+
+
+class SharedOutlook:
+    """What gate 1 knows of the queue, as the main process published it."""
+
+    def __init__(self, shared: SharedCounts) -> None:
+        self._outlook = shared.outlook
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the service shuts down."""
+        return bool(self._outlook["is_draining"])
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether an engine has been ready."""
+        return bool(self._outlook["is_loaded"])
+
+    @property
+    def loading_seconds(self) -> float:
+        """How long a model takes to load."""
+        return float(self._outlook["loading_seconds"])
+
+    @property
+    def waiting_seconds(self) -> float:
+        """The decoded audio without a transcript."""
+        return float(self._outlook["waiting_seconds"])
+
+    @property
+    def predicted_wait(self) -> float:
+        """Seconds until a recording accepted now would have its turn."""
+        return float(self._outlook["predicted_wait"])
