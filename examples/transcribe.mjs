@@ -1,11 +1,11 @@
-// OpenAI's JavaScript client (npm install openai) in front of Steno: node transcribe.mjs RECORDING
+// Transcribe a recording with OpenAI's JavaScript client (npm install openai): node transcribe.mjs RECORDING
 //
-// OPENAI_BASE_URL says where Steno is; OPENAI_API_KEY is the key, where its operator has set any.
+// OPENAI_BASE_URL is Steno's address; OPENAI_API_KEY is the key, if the operator has set any.
 import { createReadStream } from "node:fs";
 import process from "node:process";
 import OpenAI from "openai";
 
-const model = "whisper-1"; // an alias of whatever is served; GET /v1/models lists the ids
+const model = "whisper-1"; // an alias of the default model; GET /v1/models lists the ids
 const client = new OpenAI({
   baseURL: process.env.OPENAI_BASE_URL ?? "http://localhost:8000/v1",
   apiKey: process.env.OPENAI_API_KEY ?? "none",
@@ -28,7 +28,7 @@ for (const { start, end, text } of verbose.segments) {
   console.log(`segment ${start.toFixed(2)} to ${end.toFixed(2)} s: ${text}`);
 }
 for (const { start, end, word, confidence } of verbose.words) {
-  console.log(`word ${start.toFixed(2)} to ${end.toFixed(2)} s: ${word} (${confidence.toFixed(2)})`); // Steno's own: confidence
+  console.log(`word ${start.toFixed(2)} to ${end.toFixed(2)} s: ${word} (${confidence.toFixed(2)})`); // an extension: confidence
 }
 
 const { logprobs } = await transcribe({ include: ["logprobs"] });

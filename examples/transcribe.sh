@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# curl in front of Steno: transcribe.sh RECORDING
+# Transcribe a recording with curl: transcribe.sh RECORDING
 #
-# OPENAI_BASE_URL says where Steno is; OPENAI_API_KEY is the key, where its operator has set any.
+# OPENAI_BASE_URL is Steno's address; OPENAI_API_KEY is the key, if the operator has set any.
 set -euo pipefail
 recording=$1
 url=${OPENAI_BASE_URL:-http://localhost:8000/v1}
 
-# --fail-with-body ends with an error, and prints it, when the answer is one.
+# --fail-with-body: if the answer is an error, print it and fail.
 transcribe() {
   curl --silent --show-error --fail-with-body --header "Authorization: Bearer ${OPENAI_API_KEY:-none}" \
     "$url/audio/transcriptions" --form model=whisper-1 --form file=@"$recording" "$@"

@@ -156,7 +156,9 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 )
 async def create_job(request: Request) -> Response:
     """Accept a recording, to be transcribed in the background."""
-    front, record, jobs = _parts(request)
+    front: Front = request.app.state.front
+    record: Record = request.state.record
+    jobs = _jobs(request)
     async with AsyncExitStack() as resources:
         await _check_room(jobs, record.caller)  # before the body is received
         form, _ = await receive_form(request, resources, is_background=True)
@@ -187,8 +189,7 @@ async def create_job(request: Request) -> Response:
 @router.get("/audio/jobs", responses=_ERRORS)
 async def list_jobs(request: Request, page: Annotated[JobPage, Query()]) -> JobList:
     """List the jobs of the key, the newest first."""
-    _, record, jobs = _parts(request)
-    found = await jobs.listed(record.caller, after=page.after or None, limit=page.limit + 1)
+    found = await _jobs(request).listed(request.state.record.caller, after=page.after or None, limit=page.limit + 1)
     cards = [JobCard(**job.described()) for job in found[: page.limit]]
     return JobList(
         data=cards,
@@ -212,7 +213,7 @@ async def get_job(request: Request, job: str) -> JobCard:
 )
 async def get_result(request: Request, job: str) -> Response:
     """Answer as a request for the same transcript would have been answered, errors included."""
-    _, _, jobs = _parts(request)
+    jobs = _jobs(request)
     found = await _found(request, job)
     if found.state == "cancelled":
         raise RequestError("This job was cancelled.", code=ErrorCode.JOB_CANCELLED)
@@ -227,7 +228,7 @@ async def get_result(request: Request, job: str) -> Response:
 @router.post("/audio/jobs/{job}/cancel", responses=_ERRORS)
 async def cancel_job(request: Request, job: str) -> JobCard:
     """Stop a job; one that is finished stays as it is."""
-    _, _, jobs = _parts(request)
+    jobs = _jobs(request)
     await jobs.cancel(await _found(request, job))
     return JobCard(**(await _found(request, job)).described())
 
@@ -235,7 +236,7 @@ async def cancel_job(request: Request, job: str) -> JobCard:
 @router.delete("/audio/jobs/{job}", responses=_ERRORS)
 async def delete_job(request: Request, job: str) -> DeletedJob:
     """Stop a job, and delete it with its recording and its result."""
-    _, _, jobs = _parts(request)
+    jobs = _jobs(request)
     found = await _found(request, job)
     await jobs.delete(found)
     return DeletedJob(id=found.id)
@@ -306,18 +307,16 @@ def _failed(error: Exception) -> Result:
     return Result(response.status_code, "application/json", bytes(response.body), response.code, str(error))
 
 
-def _parts(request: Request) -> tuple[Front, Record, Jobs]:
-    front: Front = request.app.state.front
+def _jobs(request: Request) -> Jobs:
     jobs: Jobs | None = request.app.state.backend.jobs
     if jobs is None:
         message = "This service keeps no jobs: no folder is set for them (STENO_JOBS_FOLDER)."
         raise RequestError(message, code=ErrorCode.JOBS_DISABLED)
-    return front, request.state.record, jobs
+    return jobs
 
 
 async def _found(request: Request, job: str) -> Job:
-    _, record, jobs = _parts(request)
-    found = await jobs.find(job, record.caller)
+    found = await _jobs(request).find(job, request.state.record.caller)
     if found is None:
         raise RequestError(f"The job {job!r} does not exist.", code=ErrorCode.JOB_NOT_FOUND)
     return found

@@ -128,7 +128,7 @@ class TranscriptionForm(BaseModel):
 
     @property
     def asks_language(self) -> bool:
-        """Whether any format names the language: with `language=auto`, or `languages`."""
+        """Whether the request asks for the language, with `language=auto` or `languages`; json has it only then."""
         return self._asks_language
 
     @classmethod

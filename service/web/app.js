@@ -65,7 +65,11 @@ async function sendNext() {
   } catch (error) {
     if (recording.request === request) {
       if (request.signal.aborted) tell(recording, "Cancelled.");
-      else tell(recording, "", explain(error));
+      else {
+        recording.needsKey = error.code === "invalid_api_key";
+        if (recording.needsKey) element("access").open = true;
+        tell(recording, "", explain(error));
+      }
     }
   }
   underWay.delete(request);
@@ -94,6 +98,7 @@ async function hear(recording, signal) {
   });
   if (models.find(({ id }) => id === element("model").value)?.steno.state === "absent") offerModels(); // it is here now
   recording.isDone = true;
+  recording.language = done;
   if (recording === shown) show(recording);
   const spent = (performance.now() - began) / 1000;
   tell(recording, `${done.duration.toFixed(1)} s of audio, transcribed in ${spent.toFixed(2)}\u00a0s.`);
@@ -107,6 +112,7 @@ function show(recording) {
   transcript.show(recording.segments);
   if (recording.isDone && !recording.segments.length) transcript.sayThatNothingWasHeard();
   if (recording.isDone || recording.segments.length) reveal();
+  transcript.showLanguage(element("spoken"), recording.language);
   report(recording.status, recording.error);
 }
 
@@ -181,8 +187,9 @@ function named(id, state) {
 /** Shows the options of the chosen model that have a choice. */
 function offerOptions() {
   const model = models.find(({ id }) => id === element("model").value);
-  const { languages, decoders = [], tasks = [], formats = [] } = model?.steno.abilities ?? {};
-  offerSome("languages", "language", "Automatic", byName(languages?.spoken));
+  const { languages, language_source: source, decoders = [], tasks = [], formats = [] } = model?.steno.abilities ?? {};
+  const unset = source === "assumed" ? "English (assumed)" : "Automatic"; // it cannot be found out
+  offerSome("languages", "language", unset, byName(languages?.spoken));
   offerSome("targets", "target", "As spoken", tasks.includes("translate") ? byName(languages.written) : []);
   offerSome("decoders", "decoder", "Default", decoders.map((name) => [name, name]));
   element("numerals").hidden = !formats.includes("written");
@@ -240,7 +247,10 @@ function acceptDrops() {
 
 element("file").addEventListener("click", ({ target }) => { target.value = ""; }); // the same file may be chosen again
 element("file").addEventListener("change", ({ target }) => { if (target.files.length) open(target.files); });
-element("key").addEventListener("change", offerModels);
+element("key").addEventListener("change", () => {
+  offerModels();
+  recordings.all.filter(({ needsKey }) => needsKey).forEach(enqueue);
+});
 element("model").addEventListener("change", offerOptions);
 for (const id of ["model", "language", "target", "decoder", "written", "multichannel"]) {
   element(id).addEventListener("change", () => shown && enqueue(shown));
@@ -252,5 +262,5 @@ for (const button of document.querySelectorAll("[data-format]")) {
 for (const sample of document.querySelectorAll("[data-confidence]")) shade(sample, Number(sample.dataset.confidence));
 acceptDrops();
 offerModels();
-enableRecording(element("record"), (file) => open([file]), (message) => report("", message));
+enableRecording(element("record"), element("microphone"), (file) => open([file]), (message) => report("", message));
 followNumbers(element("numbers"));

@@ -1,10 +1,11 @@
 // The record button: a microphone's sound becomes a file like any other.
 import { clock } from "./clock.js";
 
-/** Makes the button record; `onFile` gets the recording, `onError` the browser's error. */
-export function enableRecording(button, onFile, onError) {
+/** Makes the button record; `onFile` gets the recording, `onError` the browser's error. A note says if it cannot. */
+export function enableRecording(button, note, onFile, onError) {
   if (!window.isSecureContext || !window.MediaRecorder) {
-    button.disabled = true; // the note beside it says why
+    button.disabled = true;
+    note.hidden = false;
     return;
   }
   let recorder = null;

@@ -11,7 +11,9 @@ class Recording {
   /** Forgets the transcript. */
   forget() {
     this.segments = []; // { start, end, text, words }, as the API streams them
+    this.language = null; // how its language is known, once it is
     this.isDone = false;
+    this.needsKey = false; // it was refused for want of a key
     this.status = "";
     this.error = "";
   }
@@ -26,6 +28,11 @@ export class RecordingList {
   constructor(list, onChosen) {
     this.#list = list;
     this.#onChosen = onChosen;
+  }
+
+  /** All recordings, the latest last. */
+  get all() {
+    return [...this.#rows.keys()];
   }
 
   /** Adds a file as the latest recording. */

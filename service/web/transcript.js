@@ -1,12 +1,14 @@
 // The words: shaded by confidence, lit while they are spoken; choosing one goes to its second of the recording.
 import { clock } from "./clock.js";
 
+const FOUND = { audio: "identified in the audio", text: "detected in the text" }; // by `language_source`
 const LINGER_SECONDS = 1; // a word stays lit until the next one, but not through a long pause
 
 export class Transcript {
   #container;
   #words = []; // { start, end, span } in the order of speech
   #lit = null;
+  #languages = new Map(); // language of the last segment of each channel
 
   /** Fills a container; `onSeek` gets the second of a word that is chosen. */
   constructor(container, onSeek) {
@@ -23,6 +25,7 @@ export class Transcript {
   show(segments) {
     this.#words = [];
     this.#lit = null;
+    this.#languages.clear();
     this.#container.replaceChildren();
     segments.forEach((segment) => this.add(segment));
   }
@@ -35,12 +38,25 @@ export class Transcript {
     time.textContent = `${clock(segment.start)} `; // invisible, for screen readers: a pause before the first word
     paragraph.append(time);
     if (segment.channel) paragraph.append(speaker(segment.channel));
+    const before = this.#languages.get(segment.channel);
+    if (segment.language) this.#languages.set(segment.channel, segment.language);
+    if (segment.language && before && before !== segment.language) paragraph.append(`[${capital(segment.language)}] `);
     if (segment.words?.length) for (const word of segment.words) paragraph.append(this.#word(word), " ");
     else paragraph.append(segment.text);
     this.#container.append(paragraph);
     // Of people who speak at the same time, a paragraph is over before the next one begins.
     this.#words.sort((one, other) => one.start - other.start);
     if (this.#words.length && !this.#container.querySelector('[tabindex="0"]')) this.#words[0].span.tabIndex = 0;
+  }
+
+  /** Says in a paragraph which language the text has, if the server found that out; `done` is the stream's last event. */
+  showLanguage(paragraph, done) {
+    const { language, language_source: source, language_probability: probability, languages = [] } = done ?? {};
+    const share = probability === undefined ? "" : `, ${Math.round(100 * probability)} %`;
+    const how = FOUND[source] ? ` (${FOUND[source]}${share})` : source === "assumed" ? " (assumed; see Options)" : null;
+    paragraph.hidden = how === null;
+    paragraph.textContent = how === null ? "" : `Language: ${capital(language)}${how}`;
+    this.#container.lang = languages[0]?.code ?? "";
   }
 
   sayThatNothingWasHeard() {
@@ -114,6 +130,10 @@ function firstAfter(words, seconds) {
     else high = middle;
   }
   return low;
+}
+
+function capital(name) {
+  return name[0].toUpperCase() + name.slice(1);
 }
 
 function speaker(channel) {

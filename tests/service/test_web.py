@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from audio.segment.segmenter import Segment
 from service import grammars
+from service.dispatch import cut_recording
 from service.http.access import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
 from tests.service.serving import form, serving, tone, wait_for, wav
@@ -106,6 +108,50 @@ def test_the_languages_and_decoders_of_the_model_are_offered(browser, clip):
         assert "today?" in browser.run("return document.getElementById('words').textContent").replace(
             "aujourd'hui", "today"
         )
+
+
+def test_the_language_that_automatic_found_is_shown_and_where_it_changes(browser, tmp_path, monkeypatch):
+    german, french = 63_999, 64_001  # samples that the stub identifies as these
+    segments = [Segment(0, german), Segment(german, german + french)]
+    monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule, note: iter([segments]))
+    for name, samples in {"german.wav": german, "both.wav": german + french}.items():
+        (tmp_path / name).write_bytes(wav(tone(samples)))
+    with serving(model="prompted.nemo", language_identifier="finder.nemo", max_utterance_seconds=5.0) as service:
+        visit(browser, service)
+        browser.click("#options summary")
+        wait_for(lambda: "Automatic" in browser.text("#language"))
+        transcribe(browser, tmp_path / "german.wav")
+        assert browser.text("#spoken") == "Language: German (identified in the audio, 90 %)"
+        assert browser.run("return document.getElementById('words').lang") == "de"
+
+        choose(browser, tmp_path / "both.wav")
+        wait_for(lambda: browser.run("return document.querySelectorAll('#words p').length") == 2)
+        browser.wait_text("#status", "8.0 s of audio")
+        assert browser.text("#words p:last-child").startswith("0:04[French] Bonjour")
+
+        browser.type("#language", "French")
+        wait_for(lambda: "Bonjour" in browser.text("#words p"))
+        assert not browser.shows("#spoken")  # it was chosen
+
+
+@pytest.mark.parametrize(
+    ("model", "unset", "shown"),
+    [
+        ("polyglot.nemo", "Automatic", "Language: French (detected in the text, 100 %)"),
+        ("prompted.nemo", "English (assumed)", "Language: English (assumed; see Options)"),
+    ],
+)
+def test_without_an_identifier_it_is_shown_what_became_of_automatic(browser, tmp_path, model, unset, shown):
+    path = tmp_path / "french.wav"
+    path.write_bytes(wav(tone(64_001)))
+    with serving(model=model) as service:
+        visit(browser, service)
+        browser.click("#options summary")
+        wait_for(lambda: browser.text("#language").startswith(unset))
+
+        transcribe(browser, path)
+
+        assert browser.text("#spoken") == shown
 
 
 def offered_models(browser):
@@ -376,18 +422,32 @@ def test_a_key_is_asked_for_and_used(browser, clip):
     with serving(api_keys=f"me:{digest('sesame')}") as service:
         visit(browser, service)
         choose(browser, clip)
-        browser.wait_text("#error", "(invalid_api_key)")
+        browser.wait_text("#error", "is missing (Authorization: Bearer KEY). (invalid_api_key)")
 
-        browser.click("#access summary")
-        browser.type("#key", "sesame")
-        transcribe(browser, clip)
+        browser.type("#key", f"sesam{ENTER}")
+        browser.wait_text("#error", "is not known. (invalid_api_key)")
+        browser.run("document.getElementById('key').value = ''")
+        browser.type("#key", f"sesame{ENTER}")
+        browser.wait_text("#status", "transcribed in")
 
         assert browser.text("#words .word") == "32000"
         assert browser.text("#error") == ""
 
 
+def test_a_file_that_is_too_large_shows_the_limit(browser, tmp_path):
+    path = tmp_path / "large.wav"
+    path.write_bytes(wav(tone(16_000 * 60)))
+    with serving(max_upload_bytes=1_000_000) as service:
+        visit(browser, service)
+
+        choose(browser, path)
+
+        browser.wait_text("#error", "larger than the 1000000 bytes allowed")
+
+
 def test_a_recording_of_the_microphone_is_transcribed_and_can_be_played(browser, service):
     visit(browser, service)
+    assert not browser.shows("#microphone")
 
     browser.click("#record")
     browser.wait_text("#record", "0:01")
