@@ -66,7 +66,7 @@ class EncoderDecoder:
             network.pack(dtype)
         assert network.attention_decoder
         self._encoder = network.encoder
-        self._search = AttentionSearch(network.attention_decoder, decoder, _VOCABULARY, graphed=device != "cpu")
+        self._search = AttentionSearch(network.attention_decoder, _VOCABULARY, graphed=device != "cpu")
 
     @torch.no_grad()
     def write(self, features: torch.Tensor, tokens: int) -> None:

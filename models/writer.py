@@ -73,7 +73,7 @@ class Writer:
         tokens = prompt_tokens.to(encoded.device, non_blocking=True)
         if self._search is None:  # created here, because the decoder is on its device by now
             graphed = encoded.device.type != "cpu"
-            self._search = AttentionSearch(self._decoder, self._decoder.config, self._prompts.end, graphed=graphed)
+            self._search = AttentionSearch(self._decoder, self._prompts.end, graphed=graphed)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
         silence = silence_before(lengths, self._least).tolist()
         return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])

@@ -41,7 +41,7 @@ class GraphedPasses:
         self._pool = shared_pool(device)
         self._waveforms = torch.zeros(0, device=device)
         self._uploads = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self.sizes: Sizes[_Size] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes()
         self._rows: dict[int, list[int]] = {}  # rows of the graphs by samples of a row, ascending
 
     @torch.no_grad()
@@ -57,7 +57,7 @@ class GraphedPasses:
         for most in sizes:
             waveforms = self._waveforms[: most * samples].view(most, samples)
             for work in self._passes:
-                self.sizes.get((work, most, samples), partial(_Size, work, waveforms, self._pool))
+                self.sizes.get((work, most, samples), partial(_Prepared, work, waveforms, self._pool))
 
     @torch.no_grad()
     def __call__(self, work: Pass, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
@@ -75,8 +75,8 @@ class GraphedPasses:
         known, waveforms, lengths = lengths, self._uploaded(waveforms), self._uploaded(lengths)
         larger = self._rows.get(samples, [])
         place = bisect_left(larger, rows)
-        size = self.sizes.known((work, larger[place], samples)) if place < len(larger) else None
-        return work(waveforms, lengths, known) if size is None else size.run(waveforms, lengths)
+        prepared = self.sizes.known((work, larger[place], samples)) if place < len(larger) else None
+        return work(waveforms, lengths, known) if prepared is None else prepared.run(waveforms, lengths)
 
     def _uploaded(self, tensor: Tensor) -> Tensor:
         """Copy a tensor to the device, beside the computing of the batch before."""
@@ -90,7 +90,7 @@ class GraphedPasses:
         return uploaded
 
 
-class _Size:
+class _Prepared:
     """Input, output and graph for batches up to a number of rows."""
 
     def __init__(self, work: Pass, waveforms: Tensor, pool: Pool | None) -> None:

@@ -20,7 +20,7 @@ _SHARE = 8
 
 FreeBytes = Callable[[torch.device], int]
 
-Size = TypeVar("Size")
+Prepared = TypeVar("Prepared")
 
 
 # Messages of CUDA, torch and cuda-bindings if work cannot be captured. Any other error is one of the work itself.
@@ -28,7 +28,7 @@ _CANNOT_CAPTURE = re.compile(r"captur|not[ _]supported|not permitted", re.IGNORE
 _ATTEMPTS = 2
 
 
-class Sizes(Generic[Size]):
+class Sizes(Generic[Prepared]):
     """Things prepared for each size, once, at its first batch.
 
     Attributes:
@@ -36,17 +36,17 @@ class Sizes(Generic[Size]):
     """
 
     def __init__(self) -> None:
-        self._prepared: dict[tuple[Hashable, ...], Size] = {}
+        self._prepared: dict[tuple[Hashable, ...], Prepared] = {}
         self.refused: set[tuple[Hashable, ...]] = set()
 
     def __len__(self) -> int:
         return len(self._prepared)
 
-    def known(self, size: tuple[Hashable, ...]) -> Size | None:
+    def known(self, size: tuple[Hashable, ...]) -> Prepared | None:
         """Return what was prepared for a size, or None."""
         return self._prepared.get(size)
 
-    def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Size]) -> Size | None:
+    def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Prepared]) -> Prepared | None:
         """Return what is prepared for a size, after preparing it at the first call; None if it cannot be captured.
 
         A failed capture is tried twice, because work of another thread may have spoiled the first.

@@ -354,7 +354,7 @@ class JointKernel:
 
     Attributes:
         window: number of frames ahead.
-        labels: labels of a tile.
+        tile_labels: labels of a tile.
         label_tiles: number of tiles of labels.
         tiles: number of all tiles; the last is that of a TDT's durations.
         scores: the last result.
@@ -366,8 +366,8 @@ class JointKernel:
         self._weight, self._bias = weight.detach(), joint.output.bias.detach()
         self._activation = _ACTIVATIONS[type(joint.activation)]
         self._tile = chosen_tile(SCORES_OF_FEW, SCORES_OF_MANY, rows * window, self._count, weight.dtype)
-        self.window, self.labels = window, self._tile.columns
-        self.label_tiles = triton.cdiv(self._count, self.labels)
+        self.window, self.tile_labels = window, self._tile.columns
+        self.label_tiles = triton.cdiv(self._count, self.tile_labels)
         self.tiles = self.label_tiles + bool(joint.durations)
         place, device = (rows, window, self.tiles), weight.device
         self.scores = Scores(
@@ -456,7 +456,7 @@ class WalkKernel:
             WINDOW=self._scoring.window,
             LABEL_TILES=self._scoring.label_tiles,
             TILES=triton.next_power_of_2(self._scoring.label_tiles),
-            LABELS=self._scoring.labels,
+            LABELS=self._scoring.tile_labels,
             DURATIONS=len(self._durations),
             num_warps=1,
         )

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from models.config import AttentionDecoderConfig
 from models.graphs.side_stream import SideStream
 from models.graphs.sizes import FreeBytes, Sizes, frame_size, free_bytes, has_room, row_sizes
 from models.heads.attention_decoder import AttentionDecoder, Memory
@@ -24,7 +23,6 @@ class AttentionSearch:
     def __init__(
         self,
         decoder: AttentionDecoder,
-        config: AttentionDecoderConfig,
         end: int,
         *,
         graphed: bool,
@@ -33,19 +31,18 @@ class AttentionSearch:
         """Prepare to search.
 
         Args:
-            decoder: the decoder.
-            config: the decoder's configuration, with the beam width.
+            decoder: the decoder; its configuration has the beam width.
             end: the token that ends a text; not part of a result.
             graphed: whether to capture graphs; each size then allocates its memory once, at its first batch.
             free: returns the free bytes of a device.
         """
         self._decoder = decoder
-        self._config = config
+        self._config = decoder.config
         self._end = end
         self._graphed = graphed
         self._free = free
         self._side_stream = SideStream(decoder.embedding.weight.device)
-        self.sizes: Sizes[_Size] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes()
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor, prompts: Tensor, bound: LengthBound) -> FetchedResult:
@@ -64,14 +61,14 @@ class AttentionSearch:
         if self._graphed and encoded.size(1):
             encoded = pad(encoded, (0, 0, 0, frame_size(encoded.size(1)) - encoded.size(1)))
         memory = self._memory(encoded, lengths)
-        size = self._size(encoded, prompts, bound.longest)
-        if size is not None:
-            return size.search(memory, prompts, bound.limits)
+        prepared = self._prepared(encoded, prompts, bound.longest)
+        if prepared is not None:
+            return prepared.search(memory, prompts, bound.limits)
         writing = self._writing(memory, prompts, bound.longest)
         writing.restart(prompts, bound.limits)
         return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).fetched()
 
-    def _size(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Size | None":
+    def _prepared(self, encoded: Tensor, prompts: Tensor, longest: int) -> "_Prepared | None":
         """Return the state and graph for batches of this size; None if the host drives the search."""
         if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
             return None
@@ -83,10 +80,10 @@ class AttentionSearch:
         if not has_room(self._bytes(size, encoded.dtype), encoded.device, self._free):
             return None
 
-        def prepare() -> _Size:
+        def prepare() -> _Prepared:
             lasting = prompts.new_zeros(rows, prompts.size(1))
             memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
-            return _Size(self._writing(memory, lasting, longest), memory, lasting, self._side_stream)
+            return _Prepared(self._writing(memory, lasting, longest), memory, lasting, self._side_stream)
 
         return self.sizes.get(size, prepare)
 
@@ -106,7 +103,7 @@ class AttentionSearch:
         return BeamWriting(self._decoder, memory, prompts, longest, self._end, texts=beam, length_penalty=penalty)
 
 
-class _Size:
+class _Prepared:
     """State and graph for batches up to a number of rows and frames."""
 
     def __init__(self, writing: GreedyWriting, memory: Memory, prompts: Tensor, side_stream: SideStream) -> None:

@@ -42,7 +42,7 @@ class GraphedCtcBeam:
         self._parts = blank, language_model, beam
         self._free = free
         self._side_stream = SideStream(device)
-        self.sizes: Sizes[_Size] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes()
 
     @torch.no_grad()
     def search(self, logits: Tensor, lengths: Tensor) -> FetchedResult:
@@ -52,10 +52,12 @@ class GraphedCtcBeam:
             logits: [batch, frames, labels + 1], any floating dtype; later work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
         """
-        size = self._size(logits) if logits.size(0) and logits.size(1) else None
-        return ctc_beam(logits, lengths, *self._parts).fetched() if size is None else size.search(logits, lengths)
+        prepared = self._prepared(logits) if logits.size(0) and logits.size(1) else None
+        if prepared is None:
+            return ctc_beam(logits, lengths, *self._parts).fetched()
+        return prepared.search(logits, lengths)
 
-    def _size(self, logits: Tensor) -> "_Size | None":
+    def _prepared(self, logits: Tensor) -> "_Prepared | None":
         """Return the state and graphs for batches of this size; None if the host drives the search."""
         rows, frames, width = row_sizes(logits.size(0))[0], frame_size(logits.size(1)), logits.size(2)
         known = self.sizes.known((rows, frames))
@@ -65,10 +67,10 @@ class GraphedCtcBeam:
         if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
             return None
         largest = logits.new_zeros(1).expand(rows, frames, width)
-        return self.sizes.get((rows, frames), lambda: _Size(largest, *self._parts, side_stream=self._side_stream))
+        return self.sizes.get((rows, frames), lambda: _Prepared(largest, *self._parts, side_stream=self._side_stream))
 
 
-class _Size:
+class _Prepared:
     """State and graphs for batches with at most the rows and frames of ``largest``."""
 
     def __init__(

@@ -69,7 +69,7 @@ class GraphedLookAhead:
         self._loops = loops
         self._window = window
         self._side_stream = SideStream(joint.output.weight.device)
-        self.sizes: Sizes[_Size] = Sizes()
+        self.sizes: Sizes[_Prepared] = Sizes()
 
     @torch.no_grad()
     def search(self, encoded: Tensor, lengths: Tensor) -> FetchedResult:
@@ -79,21 +79,21 @@ class GraphedLookAhead:
             encoded: [batch, frames, width], in the dtype of the joint; later work of the device may overwrite it.
             lengths: valid frames of each row, [batch]; may be overwritten too.
         """
-        size = self._size(encoded) if encoded.size(0) and encoded.size(1) else None
-        if size is None:
+        prepared = self._prepared(encoded) if encoded.size(0) and encoded.size(1) else None
+        if prepared is None:
             return look_ahead(encoded, lengths, self._predictor, self._joint, self._max_symbols).fetched()
-        return size.search(encoded, lengths)
+        return prepared.search(encoded, lengths)
 
-    def _size(self, encoded: Tensor) -> "_Size | None":
+    def _prepared(self, encoded: Tensor) -> "_Prepared | None":
         rows, frames = row_sizes(encoded.size(0))[0], frame_size(encoded.size(1))
-        return self.sizes.get((rows, frames), lambda: self._new_size(encoded.new_zeros(rows, frames, encoded.size(2))))
+        return self.sizes.get((rows, frames), lambda: self._prepare(encoded.new_zeros(rows, frames, encoded.size(2))))
 
-    def _new_size(self, largest: Tensor) -> "_Size":
+    def _prepare(self, largest: Tensor) -> "_Prepared":
         if self.fused:
             try:
                 from models.search.fused_look_ahead import FusedLookAhead  # only a GPU has Triton
 
-                return self._size_of(FusedLookAhead, largest)
+                return self._prepare_with(FusedLookAhead, largest)
             except Exception as error:
                 if isinstance(error, torch.OutOfMemoryError) or says_it_cannot_capture(error):
                     raise
@@ -101,15 +101,15 @@ class GraphedLookAhead:
                 if not self._has_warned:
                     log.warning("no kernels of the transducer's search, plain operations do its steps: %s", error)
                 self._has_warned = True
-        return self._size_of(LookAhead, largest)
+        return self._prepare_with(LookAhead, largest)
 
-    def _size_of(self, form: NewForm, largest: Tensor) -> "_Size":
+    def _prepare_with(self, form: NewForm, largest: Tensor) -> "_Prepared":
         parts = self._predictor, self._joint, self._max_symbols
         window = window_of(largest.size(0)) if self._window is None else self._window
-        return _Size(form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops)
+        return _Prepared(form, largest, *parts, window=window, side_stream=self._side_stream, loops=self._loops)
 
 
-class _Size:
+class _Prepared:
     """State and graph for batches with at most the rows and frames of ``largest``."""
 
     def __init__(

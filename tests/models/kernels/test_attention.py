@@ -16,7 +16,7 @@ from models.kernels import relative_attention_on
 from models.kernels.attention import LAUNCH, LAUNCH_FROM_REGISTERS, Launch, relative_attention
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
 
 
 def attention(heads, share, context=None):
@@ -33,7 +33,7 @@ def attention(heads, share, context=None):
 @settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
 @given(
     seed=st.integers(0, 1000),
-    dtype=st.sampled_from([torch.float32, torch.float16]),  # the interpreter is wrong in bfloat16
+    dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
     batch=st.integers(1, 2),
     frames=st.integers(1, 9) | st.integers(60, 140),
     heads=st.integers(1, 2),

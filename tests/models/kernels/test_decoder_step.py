@@ -118,7 +118,7 @@ def test_a_search_finds_the_same_tokens(device, beam, monkeypatch):
     bound = LengthBound(torch.tensor([6, 0, 5], device=device), longest=6)
 
     def search():
-        driver = AttentionSearch(model, model.config, END, graphed=False)
+        driver = AttentionSearch(model, END, graphed=False)
         return [row.tokens for row in driver.search(encoded, lengths, prompts, bound).rows()]
 
     wanted = search()
@@ -141,7 +141,7 @@ def test_in_bfloat16_a_search_finds_the_same_tokens_although_labels_are_nearly_e
     prompts, bound = torch.full((2, 2), 4, device=device), LengthBound(torch.tensor([5, 5], device=device), longest=5)
 
     def search():
-        driver = AttentionSearch(model, model.config, END, graphed=False)
+        driver = AttentionSearch(model, END, graphed=False)
         return [row.tokens for row in driver.search(encoded, lengths, prompts, bound).rows()]
 
     if device == "cpu":  # the sums of a GPU; see product_of_scores

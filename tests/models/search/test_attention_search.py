@@ -41,7 +41,7 @@ def search(driver, encoded, lengths, prompts):
 @pytest.mark.parametrize("beam", BEAMS)
 def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam):
     model = decoder(beam).to(device)
-    graphed, eager = (AttentionSearch(model, model.config, END, graphed=one) for one in (True, False))
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
 
     found = []
     for seed in range(2):
@@ -58,7 +58,7 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam)
 @pytest.mark.parametrize("beam", BEAMS)
 def test_a_batch_without_rows_or_without_room_is_empty(beam):
     model = decoder(beam, margin=-30)
-    driver = AttentionSearch(model, model.config, END, graphed=True)
+    driver = AttentionSearch(model, END, graphed=True)
 
     assert search(driver, *batch(0, 20, "cpu", seed=0)) == []
     assert [row.tokens for row in search(driver, *batch(2, 20, "cpu", seed=0))] == [[], []]
@@ -71,7 +71,7 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
 
     monkeypatch.setattr("models.search.attention_search.GraphDriver", refuse)
     model, inputs = decoder(beam=1), batch(3, 20, "cpu", seed=0)
-    graphed, eager = (AttentionSearch(model, model.config, END, graphed=one) for one in (True, False))
+    graphed, eager = (AttentionSearch(model, END, graphed=one) for one in (True, False))
 
     for _ in range(2):
         assert search(graphed, *inputs) == search(eager, *inputs)
@@ -81,8 +81,8 @@ def test_where_nothing_can_be_captured_the_host_drives(monkeypatch, caplog):
 def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
     model, small, large = decoder(beam=1), batch(1, 20, "cpu", seed=0), batch(16, 50, "cpu", seed=0)
     keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64
-    driver = AttentionSearch(model, model.config, END, graphed=True, free=lambda _: 8 * keys_and_values)
-    eager = AttentionSearch(model, model.config, END, graphed=False)
+    driver = AttentionSearch(model, END, graphed=True, free=lambda _: 8 * keys_and_values)
+    eager = AttentionSearch(model, END, graphed=False)
 
     for inputs in (small, large):
         assert search(driver, *inputs) == search(eager, *inputs)
@@ -95,7 +95,7 @@ def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
 @pytest.mark.parametrize("beam", BEAMS)
 def test_the_host_waits_for_nothing_but_the_flag_of_the_replay_before(beam):
     model = decoder(beam).cuda()
-    driver = AttentionSearch(model, model.config, END, graphed=True)
+    driver = AttentionSearch(model, END, graphed=True)
     encoded, lengths, prompts = batch(64, 50, "cuda", seed=1)
     bound = length_bound(model.config, lengths * FACTOR, FACTOR, encoded.size(1))
     driver.search(encoded, lengths, prompts, bound)

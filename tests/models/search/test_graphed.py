@@ -34,6 +34,19 @@ def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durat
     assert len(driver.sizes) == 4
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_from_256_rows_on_a_step_scores_half_as_many_frames(device):
+    predictor, joint = random_transducer(5, durations=(), blank_bias=1.0)
+    driver = GraphedLookAhead(predictor.to(device), joint.to(device), max_symbols=5, fused=False)
+    scored = set()
+    joint.register_forward_hook(lambda _, inputs, __: scored.add(inputs[0].shape[:2]))
+
+    for rows in (1, 128, 129):
+        driver.search(*batch(rows, 3, device, seed=1))
+
+    assert scored == {(1, 8), (128, 8), (256, 4)}
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("loops", [True, False], ids=["looped", "replayed"])
 def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):

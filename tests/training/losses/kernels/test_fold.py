@@ -21,7 +21,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
 # The interpreter takes seconds an example: whatever fails is shown as it was found.
 @settings(deadline=None, max_examples=20, phases=(Phase.reuse, Phase.generate))
 @given(
-    dtype=st.sampled_from([torch.float32, torch.float16]),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16]),
     sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 4)), min_size=1, max_size=4).filter(
         lambda sizes: any(frames for frames, _ in sizes)
     ),

@@ -16,7 +16,7 @@ if os.environ.get("CI") != "true":
 from training.losses.kernels.scores import pull, weigh
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
-TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 

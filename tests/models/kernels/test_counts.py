@@ -1,0 +1,74 @@
+"""Kernels read and multiply no more than rows need, counted in Triton's interpreter."""
+
+import os
+
+import pytest
+import torch
+
+from models.heads.transducer import Joint, Predictor
+from tests.triton_interpreter import counted
+
+if os.environ.get("CI") != "true":
+    pytest.importorskip("triton", reason="Triton is not installed; on Linux, make setup does it")
+from models.kernels import transducer as kernels
+from models.kernels.attention import Launch, relative_attention
+from models.kernels.transducer import JointKernel, PredictorKernels
+
+pytestmark = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="a GPU runs kernels uncounted")
+
+
+@pytest.mark.parametrize(
+    ("active", "tiles"), [(range(6), 3), ([0, 1], 1), ([1, 2], 2), ([], 0)], ids=["all", "one", "two", "none"]
+)
+def test_weights_of_scores_are_read_for_tiles_with_an_active_row_alone(active, tiles):
+    joint = Joint(6, 5, 20, 70, (0, 1)).requires_grad_(requires_grad=False)
+    kernel = JointKernel(joint, rows=6, window=8)  # a tile has two rows
+    lengths = torch.tensor([9 if row in active else 0 for row in range(6)])
+
+    with counted(joint.output.weight) as counts:
+        kernel(torch.randn(6, 9, 20), torch.randn(6, 20), torch.zeros(6, dtype=torch.int64), lengths)
+
+    assert counts.read == tiles * joint.output.weight.numel()
+
+
+@pytest.mark.parametrize(("found", "tiles"), [(range(40), 3), ([17, 30], 1), ([], 0)], ids=["all", "one", "none"])
+def test_weights_of_the_predictor_are_read_for_tiles_with_a_new_label_alone(found, tiles):
+    predictor, joint = Predictor(4, 16, 2), Joint(6, 16, 7, 4)
+    for module in (predictor, joint):
+        module.requires_grad_(requires_grad=False)
+    (*_, first, _, _), (*_, second, _, _) = predictor.lstm.all_weights
+    predictor.fold()
+    weights = first, second, joint.predictor_projection.weight
+    state = [torch.zeros(2, 40, 16) for _ in range(3)]
+    is_found = torch.tensor([int(row in found) for row in range(40)])
+
+    with counted(*weights) as counts:
+        PredictorKernels(predictor, joint)(torch.zeros_like(is_found), is_found, *state, torch.zeros(40, 7))
+
+    assert counts.read == tiles * sum(map(torch.numel, weights))
+
+
+def test_large_tiles_read_weights_an_eighth_as_often(monkeypatch):
+    joint = Joint(6, 5, 20, 70).requires_grad_(requires_grad=False)
+    inputs = torch.randn(32, 4, 20), torch.randn(32, 20), torch.zeros(32, dtype=torch.int64), torch.full((32,), 4)
+
+    def read(tile):
+        monkeypatch.setattr(kernels, "chosen_tile", lambda *_: tile)
+        with counted(joint.output.weight) as counts:
+            JointKernel(joint, rows=32, window=4)(*inputs)
+        return counts.read
+
+    assert read(kernels.SCORES_OF_FEW) == 8 * read(kernels.SCORES_OF_MANY)
+
+
+def test_a_row_visits_the_keys_of_its_own_frames_and_each_tile_has_one_new_block_of_distances():
+    merged, table, bias = torch.randn(1, 103, 3 * 16), torch.randn(1, 199, 16), torch.zeros(1, 16)
+    starts = torch.tensor([0, 100, 103])
+    lengths = starts.diff()
+
+    with counted() as counts:
+        relative_attention(merged, table, bias, bias, starts, lengths, 100, None, Launch(64, 32))
+
+    # For each tile of keys: the product with keys, that with distances, that with values; two of distances before.
+    of_long, of_short = 2 * (2 + 3 * 4), 2 + 3 * 1
+    assert counts.products == of_long + of_short
