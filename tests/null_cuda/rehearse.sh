@@ -22,6 +22,8 @@ export OMP_NUM_THREADS=2 $environment
     benchmark offline --shape toy --transducer $transducer --dtypes bfloat16 float32 --utterances 20 \
       --batch-seconds 20 500 --repeats 1
   done
+  benchmark offline --shape toy --dtypes float16 tf32 --decoders tdt --utterances 20 --batch-seconds 500 --repeats 1 \
+    --one-stream
   benchmark latency --shape toy --dtypes bfloat16 --seconds 8 --batch 1 8 64 --repeats 3
   # As the service takes its memory.
   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
@@ -38,4 +40,4 @@ export OMP_NUM_THREADS=2 $environment
   benchmark losses --dtype bfloat16 --seconds 40 --clips 64 --repeats 1
 } 2>&1 | tee "$log"
 # What the code says where it goes on without a kernel, a graph or a loop.
-! grep -E 'forbidden|no kernel|no CUDA graphs|no loop|does not run here' "$log"
+! grep -E 'forbidden|no kernel|no CUDA graph|no loop|does not run here' "$log"
