@@ -26,7 +26,7 @@ from service.http.errors import RequestError, error_response
 from service.http.front import Front
 from service.http.telemetry import Record
 from service.http.transcriptions import answer, parse_options, receive_form
-from service.jobs.job import Delivery, Job, Result
+from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError
 from service.jobs.webhook import check_secret
@@ -242,7 +242,7 @@ async def delete_job(request: Request, job: str) -> DeletedJob:
     return DeletedJob(id=found.id)
 
 
-async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: Callable[[], bool]) -> Result:
+async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: Callable[[], bool]) -> JobResult:
     """Transcribe the recording of a job.
 
     Args:
@@ -267,7 +267,7 @@ async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: 
 
 async def _transcribe(
     front: Front, job: Job, recording: Path, record: Record, is_abandoned: Callable[[], bool]
-) -> Result:
+) -> JobResult:
     written = orjson.loads(job.request)
     try:
         async with AsyncExitStack() as resources:
@@ -294,7 +294,7 @@ async def _transcribe(
         return replace(failed, audio_seconds=record.audio_seconds)
     _log(job, record, None)
     media_type_of_answer = response.headers["content-type"]
-    return Result(200, media_type_of_answer, bytes(response.body), audio_seconds=record.audio_seconds)
+    return JobResult(200, media_type_of_answer, bytes(response.body), audio_seconds=record.audio_seconds)
 
 
 def _is_for_later(error: RequestError) -> bool:
@@ -302,9 +302,9 @@ def _is_for_later(error: RequestError) -> bool:
     return error.should_retry is not False or error.code is ErrorCode.RATE_LIMIT_EXCEEDED
 
 
-def _failed(error: Exception) -> Result:
+def _failed(error: Exception) -> JobResult:
     response = error_response(error)
-    return Result(response.status_code, "application/json", bytes(response.body), response.code, str(error))
+    return JobResult(response.status_code, "application/json", bytes(response.body), response.code, str(error))
 
 
 def _jobs(request: Request) -> Jobs:

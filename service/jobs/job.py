@@ -36,13 +36,13 @@ class Job:
         caller: name of the API key it was made with; None where the API is open.
         state: its state.
         model: id of the model.
-        request: the encoded request; only `http/transcription_jobs` reads it.
+        request: the encoded request; only `http/jobs.py` reads it.
         file_bytes: size of the recording's file.
         created: Unix time of its creation.
         started: Unix time of its last start.
         finished: Unix time at which it was completed, failed or was cancelled.
         expires: Unix time at which it is deleted; None before it is finished.
-        attempts: number of starts that were neither finished nor put back.
+        attempts: number of starts that were neither finished nor queued again.
         refusals: number of starts at which the service had no room for it.
         audio_seconds: length of the recording, once it is known.
         error_code: code of a failed job's error, as in an answer.
@@ -100,7 +100,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class JobResult:
     """The result of a job: the answer that a request without a job would have got.
 
     Attributes:

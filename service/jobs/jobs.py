@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import httpx
+import orjson
 
 from service.jobs import webhook
-from service.jobs.job import Delivery, Job, Result
+from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.store import JobStore
 from service.metrics import Metrics
 from service.outbound import ForbiddenUrlError, Outbound, OutboundError
@@ -38,14 +39,6 @@ _READY_SECONDS = 0.25  # between two checks whether the service is ready
 _MOST_DELIVERIES, _MOST_DELIVERIES_OF_HOST = 16, 4  # at the same time; a slow receiver delays no others
 _DELIVERY_SECONDS = 10.0
 _GONE = 410
-_LOST = Result(
-    500,
-    "application/json",
-    b'{"error":{"message":"The service was lost with this recording, three times.",'
-    b'"type":"server_error","param":null,"code":"engine_lost"}}',
-    "engine_lost",
-    "The service was lost with this recording, three times.",
-)
 
 
 class LaterError(Exception):
@@ -56,7 +49,7 @@ class LaterError(Exception):
         failure: result of the job if there never is room; None if waiting is expected, as for a key's limit.
     """
 
-    def __init__(self, seconds: float, failure: Result | None = None) -> None:
+    def __init__(self, seconds: float, failure: JobResult | None = None) -> None:
         super().__init__(f"later, in {seconds:g} s")
         self.seconds = seconds
         self.failure = failure
@@ -75,7 +68,7 @@ class JobLimits:
     retention_seconds: float
 
 
-Transcribe = Callable[[Job, Path], Awaitable[Result]]
+Transcribe = Callable[[Job, Path], Awaitable[JobResult]]
 """Transcribes the recording of a job. Raises LaterError if there is no room; a client's error is a result."""
 
 
@@ -118,10 +111,11 @@ class Jobs:
         """Run jobs until cancelled; then running jobs are queued again."""
         try:
             for job in await self._retrying(self._store.lost):
-                await self._finish(job, _LOST)
+                lost = _server_error("engine_lost", "The service was lost with this recording, three times.")
+                await self._finish(job, lost)
             while True:
                 self._changed.clear()
-                seconds = await self._look()
+                seconds = await self._start_due()
                 try:
                     async with asyncio.timeout(seconds):
                         await self._changed.wait()
@@ -133,13 +127,13 @@ class Jobs:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _look(self) -> float | None:
-        """Start what is due; return the seconds until the next look, unless something changes before."""
+    async def _start_due(self) -> float | None:
+        """Start what is due; return the seconds until something is due next."""
         try:
-            await self._begin_jobs()
-            await self._forget()
-            await self._deliver()
-            await self._count()
+            await self._start_jobs()
+            await self._delete_expired()
+            await self._start_deliveries()
+            await self._update_gauges()
             return await self._seconds_until_next()
         except Exception:  # such as a full disk, which may have room again; and a bug must not end the jobs of others
             log.exception("the jobs cannot be written")
@@ -200,14 +194,14 @@ class Jobs:
         """Return jobs of a caller, the newest first; with ``after``, those older than this job."""
         return await self._in_thread(lambda: self._store.listed(caller, after=after, limit=limit))
 
-    async def result(self, job: Job) -> Result | None:
+    async def result(self, job: Job) -> JobResult | None:
         """Return the result of a completed or failed job."""
         return await self._in_thread(lambda: self._store.result(job.id))
 
     async def cancel(self, job: Job) -> None:
         """Cancel a job, unless it is finished."""
         now = self._clock()
-        # Written first, so that a running job can then neither be finished nor put back.
+        # Written first, so that a running job can then neither be finished nor queued again.
         await self._in_thread(lambda: self._store.cancel(job.id, now, now + self._limits.retention_seconds))
         await self._stop(job.id)
         if not job.is_finished:
@@ -224,59 +218,56 @@ class Jobs:
             await asyncio.gather(task, return_exceptions=True)
         self._changed.set()
 
-    async def _begin_jobs(self) -> None:
+    async def _start_jobs(self) -> None:
         while self._is_ready() and len(self._running) < self._limits.running:
-            job = await self._in_thread(lambda: self._store.take(self._clock()))
+            job = await self._in_thread(lambda: self._store.start_next(self._clock()))
             if job is None:
                 return
-            self._start(self._running, job.id, self._do(job))
+            self._start_task(self._running, job.id, self._run_job(job))
 
-    async def _do(self, job: Job) -> None:
-        log.info("job begun", extra={"job": job.id, "attempt": job.attempts})
+    async def _run_job(self, job: Job) -> None:
+        log.info("job started", extra={"job": job.id, "attempt": job.attempts})
         try:
             result = await self._transcribe(job, self._store.recording(job.id))
         except LaterError as later:
-            await self._refused(job, later)
+            await self._requeue_or_fail(job, later)
         except asyncio.CancelledError:
             with contextlib.suppress(sqlite3.Error):  # the next start does it
-                await self._in_thread(lambda: self._store.put_back(job.id, 0.0))
+                await self._in_thread(lambda: self._store.requeue(job.id, 0.0))
             raise
         except Exception:  # a bug of ours: a client's error is a result
             log.exception("job failed", extra={"job": job.id})
-            message = "The server failed on this recording."
-            body = b'{"error":{"message":"%b","type":"server_error","param":null,"code":"internal_error"}}'
-            failed = Result(500, "application/json", body % message.encode(), "internal_error", message)
-            await self._finish(job.id, failed)
+            await self._finish(job.id, _server_error("internal_error", "The server failed on this recording."))
         else:
             await self._finish(job.id, result)
 
-    async def _refused(self, job: Job, later: LaterError) -> None:
+    async def _requeue_or_fail(self, job: Job, later: LaterError) -> None:
         least, most = _LATER_SECONDS
         seconds = min(max(later.seconds, least), most)
         if later.failure is None:
-            await self._put_back(job, self._clock() + seconds)
+            await self._requeue(job, self._clock() + seconds)
         elif job.refusals + 1 >= _MOST_REFUSALS:
             await self._finish(job.id, later.failure)
         else:
             own = min(_FIRST_WAIT_SECONDS * 2**job.refusals, _LONGEST_WAIT_SECONDS)
-            await self._put_back(job, self._clock() + max(seconds, own), is_refused=True)
+            await self._requeue(job, self._clock() + max(seconds, own), is_refused=True)
 
-    async def _put_back(self, job: Job, not_before: float, *, is_refused: bool = False) -> None:
-        log.info("job put back", extra={"job": job.id})
-        await self._retrying(lambda: self._store.put_back(job.id, not_before, is_refused=is_refused))
+    async def _requeue(self, job: Job, not_before: float, *, is_refused: bool = False) -> None:
+        log.info("job queued again", extra={"job": job.id})
+        await self._retrying(lambda: self._store.requeue(job.id, not_before, is_refused=is_refused))
 
-    async def _finish(self, job: str, result: Result) -> None:
+    async def _finish(self, job: str, result: JobResult) -> None:
         now = self._clock()
         expires = now + self._limits.retention_seconds
         if await self._retrying(lambda: self._store.finish(job, result, now, expires)):
             self._metrics.jobs.labels("failed" if result.error_code else "completed").inc()
 
-    async def _forget(self) -> None:
+    async def _delete_expired(self) -> None:
         for job in await self._in_thread(lambda: self._store.expired(self._clock())):
             await self._in_thread(lambda job=job: self._store.delete(job))  # type: ignore[misc]
             self._metrics.jobs.labels("expired").inc()
 
-    async def _deliver(self) -> None:
+    async def _start_deliveries(self) -> None:
         most = _MOST_DELIVERIES - len(self._delivering)
         if most <= 0:
             return
@@ -289,9 +280,9 @@ class Jobs:
                 continue
             most -= 1
             self._hosts[host] += 1
-            self._start(self._delivering, job.id, self._attempt(job, job.delivery, host))
+            self._start_task(self._delivering, job.id, self._deliver(job, job.delivery, host))
 
-    async def _attempt(self, job: Job, delivery: Delivery, host: str) -> None:
+    async def _deliver(self, job: Job, delivery: Delivery, host: str) -> None:
         try:
             error, is_final = await self._post(job, delivery)
         finally:
@@ -332,7 +323,7 @@ class Jobs:
             return f"no answer within {_DELIVERY_SECONDS:g} s", False
         return (None, False) if 200 <= status < 300 else (f"it answered {status}", status == _GONE)
 
-    def _start(self, tasks: dict[str, asyncio.Task[None]], job: str, work: Awaitable[None]) -> None:
+    def _start_task(self, tasks: dict[str, asyncio.Task[None]], job: str, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
         tasks[job] = task
 
@@ -342,7 +333,7 @@ class Jobs:
 
         task.add_done_callback(done)
 
-    async def _count(self) -> None:
+    async def _update_gauges(self) -> None:
         for state, count in (await self._in_thread(self._store.counts)).items():
             self._metrics.jobs_waiting.labels(state).set(count)
 
@@ -365,6 +356,12 @@ class Jobs:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Run a call of the store to its end, even if the caller is cancelled."""
         return await in_thread(self._thread, work)
+
+
+def _server_error(code: str, message: str) -> JobResult:
+    """Return the result of a job that failed because of the server; `service/http/errors.py` has the same body."""
+    error = {"message": message, "type": "server_error", "param": None, "code": code}
+    return JobResult(500, "application/json", orjson.dumps({"error": error}), code, message)
 
 
 def _trace(job: Job) -> Trace | None:

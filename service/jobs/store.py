@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from service.jobs.job import Delivery, Job, Result
+from service.jobs.job import Delivery, Job, JobResult
 
 _VERSION = 2
 _SCHEMA = """
@@ -172,10 +172,10 @@ class JobStore:
         row = self._one(f"SELECT {_COLUMNS} FROM jobs WHERE id = ?", job)  # noqa: S608
         return None if row is None else _job(row)
 
-    def result(self, job: str) -> Result | None:
+    def result(self, job: str) -> JobResult | None:
         """Return the result of a finished job."""
         row = self._one("SELECT status, media_type, body FROM results WHERE id = ?", job)
-        return None if row is None else Result(*row)
+        return None if row is None else JobResult(*row)
 
     def listed(self, caller: str | None, *, after: str | None, limit: int) -> list[Job]:
         """Return jobs of a caller, the newest first.
@@ -198,7 +198,7 @@ class JobStore:
         rows = self._database.execute(f"SELECT state, count(*) FROM jobs WHERE {_UNFINISHED} GROUP BY state")  # noqa: S608
         return {"queued": 0, "in_progress": 0} | dict(rows)
 
-    def take(self, now: float) -> Job | None:
+    def start_next(self, now: float) -> Job | None:
         """Start the oldest job of the caller with the fewest running jobs; of equals, of the one served longest ago.
 
         Args:
@@ -219,7 +219,7 @@ class JobStore:
             )
         return self.find(row["id"])
 
-    def put_back(self, job: str, not_before: float, *, is_refused: bool = False) -> None:
+    def requeue(self, job: str, not_before: float, *, is_refused: bool = False) -> None:
         """Queue a running job again, without counting the attempt.
 
         Args:
@@ -234,7 +234,7 @@ class JobStore:
                 (int(is_refused), not_before, job),
             )
 
-    def finish(self, job: str, result: Result, now: float, expires: float) -> bool:
+    def finish(self, job: str, result: JobResult, now: float, expires: float) -> bool:
         """Store the result of a running job, and delete its recording; False if it is not running any more."""
         with self._transaction():
             changed = self._database.execute(

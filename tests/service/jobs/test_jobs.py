@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from service.jobs.job import Result
+from service.jobs.job import JobResult
 from service.jobs.jobs import JobLimits, Jobs, LaterError
 from service.metrics import Metrics
 from tests.service.jobs.test_store import RESULT, add, store_in
 
-FULL = Result(503, "application/json", b"{}", "overloaded", "no room")
+FULL = JobResult(503, "application/json", b"{}", "overloaded", "no room")
 
 
 class Attempts:
@@ -41,7 +41,7 @@ class Attempts:
             add(self.store, "a")
             while not self.store.find("a").is_finished:
                 self.now = max(self.now, self.store.next_moment())
-                await self.jobs._do(self.store.take(self.now))
+                await self.jobs._run_job(self.store.start_next(self.now))
             return self.store.find("a")
 
         try:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.jobs.job import Delivery, Job, Result
+from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.store import CallerFullError, JobsFolderError, JobStore, StoreFullError
 
-RESULT = Result(200, "text/plain", b"words", audio_seconds=1.5)
+RESULT = JobResult(200, "text/plain", b"words", audio_seconds=1.5)
 DELIVERY = Delivery("https://hooks.example/", "a secret of some length")
 
 
@@ -44,12 +44,12 @@ def test_a_job_is_kept_as_it_came(store):
 
 def test_a_job_that_is_done_leaves_its_result_and_not_its_recording(store):
     add(store, "a")
-    taken = store.take(2.0)
+    taken = store.start_next(2.0)
 
     assert (taken.id, taken.state, taken.started, taken.attempts) == ("a", "in_progress", 2.0, 1)
     assert store.finish("a", RESULT, 3.0, 10.0)
     assert store.find("a").state == "completed"
-    assert store.result("a") == Result(200, "text/plain", b"words")
+    assert store.result("a") == JobResult(200, "text/plain", b"words")
     assert not store.recording("a").exists()
     assert store.expired(9.0) == []
     assert store.expired(10.0) == ["a"]
@@ -60,13 +60,13 @@ def test_a_job_that_is_done_leaves_its_result_and_not_its_recording(store):
 
 def test_a_job_that_was_cancelled_meanwhile_is_not_finished(store):
     add(store, "a", delivery=DELIVERY)
-    store.take(2.0)
+    store.start_next(2.0)
     store.cancel("a", 3.0, 10.0)
 
     assert not store.finish("a", RESULT, 4.0, 10.0)
-    store.put_back("a", 0.0)
+    store.requeue("a", 0.0)
     assert store.find("a").state == "cancelled"
-    assert store.take(5.0) is None
+    assert store.start_next(5.0) is None
     assert store.due_deliveries(100.0, 10) == []
 
 
@@ -77,18 +77,18 @@ def test_callers_take_turns(store):
     add(store, "c1", None)
     add(store, "c2", None)
 
-    assert [store.take(float(now)).id for now in range(2, 8)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
+    assert [store.start_next(float(now)).id for now in range(2, 8)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
-def test_a_job_that_is_put_back_waits_for_its_time(store):
+def test_a_job_that_is_queued_again_waits_for_its_time(store):
     add(store, "a")
-    store.take(2.0)
-    store.put_back("a", 50.0)
+    store.start_next(2.0)
+    store.requeue("a", 50.0)
 
     assert store.find("a").attempts == 0
-    assert store.take(49.0) is None
+    assert store.start_next(49.0) is None
     assert store.next_moment() == 50.0
-    assert store.take(50.0).id == "a"
+    assert store.start_next(50.0).id == "a"
 
 
 def test_the_number_of_jobs_is_limited(tmp_path):
@@ -121,7 +121,7 @@ def test_a_full_disk_refuses_a_job_and_leaves_nothing(store, monkeypatch):
 
 def test_webhooks_are_due_until_they_are_delivered(store):
     add(store, "a", delivery=DELIVERY)
-    store.take(2.0)
+    store.start_next(2.0)
     store.finish("a", RESULT, 3.0, 10.0)
 
     assert [job.id for job in store.due_deliveries(3.0, 10)] == ["a"]
@@ -179,7 +179,7 @@ def work_until_killed(folder, fifo) -> None:
         number += 1
         add(store, f"job{number}")
         os.write(told, b"+%d\n" % number)
-        if number % 3 == 0 and (job := store.take(float(number))):
+        if number % 3 == 0 and (job := store.start_next(float(number))):
             store.finish(job.id, RESULT, float(number), 1e9)
             os.write(told, b"-%s\n" % job.id.removeprefix("job").encode())
 
@@ -216,16 +216,16 @@ def test_a_job_that_the_service_was_lost_with_three_times_is_not_begun_again(tmp
         if attempt == 1:
             add(store, "a")
         assert store.lost() == []
-        assert store.take(1.0).attempts == attempt
+        assert store.start_next(1.0).attempts == attempt
         store.close()
 
     store = store_in(tmp_path)
-    assert store.take(1.0) is None
+    assert store.start_next(1.0) is None
     assert store.lost() == ["a"]
     store.close()
 
 
-STEPS = st.lists(st.sampled_from(["add", "take", "finish", "put back", "cancel", "delete", "restart"]), max_size=40)
+STEPS = st.lists(st.sampled_from(["add", "start", "finish", "requeue", "cancel", "delete", "restart"]), max_size=40)
 
 
 @settings(max_examples=30, deadline=None)
@@ -237,12 +237,12 @@ def test_recordings_are_those_of_unfinished_jobs(tmp_path_factory, steps):
         if step == "add":
             added += 1
             add(store, str(added))
-        elif step == "take" and (job := store.take(1.0)):
+        elif step == "start" and (job := store.start_next(1.0)):
             under_way.append(job.id)
         elif step == "finish" and under_way:
             store.finish(under_way.pop(), RESULT, 1.0, 2.0)
-        elif step == "put back" and under_way:
-            store.put_back(under_way.pop(), 0.0)
+        elif step == "requeue" and under_way:
+            store.requeue(under_way.pop(), 0.0)
         elif step == "cancel" and added:
             store.cancel(str(added), 1.0, 2.0)
         elif step == "delete" and added:
