@@ -14,11 +14,11 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
 from bulk.errors import JobError
 from bulk.storage import fetched
+from models.prompt import Prompt
 from models.spoken_language import LanguageDecision, possible_languages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
 
     from audio.channels import Channels
     from audio.pool import DecodePool
@@ -37,8 +37,8 @@ class Options:
 
     Attributes:
         decoder: one of ``model.decoders``, or None for the first.
-        prompt: the prompt, as keyword arguments of ``Model.transcribe``. If it names no language, and the model has a
-            language identifier, that one decides: once for each channel, and for parts in which another one is certain.
+        prompt: the prompt. If it names no language, and the model has a language identifier, that one decides: once for
+            each channel, and for parts in which another language is certain.
         languages: the languages that may be spoken, for that decision; empty means all of the model.
         batch_seconds: seconds of audio and padding in one batch.
         limits: limits on the audio that is accepted.
@@ -48,7 +48,7 @@ class Options:
     """
 
     decoder: str | None = None
-    prompt: Mapping[str, Any] = field(default_factory=dict)
+    prompt: Prompt = field(default_factory=Prompt)
     languages: Sequence[str] = ()
     batch_seconds: float = 240.0
     limits: AudioLimits = field(default_factory=AudioLimits)
@@ -137,12 +137,12 @@ def _outcomes(
     parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
     for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
         parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
-        prompt = dict(options.prompt)
+        spoken: str | Sequence[str | None] | None = options.prompt.language
         wholes: Iterable[Spoken | None] = repeat(None)
         if languages:
-            prompt["language"], wholes = languages.of(parts_of_chunk)
+            spoken, wholes = languages.of(parts_of_chunk)
         samples = [part.samples for part in parts_of_chunk]
-        transcripts = _transcribed(model, samples, options, prompt)
+        transcripts = _transcribed(model, samples, options, spoken)
         answers = zip(transcripts, wholes, strict=False)  # repeat() has no end
         for part in chunk:
             if isinstance(part, Failed):
@@ -172,11 +172,9 @@ class _Languages:
     @classmethod
     def of_model(cls, model: Model, options: Options) -> _Languages | None:
         """Return what decides; None if the prompt names the language, or nothing could identify it."""
-        if model.language_identifier is None or options.prompt.get("language") is not None:
+        if model.language_identifier is None or options.prompt.language is not None:
             return None
-        possible = possible_languages(
-            options.languages or model.info()["languages"], options.prompt.get("target_language")
-        )
+        possible = possible_languages(options.languages or model.info()["languages"], options.prompt.target_language)
         return cls(model.language_identifier, model.sample_rate, possible, options)
 
     def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:
@@ -197,7 +195,7 @@ class _Languages:
 
 
 def _transcribed(
-    model: Model, samples: Sequence[Samples], options: Options, prompt: Mapping[str, Any]
+    model: Model, samples: Sequence[Samples], options: Options, language: str | Sequence[str | None] | None
 ) -> list[Transcript]:
     """Transcribe the parts of some files.
 
@@ -206,6 +204,7 @@ def _transcribed(
     """
     from models import Float16OverflowError  # with torch, which a process without a model does not load
 
+    prompt = options.prompt._asdict() | {"language": language}
     try:
         return model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **prompt)
     except Float16OverflowError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bulk.entries import Entry
 from bulk.errors import JobError
 from bulk.plan import Shard, shards
-from bulk.rows import FORMS, Detail, Form, Tally, row, tally
+from bulk.rows import FORMATS, Detail, RowFormat, Tally, row, tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,12 +29,12 @@ class ShardWriter:
     """Writes a shard's rows to its file, from any machine."""
 
     folder: Folder
-    form: Form
+    format: RowFormat
     detail: Detail
 
     def name(self, shard: Shard) -> str:
         """Return the name of a shard's file."""
-        return f"shard-{shard.number:06d}.{self.form.suffix}"
+        return f"shard-{shard.number:06d}.{self.format.suffix}"
 
     def write(self, shard: Shard, outcomes: Sequence[Transcribed | Failed]) -> Tally:
         """Write the outcome of each recording.
@@ -44,7 +44,7 @@ class ShardWriter:
         """
         rows = [row(entry, outcome, self.detail) for entry, outcome in zip(shard.entries, outcomes, strict=True)]
         try:
-            self.folder.write(self.name(shard), self.form.encoded(rows, self.detail))
+            self.folder.write(self.name(shard), self.format.encoded(rows, self.detail))
         except OSError as error:
             raise JobError(f"{self.folder.location}: {error.strerror or error}") from error
         return tally(rows)
@@ -57,12 +57,12 @@ class Job:
     Attributes:
         writer: writes its shards.
         left: shards that are not written yet, in the order of work.
-        before: the tally of earlier runs.
+        earlier: the tally of earlier runs.
     """
 
     writer: ShardWriter
     left: list[Shard]
-    before: Tally
+    earlier: Tally
 
     @property
     def recordings_left(self) -> int:
@@ -82,7 +82,7 @@ class Job:
             raise JobError(f"{self.writer.folder.location}: {error.strerror or error}") from error
 
 
-def begun(
+def open_job(
     folder: Folder, settings: Mapping[str, Any], list_entries: Callable[[], Iterable[Entry]], shard_seconds: float
 ) -> Job:
     """Begin a job in an empty folder, or continue the one that the folder holds.
@@ -98,7 +98,7 @@ def begun(
     Raises:
         JobError: if the folder holds another job, or something else, or cannot be read or written.
     """
-    writer = ShardWriter(folder, FORMS[settings["format"]](), settings["detail"])
+    writer = ShardWriter(folder, FORMATS[settings["format"]](), settings["detail"])
     try:
         if _is_begun(folder, settings):
             planned = _planned(folder)
@@ -166,7 +166,7 @@ def _planned(folder: Folder) -> list[Shard]:
 def _read(writer: ShardWriter, shard: Shard) -> Tally:
     """Count the rows of a shard's file; a damaged file counts as none, so that the shard is done again."""
     try:
-        return writer.form.counted(writer.folder.read(writer.name(shard)))
+        return writer.format.counted(writer.folder.read(writer.name(shard)))
     except ValueError:
         return Tally()
 

@@ -78,7 +78,7 @@ def tally(rows: Sequence[dict[str, Any]]) -> Tally:
     )
 
 
-class Form(Protocol):
+class RowFormat(Protocol):
     """A file format for rows.
 
     Attributes:
@@ -172,4 +172,4 @@ def _schema(detail: Detail) -> pa.Schema:
     return pa.schema(fields)
 
 
-FORMS: dict[str, type[JsonLines | Parquet]] = {"jsonl": JsonLines, "parquet": Parquet}
+FORMATS: dict[str, type[JsonLines | Parquet]] = {"jsonl": JsonLines, "parquet": Parquet}

@@ -7,7 +7,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bulk.rows import DETAILS, FORMS, Tally
+from bulk.rows import DETAILS, FORMATS, Tally
 from bulk.storage import Folder, absolute
 from cli.model_options import Subparsers, add_model_options, open_model, transcription_options
 from cli.numbers import positive
@@ -18,21 +18,8 @@ if TYPE_CHECKING:
     from bulk.on_ray import RayEngine
 
 _HOURS = 1_000_000
-# The rows depend on these options, so a job continues only with the same ones.
-_SETTINGS = (
-    *("format", "detail", "model", "decoder", "language", "target_language", "no_punctuation", "timestamps"),
-    *(
-        "dtype",
-        "local_attention",
-        "beam",
-        "language_model",
-        "aligner",
-        "language_identifier",
-        "languages",
-        "max_seconds",
-        "utterance_seconds",
-    ),
-)
+# A job continues only with the same options, except these, which its rows do not depend on.
+_MAY_CHANGE = {"command", "run", "output", "engine", "device", "batch_seconds", "price", "shard_hours"}
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -48,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "output", metavar="OUTPUT", help="folder for this job alone; like INPUT, a path or an fsspec URL"
     )
-    parser.add_argument("--format", choices=tuple(FORMS), default="jsonl")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="jsonl")
     parser.add_argument(
         "--detail",
         choices=DETAILS,
@@ -74,14 +61,14 @@ def run(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from bulk.entries import entries
-    from bulk.job import begun
+    from bulk.job import open_job
 
     began = time.perf_counter()
-    args.output = absolute(args.output)
-    settings = {"input": absolute(args.input)} | {name: getattr(args, name) for name in _SETTINGS}
-    job = begun(Folder(args.output), settings, partial(entries, args.input), 3600 * args.shard_hours)
-    if job.before.recordings:
-        print(f"{job.before.recordings} recordings were done before, {job.recordings_left} are left", file=sys.stderr)
+    args.input, args.output = absolute(args.input), absolute(args.output)
+    settings = {name: value for name, value in vars(args).items() if name not in _MAY_CHANGE}
+    job = open_job(Folder(args.output), settings, partial(entries, args.input), 3600 * args.shard_hours)
+    if job.earlier.recordings:
+        print(f"{job.earlier.recordings} recordings were done before, {job.recordings_left} are left", file=sys.stderr)
     done, devices = Tally(), 0
     if job.left:
         engine = _engine(args)
@@ -111,7 +98,7 @@ def _engine(args: argparse.Namespace) -> "LocalEngine | RayEngine":
 
 
 def _report(job: "Job", done: Tally, devices: int, elapsed: float, price: float | None) -> int:
-    whole = job.before + done
+    whole = job.earlier + done
     rtfx = done.seconds / elapsed
     summary: dict[str, Any] = {
         "recordings": whole.recordings,

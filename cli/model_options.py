@@ -8,6 +8,7 @@ from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SEC
 from bulk.file_transcripts import Options
 from cli.errors import CommandError
 from cli.numbers import positive
+from models.prompt import Prompt
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +153,7 @@ def open_model(args: argparse.Namespace) -> "Model":
         raise CommandError("--aligner is for models with an attention decoder (Canary)")
     _check_language(args, model)
     try:
-        model.transcribe([], **prompt_options(args))
+        model.transcribe([], **_prompt(args)._asdict())
     except PromptError as error:
         raise CommandError(f"--{error.field.replace('_', '-')}: {error}") from error
     return model
@@ -195,7 +196,7 @@ def transcription_options(args: argparse.Namespace) -> Options:
     """Return the options of ``transcribe_files``."""
     return Options(
         decoder=args.decoder,
-        prompt=prompt_options(args),
+        prompt=_prompt(args),
         languages=args.languages,
         batch_seconds=args.batch_seconds,
         limits=AudioLimits(max_seconds=args.max_seconds),
@@ -203,12 +204,11 @@ def transcription_options(args: argparse.Namespace) -> Options:
     )
 
 
-def prompt_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the prompt as arguments of ``Model.transcribe``."""
-    return {
-        "language": None if args.language == AUTO else args.language,
-        "target_language": args.target_language,
-        "punctuation": not args.no_punctuation,
-        "timestamps": args.timestamps,
-        "itn": args.itn,
-    }
+def _prompt(args: argparse.Namespace) -> Prompt:
+    return Prompt(
+        language=None if args.language == AUTO else args.language,
+        target_language=args.target_language,
+        punctuation=not args.no_punctuation,
+        timestamps=args.timestamps,
+        itn=args.itn,
+    )

@@ -24,7 +24,7 @@ class LengthModel:
     language_identifier: None = None
     given: list[float] = field(default_factory=list)
 
-    def transcribe(self, pcm, *, decoder, batch_seconds):
+    def transcribe(self, pcm, *, decoder, batch_seconds, **_):
         self.given.append(sum(map(len, pcm)) / self.sample_rate)
         return [Transcript(str(len(samples)), [], [], []) for samples in pcm]
 
@@ -77,7 +77,7 @@ class WordModel:
     language_identifier: None = None
     given: list[float] = field(default_factory=list)
 
-    def transcribe(self, pcm, *, decoder, batch_seconds):
+    def transcribe(self, pcm, *, decoder, batch_seconds, **_):
         self.given += [len(samples) / self.sample_rate for samples in pcm]
         one_word = Transcript("x", [7], [0.5], [Word("x", 0.1, 0.2, 0.5, (0, 1))], [1])
         nothing = Transcript("", [], [], [], [])

@@ -8,7 +8,7 @@ import pytest
 from bulk.entries import Entry
 from bulk.errors import JobError
 from bulk.file_transcripts import Failed, Transcribed
-from bulk.job import begun
+from bulk.job import open_job
 from bulk.rows import Tally
 from bulk.storage import Folder
 from models import Transcript
@@ -27,7 +27,7 @@ def folder(request, tmp_path):
 
 
 def begin(folder, recordings=RECORDINGS, **settings):
-    return begun(folder, SETTINGS | settings, lambda: recordings, shard_seconds=12.0)
+    return open_job(folder, SETTINGS | settings, lambda: recordings, shard_seconds=12.0)
 
 
 def written(job, shard):
@@ -42,7 +42,7 @@ def test_written_shards_are_not_done_again_and_their_rows_are_counted(folder):
 
     again = begin(folder)
 
-    assert (again.left, again.before) == (others, Tally(4, 2, 4.0))
+    assert (again.left, again.earlier) == (others, Tally(4, 2, 4.0))
     assert again.recordings_left == 6
 
 
@@ -57,7 +57,7 @@ def test_a_truncated_or_damaged_shard_is_done_again(folder):
 
     again = begin(folder)
 
-    assert (again.left, again.before) == ([first, second, *others], Tally())
+    assert (again.left, again.earlier) == ([first, second, *others], Tally())
 
 
 def test_a_resumed_job_ignores_recordings_that_came_later(folder):

@@ -172,6 +172,7 @@ def test_wrong_usage_is_one_line(batch, archive, tmp_path, capsys):
             archive,
             out,
         ): "holds a job whose max seconds was 1.0, and now it is 14400.0; another job needs another folder",
+        (archive, out, "--max-seconds", "1", "--itn"): "holds a job whose itn was False, and now it is True",
         ("teapot://archive", tmp_path / "a"): "teapot://archive: Protocol not known: teapot",
     }.items():
         capsys.readouterr()
