@@ -10,12 +10,13 @@ from bulk.errors import JobError
 from cli import batch, bench, collect, info, key, language_model, plot, synthesize, train, transcribe, vocabulary
 from cli import eval as evaluation
 from cli.errors import CommandError
+from training.errors import TrainingError
 
 _EXIT_CODES = """\
 exit status:
   0    fine
   1    some inputs failed; the others were done
-  2    wrong usage, or a checkpoint or a manifest that cannot be read
+  2    wrong usage, or a file that cannot be read or written
   130  interrupted
 """
 
@@ -30,13 +31,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(arguments)
         sys.stdout.flush()
-    except (CommandError, JobError) as error:
-        print(f"steno: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
         # The reader, such as `head`, closed the pipe. The interpreter's flush at exit must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except (CommandError, JobError, TrainingError) as error:
+        print(f"steno: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"steno: {named}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
     return status

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from cli.errors import CommandError
 from cli.model_options import Subparsers
 
 
@@ -26,11 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the clips."""
     from training.corpora import collect
-    from training.errors import TrainingError
 
-    try:
-        seconds = collect(Path(args.checkouts), Path(args.beside), Path(args.out))
-    except (TrainingError, OSError) as error:
-        raise CommandError(str(error)) from error
+    seconds = collect(Path(args.checkouts), Path(args.beside), Path(args.out))
     print(", ".join(f"{source} {of / 3600:.2f} h" for source, of in seconds.items()))
     return 0

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from cli.errors import CommandError
 from cli.model_options import Subparsers
 from cli.numbers import count, positive
 
@@ -43,22 +42,18 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the language model."""
-    from training.errors import TrainingError
     from training.language_model import write_language_model
     from training.synthesis.sentences import read_sentences
     from training.vocabulary_file import read_vocabulary
 
-    try:
-        vocabulary = read_vocabulary(Path(args.vocabulary))
-        ngrams = write_language_model(
-            map(vocabulary.encode, read_sentences(Path(args.text))),
-            vocabulary.tokenizer.pieces,
-            Path(args.out),
-            least=args.least,
-            weight=args.weight,
-            bonus=args.bonus,
-        )
-    except (TrainingError, OSError) as error:
-        raise CommandError(str(error)) from error
+    vocabulary = read_vocabulary(Path(args.vocabulary))
+    ngrams = write_language_model(
+        map(vocabulary.encode, read_sentences(Path(args.text))),
+        vocabulary.tokenizer.pieces,
+        Path(args.out),
+        least=args.least,
+        weight=args.weight,
+        bonus=args.bonus,
+    )
     print(f"{ngrams:,} n-grams")
     return 0

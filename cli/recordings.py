@@ -12,7 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from bulk.entries import entries
-from bulk.errors import JobError
 from bulk.storage import is_url
 from cli.errors import CommandError
 
@@ -43,7 +42,8 @@ def recordings(arguments: Sequence[str]) -> Iterator[list[Recording]]:
     """Yield the recordings that the arguments name, each once, in the order given; those of a folder by name.
 
     Raises:
-        CommandError: if a folder holds none, or standard input is meant and is a terminal.
+        JobError: if a folder holds none.
+        CommandError: if standard input is meant and is a terminal.
     """
     with tempfile.TemporaryDirectory(prefix="steno-") as folder:
         found = [one for argument in arguments for one in _of(argument, Path(folder))]
@@ -57,10 +57,7 @@ def _of(argument: str, folder: Path) -> list[Recording]:
         return [Recording(argument, argument, PurePosixPath(PurePosixPath(argument.partition("?")[0]).name))]
     if not Path(argument).is_dir():
         return [Recording(argument, argument, PurePosixPath(Path(argument).name))]
-    try:
-        inside = sorted(entries(argument), key=lambda entry: entry.audio)
-    except JobError as error:
-        raise CommandError(str(error)) from error
+    inside = sorted(entries(argument), key=lambda entry: entry.audio)
     return [Recording(str(Path(argument, one.audio)), one.location, PurePosixPath(one.audio)) for one in inside]
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.errors import CommandError
 from cli.model_options import Subparsers
 from cli.numbers import count, positive, share, whole
 
@@ -53,32 +52,28 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Add clips until there are enough."""
-    from training.errors import TrainingError
     from training.synthesis.collection import Origin, writing
     from training.synthesis.kokoro import Kokoro
     from training.synthesis.readings import Readings
     from training.synthesis.sentences import read_sentences
     from training.synthesis.voices import PROGRAMS, cast
 
-    try:
-        sentences = read_sentences(Path(args.text))
-        kokoro = Kokoro(args.kokoro_model, args.kokoro_styles)
-        chosen = cast([*PROGRAMS, kokoro], args.voices, args.without)
-        if chosen.absent:
-            print(f"without the voices of {', '.join(chosen.absent)}: not installed", file=sys.stderr)
-        digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-        origin = Origin(
-            seed=args.seed,
-            sentences=digest,
-            voices=[voice.speaker for voice in chosen.voices],
-            fragments=args.fragments,
-            kokoro=kokoro.digest() if any(voice.synthesizer is kokoro for voice in chosen.voices) else "",
-        )
-        with writing(Path(args.out), origin) as collection:
-            tally = _synthesize(args, collection, Readings(sentences, chosen.voices, args.seed, args.fragments))
-            _report(collection, tally)
-    except (TrainingError, OSError) as error:
-        raise CommandError(str(error)) from error
+    sentences = read_sentences(Path(args.text))
+    kokoro = Kokoro(args.kokoro_model, args.kokoro_styles)
+    chosen = cast([*PROGRAMS, kokoro], args.voices, args.without)
+    if chosen.absent:
+        print(f"without the voices of {', '.join(chosen.absent)}: not installed", file=sys.stderr)
+    digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    origin = Origin(
+        seed=args.seed,
+        sentences=digest,
+        voices=[voice.speaker for voice in chosen.voices],
+        fragments=args.fragments,
+        kokoro=kokoro.digest() if any(voice.synthesizer is kokoro for voice in chosen.voices) else "",
+    )
+    with writing(Path(args.out), origin) as collection:
+        tally = _synthesize(args, collection, Readings(sentences, chosen.voices, args.seed, args.fragments))
+        _report(collection, tally)
     return 0
 
 

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     # PyTorch reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from training.board import check_board
-    from training.errors import RecipeError, TrainingError
+    from training.errors import RecipeError
     from training.ranks import local_device, process_group
     from training.recipe_file import read_recipe
 
@@ -102,11 +102,6 @@ def run(args: argparse.Namespace) -> int:
     except RecipeError as error:
         named = "" if str(error).startswith(args.recipe) else f"{args.recipe}: "
         raise CommandError(f"{named}{error}") from error
-    except TrainingError as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        named = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        raise CommandError(named) from error
     return 0
 
 
@@ -220,14 +215,14 @@ def _check_export(path: Path) -> None:
 @contextmanager
 def _recording_signals(received: list[int]) -> Iterator[None]:
     """Add SIGINT and SIGTERM to ``received``, so that a run ends between two steps; a second one ends it at once."""
-    asked = (signal.SIGINT, signal.SIGTERM)
+    caught = (signal.SIGINT, signal.SIGTERM)
 
     def note(number: int, _: FrameType | None) -> None:
         received.append(number)
-        for each in asked:
+        for each in caught:
             signal.signal(each, before[each])
 
-    before = {each: signal.signal(each, note) for each in asked}
+    before = {each: signal.signal(each, note) for each in caught}
     try:
         yield
     finally:

@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from cli.errors import CommandError
 from cli.model_options import Subparsers
 from cli.numbers import count
 
@@ -23,15 +22,11 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the vocabulary."""
-    from training.errors import TrainingError
     from training.synthesis.sentences import read_sentences
     from training.vocabulary import new_vocabulary
 
-    try:
-        model = new_vocabulary(read_sentences(Path(args.text)), args.size)
-        path = Path(args.out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(model)
-    except (TrainingError, OSError) as error:
-        raise CommandError(str(error)) from error
+    model = new_vocabulary(read_sentences(Path(args.text)), args.size)
+    path = Path(args.out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model)
     return 0
