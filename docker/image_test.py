@@ -38,7 +38,7 @@ _UNWANTED = ("opt/**/pip", "opt/**/tests", "opt/**/test", "opt/**/*.a", "root/.c
 _COMPILERS = ("usr/bin/gcc*", "usr/bin/cc")
 
 
-class Engine:
+class Buildah:
     """buildah with its own storage folder."""
 
     def __init__(self, work: Path, driver: str) -> None:
@@ -191,11 +191,11 @@ def wait_until_ready(process: subprocess.Popen, port: int) -> None:
     raise AssertionError("it does not become ready")
 
 
-def layers(engine: Engine, tag: str) -> list[tuple[int, str]]:
+def layers(buildah: Buildah, tag: str) -> list[tuple[int, str]]:
     """Return the unpacked bytes of each layer, and the instruction that made it."""
-    archive = engine.work / "image.tar"
+    archive = buildah.work / "image.tar"
     archive.unlink(missing_ok=True)
-    engine("push", tag, f"docker-archive:{archive}")
+    buildah("push", tag, f"docker-archive:{archive}")
     with tarfile.open(archive) as image:
         manifest = json.load(image.extractfile("manifest.json"))[0]
         history = json.load(image.extractfile(manifest["Config"]))["history"]
@@ -336,15 +336,15 @@ def main() -> int:
     if os.geteuid():
         raise SystemExit("buildah's chroot and the change of user need root")
 
-    engine = Engine(options.work.resolve(), options.storage_driver)
+    buildah = Buildah(options.work.resolve(), options.storage_driver)
     tag = f"localhost/steno:{options.variant}"
-    engine.build(
-        options.base or engine.base(), tag, options.variant, [f"--build-arg={one}" for one in options.build_arg]
+    buildah.build(
+        options.base or buildah.base(), tag, options.variant, [f"--build-arg={one}" for one in options.build_arg]
     )
-    config = json.loads(engine("inspect", "--type", "image", tag))["Docker"]["config"]
-    with engine.mounted(tag) as root, tempfile.TemporaryDirectory() as scratch:
+    config = json.loads(buildah("inspect", "--type", "image", tag))["Docker"]["config"]
+    with buildah.mounted(tag) as root, tempfile.TemporaryDirectory() as scratch:
         taken = disk_bytes(root)
-        for size, made_by in layers(engine, tag):
+        for size, made_by in layers(buildah, tag):
             print(f"{size / 1e6:8.1f} MB  {made_by[:100]}")
         print(f"{taken / 1e6:8.1f} MB  on disk")
         container = Container(root, config, Path(scratch) / "volumes")
