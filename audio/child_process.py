@@ -25,7 +25,7 @@ class Confinement:
     """Limits of a child process.
 
     Attributes:
-        memory_bytes: its address space; Python and FFmpeg's libraries sink some 250 MB of it.
+        memory_bytes: its address space; Python and FFmpeg's libraries take some 250 MB of it.
         seconds: wall time for one file. The same limit on processor time ends a child whose pool was killed.
         files: a child is replaced after this number of files.
     """
@@ -57,7 +57,7 @@ class ChildProcess:
     def __init__(self, confinement: Confinement) -> None:
         self._confinement = confinement
         self._files = 0
-        self._owes_an_answer = False
+        self._is_answering = False
         self._connection, theirs = socket.socketpair()
         arguments = (str(confinement.memory_bytes), str(math.ceil(confinement.seconds)))
         with theirs:
@@ -81,7 +81,7 @@ class ChildProcess:
     def is_usable(self) -> bool:
         """Whether the child lives, is idle, and may decode another file."""
         is_fresh = self._files < self._confinement.files
-        return is_fresh and not self._owes_an_answer and self._process.poll() is None
+        return is_fresh and not self._is_answering and self._process.poll() is None
 
     def decode_into(
         self, sink: Sink, descriptor: int, *, rate: int, limits: AudioLimits, by_channel: bool = False
@@ -96,7 +96,7 @@ class ChildProcess:
         if self._files == 0:
             self._wait_until_ready()
         self._files += 1
-        self._owes_an_answer = True
+        self._is_answering = True
         deadline = time.monotonic() + self._confinement.seconds
         request = json.dumps({"rate": rate, "limits": asdict(limits), "by_channel": by_channel}).encode()
         most = [4 * int(rate * (limits.max_seconds + 1))] * (limits.max_channels if by_channel else 1)
@@ -104,7 +104,9 @@ class ChildProcess:
             socket.send_fds(self._connection, [request], [descriptor])
             return self._answer(sink, most, deadline)
         except TimeoutError:
-            raise ChildLostError(f"it takes more than {self._confinement.seconds:g} s, the most allowed") from None
+            raise ChildLostError(
+                f"decoding takes more than {self._confinement.seconds:g} s, the most allowed"
+            ) from None
         except OSError:
             raise ChildDiedError("the decoder crashed on it") from None
         except (ValueError, TypeError, KeyError) as error:
@@ -138,12 +140,12 @@ class ChildProcess:
                 sink(body, channel)
             elif kind is Kind.ORIGIN:
                 origin = Origin(**json.loads(body))
-                self._owes_an_answer = False
+                self._is_answering = False
                 return origin
             elif kind is Kind.REFUSAL:
                 code, message = json.loads(body)
                 refusal = _ERRORS[code](message)
-                self._owes_an_answer = False
+                self._is_answering = False
                 raise refusal
             else:
                 raise ValueError(f"a frame of kind {kind.name} with {len(body)} bytes for channel {channel}")

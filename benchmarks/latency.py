@@ -102,7 +102,9 @@ def _measure(model: Model, waveforms: Tensor, decoder: str | None, repeats: int)
     waveforms, lengths = model.batch(list(waveforms.numpy()))
     model.prepare(*waveforms.shape)
     # It ends with the copy of the tokens to the host.
-    return Latency.of(times_of(lambda: model.transcribe_batch(waveforms, lengths, decoder=decoder), repeats))
+    return Latency.of(
+        times_of(lambda: model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts(), repeats)
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import add_model_options, chosen_models, model_name, speech
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import WARM_UPS, times_in_turns
-from models import Model
+from models import Model, Transcript
 
 # With more, the shortest utterance would have a negative length.
 _MOST = 0.5
@@ -42,7 +42,7 @@ def main() -> None:
         calls = {}
         for share in (0.0, *args.shares):
             waveforms, lengths = _batch(models[dtype], args.batch, args.seconds, share)
-            calls[str(share)] = partial(models[dtype].transcribe_batch, waveforms, lengths, decoder=args.decoder)
+            calls[str(share)] = partial(_transcribe, models[dtype], waveforms, lengths, args.decoder)
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
         for share, taken in times.items():
@@ -64,6 +64,10 @@ def _batch(model: Model, batch: int, seconds: float, share: float) -> tuple[Tens
     waveforms, lengths = model.batch([noise[:length].numpy() for length in samples])
     model.prepare(*waveforms.shape)
     return waveforms, lengths
+
+
+def _transcribe(model: Model, waveforms: Tensor, lengths: Tensor, decoder: str | None) -> list[Transcript]:
+    return model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
@@ -17,6 +18,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import add_model_options, chosen_models, model_name, speech
 from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import Latency, times_of
+from models import Model, Transcript
 
 # Kernels' names include template arguments.
 _LONGEST_NAME = 80
@@ -52,7 +54,7 @@ def main() -> None:
     for (dtype,) in tqdm(rows.missing((dtype,) for dtype in args.dtypes), unit="dtype", disable=None):
         waveforms, lengths = models[dtype].batch([clip] * args.batch)
         models[dtype].prepare(*waveforms.shape)
-        call = partial(models[dtype].transcribe_batch, waveforms, lengths, decoder=args.decoder)
+        call = partial(_transcribe, models[dtype], waveforms, lengths, args.decoder)
         whole = Latency.of(times_of(call, args.repeats)).p50
         spent = spent_on(call, args.repeats, model.device)
         total = sum(one.seconds for one in spent)
@@ -101,6 +103,10 @@ def largest(spent: Sequence[Spent], count: int) -> list[Spent]:
         return list(spent)
     together = Spent(f"{len(others)} others", sum(one.seconds for one in others), sum(one.times for one in others))
     return [*spent[:count], together]
+
+
+def _transcribe(model: Model, waveforms: Tensor, lengths: Tensor, decoder: str | None) -> list[Transcript]:
+    return model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What this CPU and this build of torch can compute, found by trying each kind of product once.
 
-Names and flags of processors do not tell: torch's libraries have conditions of their own, which change from release
-to release. ``fuses_swish_well`` alone goes by the instruction set, and says why.
+Names and flags of processors are not enough: torch's libraries have conditions of their own, which change from
+release to release. ``fuses_swish_well`` alone goes by the instruction set, and says why.
 """
 
 import os

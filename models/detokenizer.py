@@ -203,7 +203,7 @@ class _Pieces:
         is_blank: whether its text is one space.
         is_mark: whether it is a punctuation mark.
         begins_with_mark: whether it begins with a punctuation mark.
-        lasts: seconds that it goes on after its run in the output of CTC.
+        lasts: seconds that it lasts after its run in the output of CTC.
     """
 
     letters: npt.NDArray[np.uint32]

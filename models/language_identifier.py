@@ -1,28 +1,24 @@
 """Loading and running a model that identifies the spoken language."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from models.batching import batches
 from models.checkpoint import IdentifierCheckpoint, read_identifier
 from models.checkpoint.location import checkpoint_path
+from models.device_model import DeviceModel, Waveform
 from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses
-from models.graphs.sizes import row_sizes
 from models.host_copy import HostCopy
+from models.identified_samples import identified_samples
 from models.identifier_network import IdentifierNetwork
-from models.precision import round_products
-from models.spoken_language import Probabilities, identified_samples, language_of_label
-
-Waveform = npt.NDArray[np.float32]
+from models.precision import checked_precision
+from models.spoken_language import Probabilities, language_of_label
 
 
 def load_identifier(
@@ -45,7 +41,7 @@ def load_identifier(
     return LanguageIdentifier(read_identifier(checkpoint_path(path, on_download)), torch.device(device), dtype)
 
 
-class LanguageIdentifier:
+class LanguageIdentifier(DeviceModel):
     """A model that identifies the spoken language; takes over the tensors of a checkpoint.
 
     Attributes:
@@ -69,7 +65,7 @@ class LanguageIdentifier:
         self._network.eval().requires_grad_(requires_grad=False)
         self.device = device
         self.dtype = dtype
-        self.precision = str(dtype).removeprefix("torch.")
+        self.precision = checked_precision(dtype, device)
         self.sample_rate = config.features.sample_rate
         tensors = (*self._network.parameters(), *self._network.buffers())
         self.weight_bytes = sum(tensor.nbytes for tensor in tensors)
@@ -90,32 +86,12 @@ class LanguageIdentifier:
         begun = [identified_samples(samples, rate or self.sample_rate, self.sample_rate) for samples in pcm]
         found: dict[int, Probabilities] = {}
         for batch in batches([len(samples) for samples in begun], batch_seconds * self.sample_rate):
-            found.update(zip(batch, self.identify_batch(*self.batch([begun[index] for index in batch])), strict=True))
+            launched = self.launch(*self.batch([begun[index] for index in batch]))
+            found.update(zip(batch, launched.probabilities(), strict=True))
         return [found[index] for index in range(len(pcm))]
 
-    def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Stack utterances into a batch, for a GPU in pinned memory.
-
-        Args:
-            pcm: mono float32 arrays, at least one.
-            samples: length of a row, padding included; None is that of the longest utterance.
-
-        Returns:
-            Waveforms [batch, samples], float32, with uninitialised padding, and the samples of each row.
-        """
-        sizes = [len(utterance) for utterance in pcm]
-        pinned = self.device.type == "cuda"
-        waveforms = torch.empty(len(pcm), max(sizes) if samples is None else samples, pin_memory=pinned)
-        for row, utterance in zip(waveforms.numpy(), pcm, strict=True):
-            row[: len(utterance)] = utterance
-        return waveforms, torch.tensor(sizes, pin_memory=pinned)
-
-    def identify_batch(self, waveforms: Tensor, lengths: Tensor) -> list[Probabilities]:
-        """Return the probability of each language in each utterance of a batch; see ``launch``."""
-        return self.launch(waveforms, lengths).probabilities()
-
     @torch.no_grad()
-    def launch(self, waveforms: Tensor, lengths: Tensor) -> "Identification":
+    def launch(self, waveforms: Tensor, lengths: Tensor) -> "PendingProbabilities":
         """Begin to identify the languages of a batch. On a GPU this does not wait for the device.
 
         Args:
@@ -124,21 +100,7 @@ class LanguageIdentifier:
         """
         with self._as_current_device():
             (probabilities,) = self._passes(self._probabilities, waveforms, lengths)
-            return Identification(HostCopy(probabilities), self._label_languages)
-
-    def prepare(self, rows: int, samples: int) -> list[int]:
-        """On a GPU, capture graphs for batches of up to ``rows`` rows of ``samples`` samples.
-
-        Call it with the longest first.
-
-        Returns:
-            Batch sizes to run once, the largest first.
-        """
-        if self.device.type == "cpu":
-            return [rows]
-        with self._as_current_device():
-            self._passes.prepare(rows, samples)
-        return [rows, *(size for size in row_sizes(rows) if size < rows)]
+            return PendingProbabilities(HostCopy(probabilities), self._label_languages)
 
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
@@ -166,13 +128,8 @@ class LanguageIdentifier:
         features, frames = self._front_end(waveforms, lengths)
         return (self._network(features.to(self.dtype), frames).softmax(dim=-1),)
 
-    def _as_current_device(self) -> AbstractContextManager[object]:
-        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are."""
-        round_products(self.device, "float32")
-        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
-
-class Identification:
+class PendingProbabilities:
     """The probabilities of a batch, computed or being computed. Any thread may use it."""
 
     def __init__(self, probabilities: HostCopy, languages: Sequence[str]) -> None:

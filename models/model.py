@@ -1,15 +1,13 @@
 """Loading a model and transcribing with it: the public interface of this package."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,10 +18,10 @@ from models.checkpoint import Checkpoint, read_checkpoint
 from models.checkpoint.location import checkpoint_path
 from models.config import MAX_BEAM, ConformerConfig, Decoder
 from models.detokenizer import Detokenizer
+from models.device_model import DeviceModel, Waveform
 from models.download import OnDownload
 from models.features import LogMelFeatures
 from models.graphs.passes import MOST_SECONDS, GraphedPasses, Pass
-from models.graphs.sizes import Sizes, row_sizes
 from models.language_identifier import LanguageIdentifier, load_identifier
 from models.language_model import read_language_model
 from models.network import Network
@@ -35,7 +33,6 @@ from models.precision import (
     default_dtype,
     dtype_of_identifier,
     exact_products,
-    round_products,
     warn_of_slow_dtype,
 )
 from models.prompt import Prompt
@@ -53,7 +50,11 @@ from models.tokenizers import PromptedVocabulary, PromptTokenizer, Vocabulary
 from models.transcript import Transcript
 from models.writer import Writer
 
-Waveform = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    from models.graphs.sizes import Sizes
+
+# Finds the tokens of encoder frames [batch, frames, width], given the number of frames of each row.
+Search = Callable[[Tensor, Tensor], FetchedResult]
 
 # Without apostrophe and hyphen, which are part of words: a model that writes one of these punctuates.
 _SENTENCE_MARKS = ".,?!。、，？！।؟"
@@ -138,7 +139,7 @@ def _with_beam(checkpoint: Checkpoint, beam: int) -> Checkpoint:
     return replace(checkpoint, config=replace(checkpoint.config, attention=replace(attention, beam=beam)))
 
 
-class Model:
+class Model(DeviceModel):
     """A speech recognition model on its device; takes over the tensors of a checkpoint.
 
     Attributes:
@@ -185,8 +186,6 @@ class Model:
         self._network.to(device, self._activations).eval().requires_grad_(requires_grad=False)
         if device.type == "cpu":
             self._network.pack(self._activations)
-        self._graphed: GraphedLookAhead | None = None
-        self._graphed_beam: GraphedCtcBeam | None = None
         self._language_model = None
         if language_model is not None:
             self._language_model = read_language_model(Path(language_model), self._vocabulary.pieces, device)
@@ -217,8 +216,14 @@ class Model:
             decoder: Detokenizer(self._vocabulary, self._config.seconds, is_ctc=decoder == "ctc")
             for decoder in self._config.decoders
         }
-        passes = dict.fromkeys(map(self._first_pass, self.decoders))
-        self._passes = GraphedPasses(list(passes), device, int(MOST_SECONDS * self.sample_rate))
+        self._searches: dict[Decoder, Search] = {}
+        self._sizes: dict[str, Sizes[Any]] = {}
+        self._choose_searches()
+        passes: list[Pass] = [self._encoded] if self._searches or self._writer else []
+        if self._config.ctc and "ctc" not in self._searches:
+            passes.append(self._ctc_tokens)
+        self._passes = GraphedPasses(passes, device, int(MOST_SECONDS * self.sample_rate))
+        self._sizes["encoder"] = self._passes.sizes
 
     def transcribe(
         self,
@@ -279,34 +284,6 @@ class Model:
         if given:
             transcripts.update(zip(given[0], given[1].transcripts(), strict=True))
         return [transcripts[index] for index in range(len(pcm))]
-
-    def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Stack utterances into a batch, for a GPU in pinned memory.
-
-        Args:
-            pcm: mono float32 arrays, at least one.
-            samples: length of a row, padding included; None is that of the longest utterance.
-
-        Returns:
-            Waveforms [batch, samples], float32, with uninitialised padding, and the samples of each row.
-        """
-        sizes = [len(utterance) for utterance in pcm]
-        pinned = self.device.type == "cuda"
-        waveforms = torch.empty(len(pcm), max(sizes) if samples is None else samples, pin_memory=pinned)
-        for row, utterance in zip(waveforms.numpy(), pcm, strict=True):
-            row[: len(utterance)] = utterance
-        return waveforms, torch.tensor(sizes, pin_memory=pinned)
-
-    def transcribe_batch(
-        self,
-        waveforms: Tensor,
-        lengths: Tensor,
-        *,
-        decoder: str | None = None,
-        prompts: Sequence[Prompt] | None = None,
-    ) -> list[Transcript]:
-        """Transcribe one batch; see ``recognize_batch``."""
-        return self.recognize_batch(waveforms, lengths, decoder=decoder, prompts=prompts).transcripts()
 
     @torch.no_grad()
     def recognize_batch(
@@ -404,31 +381,9 @@ class Model:
         with self._as_current_device():
             return self._encode(features.to(self.device), lengths.to(self.device), known)
 
-    def prepare(self, rows: int, samples: int) -> list[int]:
-        """On a GPU, capture graphs for batches of up to ``rows`` rows of ``samples`` samples.
-
-        Call it with the longest first.
-
-        Returns:
-            Batch sizes to run once, the largest first, so that searches prepare for them before requests wait.
-        """
-        if self.device.type == "cpu":
-            return [rows]
-        with self._as_current_device():
-            self._passes.prepare(rows, samples)
-        return [rows, *(size for size in row_sizes(rows) if size < rows)]
-
     def graphs(self) -> dict[str, dict[str, int]]:
         """Return the number of CUDA graphs by purpose and state; empty on a CPU."""
-        if self.device.type == "cpu":
-            return {}
-        prepared: dict[str, Sizes[Any] | None] = {
-            "encoder": self._passes.sizes,
-            "transducer": self._graphed.sizes if self._graphed else None,
-            "ctc_beam": self._graphed_beam.sizes if self._graphed_beam else None,
-            "attention": self._writer.sizes if self._writer else None,
-        }
-        return {kind: sizes.counted() for kind, sizes in prepared.items() if sizes is not None}
+        return {} if self.device.type == "cpu" else {kind: sizes.counted() for kind, sizes in self._sizes.items()}
 
     def info(self) -> dict[str, Any]:
         """Describe the model, for JSON; unknown values are None."""
@@ -472,36 +427,25 @@ class Model:
                 return known
         raise ValueError(f"this model has no decoder {decoder!r}; it has {', '.join(self.decoders)}")
 
-    def _as_current_device(self) -> AbstractContextManager[object]:
-        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are.
-
-        Products then round as the model's precision says.
-        """
-        round_products(self.device, self.precision)
-        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
-
     def _recognized(
         self, waveforms: Tensor, lengths: Tensor, decoder: Decoder, prompts: Sequence[Prompt]
     ) -> Recognition:
-        if self._first_pass(decoder) == self._ctc_tokens:
+        if self._writer:
+            frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
+            own_prompts = list(map(self._prompt_for_writer, prompts))
+            written = self._checked(self._writer.write(frames, encoder_lengths, features, lengths, own_prompts))
+            return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
+        if search := self._searches.get(decoder):
+            frames, encoder_lengths, _ = self._passes(self._encoded, waveforms, lengths)
+            fetched = search(frames, encoder_lengths)
+        else:  # greedy CTC
             (packed,) = self._passes(self._ctc_tokens, waveforms, lengths)
             fetched = FetchedResult(packed, CTC_FIELDS)
-        else:
-            frames, encoder_lengths, features = self._passes(self._encoded, waveforms, lengths)
-            if self._writer:
-                own_prompts = list(map(self._prompt_for_writer, prompts))
-                written = self._checked(self._writer.write(frames, encoder_lengths, features, lengths, own_prompts))
-                return self._aligned(written, waveforms, lengths, prompts) if self._aligner else written
-            fetched = self._search(frames, encoder_lengths, decoder)
         seconds = (lengths / self.sample_rate).tolist()
         return self._checked(Recognition(fetched, partial(self._detokenizers[decoder], lengths=seconds)))
 
     def _checked(self, recognition: Recognition) -> Recognition:
         return recognition.checked(check_overflow) if self.dtype is torch.float16 else recognition
-
-    def _first_pass(self, decoder: Decoder) -> Pass:
-        """Return the pass before the search: up to encoder frames, or for greedy CTC up to the tokens."""
-        return self._ctc_tokens if decoder == "ctc" and not self._language_model else self._encoded
 
     def _encoded(self, waveforms: Tensor, lengths: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return encoder frames [batch, frames, width], and each row's number of encoder frames and of features."""
@@ -527,24 +471,29 @@ class Model:
             features: tuple[Tensor, Tensor] = self._front_end(waveforms, lengths)
         return features
 
-    def _search(self, encoded: Tensor, lengths: Tensor, decoder: Decoder) -> FetchedResult:
-        network, transducer = self._network, self._config.transducer
-        if decoder == "ctc" and network.ctc and self._language_model:
-            logits, parts = network.ctc(encoded), (network.ctc.blank, self._language_model)
-            if self.device.type == "cpu":
-                return ctc_beam(logits, lengths, *parts).fetched()
-            if self._graphed_beam is None:
-                self._graphed_beam = GraphedCtcBeam(*parts, self.device)
-            return self._graphed_beam.search(logits, lengths)
-        if decoder != "ctc" and transducer and network.predictor and network.joint:
+    def _choose_searches(self) -> None:
+        """Choose the search of each decoder; greedy CTC is part of its pass, and a writer has its own."""
+        network, transducer, on_cpu = self._network, self._config.transducer, self.device.type == "cpu"
+        if transducer and network.predictor and network.joint:
+            parts = network.predictor, network.joint, transducer.max_symbols
             # Both find the same tokens. Look-ahead needs fewer launches, for a GPU; flat search fewer products, for a
             # CPU.
-            if self.device.type == "cpu":
-                return flat(encoded, lengths, network.predictor, network.joint, transducer.max_symbols).fetched()
-            if self._graphed is None:
-                self._graphed = GraphedLookAhead(network.predictor, network.joint, transducer.max_symbols)
-            return self._graphed.search(encoded, lengths)
-        raise AssertionError(f"{decoder} is not among the decoders, {self.decoders}")
+            if on_cpu:
+                self._searches[self.decoders[0]] = lambda encoded, lengths: flat(encoded, lengths, *parts).fetched()
+            else:
+                graphed = GraphedLookAhead(*parts)
+                self._searches[self.decoders[0]], self._sizes["transducer"] = graphed.search, graphed.sizes
+        if (head := network.ctc) and (language_model := self._language_model):
+            if on_cpu:
+                self._searches["ctc"] = lambda encoded, lengths: ctc_beam(
+                    head(encoded), lengths, head.blank, language_model
+                ).fetched()
+            else:
+                beam = GraphedCtcBeam(head.blank, language_model, self.device)
+                self._searches["ctc"] = lambda encoded, lengths: beam.search(head(encoded), lengths)
+                self._sizes["ctc_beam"] = beam.sizes
+        if self._writer:
+            self._sizes["attention"] = self._writer.sizes
 
     def _check_aligner(self, aligner: "Model") -> None:
         if "ctc" not in aligner.decoders:

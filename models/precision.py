@@ -67,7 +67,7 @@ def dtype_of_identifier(precision: str, device: torch.device) -> torch.dtype:
 
 
 def checked_precision(dtype: torch.dtype | str, device: torch.device) -> Precision:
-    """Return the precision that was asked for by its name or as a dtype.
+    """Return the precision of a name or a dtype.
 
     Raises:
         ValueError: if there is no such precision, or not on this device.
@@ -90,7 +90,7 @@ def _check_device(precision: Precision, device: torch.device) -> None:
 
 
 def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
-    """Log a warning if a dtype that was asked for is slower than another one on this device."""
+    """Log a warning if a dtype is slower than another one on this device."""
     if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
         gain = gain_of_bfloat16() if dtype is torch.bfloat16 else gain_of_float16()
         if gain < _SLOW:

@@ -36,7 +36,7 @@ _CHOICES = {
     "{itn}": {False: "<|noitn|>", True: "<|itn|>"},
     "{timestamps}": {False: "<|notimestamp|>", True: "<|timestamp|>"},
 }
-# What a vocabulary may lack the positive piece of: the model then cannot be asked for it.
+# A vocabulary may lack the positive piece of these: then prompts cannot ask for it.
 _OPTIONAL = ("{itn}", "{timestamps}")
 _NO_ITN = "this model has no prompt that asks for numbers as people write them"
 

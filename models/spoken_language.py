@@ -4,10 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-import soxr
-
 # The probability of each language in an utterance.
 Probabilities = dict[str, float]
 
@@ -41,18 +37,6 @@ def possible_languages(languages: Sequence[str], target_language: str | None) ->
     if target_language in (None, _PIVOT):
         return list(languages)
     return [language for language in languages if language in (_PIVOT, target_language)]
-
-
-def identified_samples(samples: npt.NDArray[np.float32], rate: int, identifier_rate: int) -> npt.NDArray[np.float32]:
-    """Return what an identifier gets of an utterance: its first 30 s, at the identifier's rate.
-
-    Args:
-        samples: mono, [samples].
-        rate: their rate, in Hz.
-        identifier_rate: that of the audio that the identifier takes.
-    """
-    begun = samples[: round(IDENTIFIED_SECONDS * rate)]
-    return begun if rate == identifier_rate else soxr.resample(begun, rate, identifier_rate)
 
 
 class Spoken(NamedTuple):

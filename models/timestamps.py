@@ -22,7 +22,7 @@ _TOKEN_SECONDS, _LETTER_SECONDS = 0.1, 0.05
 
 
 def lasts(letters: int) -> float:
-    """Return the seconds that a token of this number of letters goes on after its run in the output of CTC."""
+    """Return the seconds that a token of this number of letters lasts after its run in the output of CTC."""
     return _TOKEN_SECONDS + _LETTER_SECONDS * letters
 
 

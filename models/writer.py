@@ -27,17 +27,19 @@ class Writer:
     def __init__(
         self, decoder: AttentionDecoder, config: ModelConfig, prompts: PromptWriter, vocabulary: PromptedVocabulary
     ) -> None:
+        """Prepare to write; ``decoder`` is on its device."""
         self._decoder = decoder
         self._config = config
         self._prompts = prompts
         self._vocabulary = vocabulary
-        self._search: AttentionSearch | None = None
+        graphed = decoder.embedding.weight.device.type != "cpu"
+        self._search = AttentionSearch(decoder, prompts.end, graphed=graphed)
         self._least = config.features.sample_rate  # NeMo pads audio for Canary to at least a second
 
     @property
-    def sizes(self) -> Sizes[Any] | None:
-        """The sizes that the search has prepared; None before the first batch."""
-        return self._search.sizes if self._search else None
+    def sizes(self) -> Sizes[Any]:
+        """The sizes that the search has prepared."""
+        return self._search.sizes
 
     def check(self, prompt: Prompt) -> None:
         """Check that the model can do what a prompt asks for.
@@ -71,9 +73,6 @@ class Writer:
         # Pinned memory, so that the host does not wait for the copy.
         prompt_tokens = torch.tensor([self._prompts.tokens(prompt) for prompt in prompts], pin_memory=encoded.is_cuda)
         tokens = prompt_tokens.to(encoded.device, non_blocking=True)
-        if self._search is None:  # created here, because the decoder is on its device by now
-            graphed = encoded.device.type != "cpu"
-            self._search = AttentionSearch(self._decoder, self._prompts.end, graphed=graphed)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
         silence = silence_before(lengths, self._least).tolist()
         return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])

@@ -39,6 +39,7 @@ SHARED = (
     "models.prompt",
     "models.scripts",
     "models.seam",
+    "models.identified_samples",
     "models.spoken_language",
     "models.transcript",
 )

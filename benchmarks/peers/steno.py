@@ -20,13 +20,13 @@ def engines(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, wa
 
     def engine(decoder: str) -> Engine:
         def transcribe(waveforms: Tensor, lengths: Tensor) -> Tokens:
-            return [one.tokens for one in model.transcribe_batch(waveforms, lengths, decoder=decoder)]
+            return [one.tokens for one in model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()]
 
         def search() -> object:
             # Private calls, because only this benchmark searches without encoding.
             if decoder == "ctc" and (head := model._network.ctc):  # noqa: SLF001
                 return ctc_greedy(head(encoded), frames, head.blank).rows()
-            return model._search(encoded, frames, model._check_decoder(decoder)).rows()  # noqa: SLF001
+            return model._searches[model._check_decoder(decoder)](encoded, frames).rows()  # noqa: SLF001
 
         name = f"steno {str(dtype).removeprefix('torch.')}"
         return Engine(name, decoder, transcribe, search)

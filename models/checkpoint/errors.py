@@ -42,7 +42,7 @@ class UnreadableCheckpointError(CheckpointError):
 
 
 class UnsafeCheckpointError(CheckpointError):
-    """The file holds something that no honest checkpoint holds. Nothing of it was run or written anywhere."""
+    """The file holds something that no honest checkpoint holds, which was neither run nor written anywhere."""
 
 
 class UnsupportedValueError(CheckpointError):

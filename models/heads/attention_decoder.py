@@ -180,11 +180,11 @@ class AttentionDecoder(nn.Module):
             assert isinstance(layer, DecoderLayer)
             own, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
             assert own.merged is not None
-            asked = multiply(hidden, own.merged.weight, own.merged.bias, norm=_of_norm(own.norm))
-            attended = attend(asked, cache.keys[index], cache.values[index], position, own=True)
+            query = multiply(hidden, own.merged.weight, own.merged.bias, norm=_of_norm(own.norm))
+            attended = attend(query, cache.keys[index], cache.values[index], position, own=True)
             hidden = multiply(attended, own.output.weight, own.output.bias, before=hidden)
-            asked = multiply(hidden, cross.query.weight, cross.query.bias, norm=_of_norm(cross.norm))
-            attended = attend(asked, memory.keys[index], memory.values[index], memory.lengths, own=False)
+            query = multiply(hidden, cross.query.weight, cross.query.bias, norm=_of_norm(cross.norm))
+            attended = attend(query, memory.keys[index], memory.values[index], memory.lengths, own=False)
             hidden = multiply(attended, cross.output.weight, cross.output.bias, before=hidden)
             expand, contract, activation = feed.expand, feed.contract, self.config.activation
             expanded = multiply(hidden, expand.weight, expand.bias, norm=_of_norm(feed.norm), activation=activation)

@@ -55,7 +55,7 @@ class EngineLink(Protocol):
     async def send(
         self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
     ) -> None:
-        """Send the batch, with what is asked for in each utterance.
+        """Send the batch, with a prompt for each utterance.
 
         Raises:
             ValueError: if it has no room.

@@ -14,9 +14,10 @@ from typing import Any
 
 from audio.samples import Samples
 from audio.segment.segmenter import Segment
+from models.identified_samples import identified_samples
 from models.joining import Joiner, shifted
 from models.prompt import Prompt
-from models.spoken_language import Probabilities, identified_samples
+from models.spoken_language import Probabilities
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DeadlineExceededError, OverloadedError

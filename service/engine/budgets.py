@@ -64,11 +64,11 @@ class BudgetCache:
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning("found budgets cannot be read", extra={"path": str(self._path), "why": str(error)})
+            log.warning("measured budgets cannot be read", extra={"path": str(self._path), "why": str(error)})
 
     def keep(self, setup: Setup, seconds: float) -> None:
         """Write a budget, and replace the file atomically; of two engines writing at once, one wins."""
-        entries = [{"setup": asdict(one), "seconds": found} for one, found in self if one != setup]
+        entries = [{"setup": asdict(one), "seconds": measured} for one, measured in self if one != setup]
         entries.append({"setup": asdict(setup), "seconds": seconds})
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class BudgetCache:
                 file.write_text(json.dumps(entries), encoding="utf-8")
                 file.replace(self._path)
         except OSError as error:
-            log.warning("a found budget cannot be kept", extra={"path": str(self._path), "why": str(error)})
+            log.warning("a measured budget cannot be written", extra={"path": str(self._path), "why": str(error)})
 
 
 def _default_path() -> Path:

@@ -8,7 +8,7 @@ from service.engine.protocol import Downloading
 
 log = logging.getLogger("steno.engine")
 
-_TELL_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
 _LOG_SECONDS = 10.0
 
 
@@ -27,13 +27,13 @@ class DownloadReport:
         self._model = model
         self._send = send
         self._clock = clock
-        self._told = self._logged = float("-inf")
+        self._reported = self._logged = float("-inf")
 
     def __call__(self, done_bytes: int, total_bytes: int | None) -> None:
         """Report bytes that arrived, if a report is due; the end of a file is always reported."""
         now, is_last = self._clock(), done_bytes == total_bytes
-        if is_last or now - self._told >= _TELL_SECONDS:
-            self._told = now
+        if is_last or now - self._reported >= _REPORT_SECONDS:
+            self._reported = now
             self._send(Downloading(done_bytes, total_bytes))
         if is_last or now - self._logged >= _LOG_SECONDS:
             self._logged = now

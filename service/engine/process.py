@@ -28,7 +28,7 @@ from models import (
     load_model,
 )
 from models.download import OnDownload
-from models.language_identifier import Identification
+from models.language_identifier import PendingProbabilities
 from models.precision import dtype_of_identifier
 from models.prompt import Prompt
 from models.spoken_language import Probabilities
@@ -62,7 +62,7 @@ class DeviceRecognizer(ABC):
     """A model on its device, its shapes, and the health of its outputs.
 
     Args:
-        load: the message that asked for it.
+        load: the message with the model and its options.
         model: the model.
         checkpoint: the path that it was loaded from.
         identity: identity of the files there; None where they cannot change.
@@ -107,7 +107,7 @@ class DeviceRecognizer(ABC):
         noise = np.random.default_rng(_WARMUP_SEED)
         on_gpu = self._device.type == "cuda"
         if self._load.batch_seconds is None:
-            yield from self._find_budget(noise)
+            yield from self._measure_budget(noise)
         lengths = self.padded_seconds if on_gpu else sorted(self._bucket_seconds)[::-_CPU_WARMUP_STEP]
         for seconds in sorted(lengths, reverse=True):
             most = most_rows(self.batch_seconds, seconds) if on_gpu else 1
@@ -117,11 +117,11 @@ class DeviceRecognizer(ABC):
                 for rows in sizes:
                     yield self._run(samples[:rows], decoder)
 
-    def _find_budget(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
+    def _measure_budget(self, noise: np.random.Generator) -> Iterator[tuple[float, float]]:
         """Measure the batch budget, unless it is known; yield audio-seconds and seconds of each batch run for it."""
         cache = BudgetCache()
-        if (found := cache.find(self._setup)) is not None:
-            self.batch_seconds = found
+        if (known := cache.find(self._setup)) is not None:
+            self.batch_seconds = known
             return
         if self._device.type == "cuda":
             self.batch_seconds, steps = self._largest_budget(noise)
@@ -138,7 +138,7 @@ class DeviceRecognizer(ABC):
             # Bounded, because a knee measured on a busy machine may be wrong, and requests wait while a batch runs.
             self.batch_seconds = min(max(knee_seconds, _LEAST_CPU_BATCH_SECONDS), 2 * self.batch_seconds)
         cache.keep(self._setup, self.batch_seconds)
-        log.info("found a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
+        log.info("measured a batch budget", extra={"model": self._load.model, "batch_seconds": self.batch_seconds})
 
     def _largest_budget(self, noise: np.random.Generator) -> tuple[float, list[tuple[float, float]]]:
         """Return the largest budget whose batches fit the device, and the batches that were run."""
@@ -209,7 +209,7 @@ class SpeechRecognizer(DeviceRecognizer):
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
         _use_threads(load.threads)
-        checkpoint, identity = _found(load, on_download)
+        checkpoint, identity = _located(load, on_download)
         model = load_model(
             checkpoint,
             device,
@@ -240,7 +240,7 @@ class LanguageRecognizer(DeviceRecognizer):
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         device = _device(load.device)
         _use_threads(load.threads)
-        checkpoint, identity = _found(load, on_download)
+        checkpoint, identity = _located(load, on_download)
         try:
             model = load_identifier(checkpoint, device, dtype_of_identifier(load.dtype, device), on_download)
         except ValueError as error:
@@ -259,8 +259,8 @@ class LanguageRecognizer(DeviceRecognizer):
         decoder: str | None,  # noqa: ARG002
     ) -> Recognized:
         """Launch a batch on the device."""
-        identification = self._model.launch(*collated.batch)
-        return Recognized(identification.wait, partial(_probabilities, identification, self._sanity))
+        pending = self._model.launch(*collated.batch)
+        return Recognized(pending.wait, partial(_probabilities, pending, self._sanity))
 
 
 def recognizer(load: Load, on_download: OnDownload) -> DeviceRecognizer:
@@ -322,9 +322,9 @@ def _without_frames(transcripts: Transcripts) -> Transcripts:
     return [Transcript(*transcript[:4]) for transcript in transcripts]
 
 
-def _probabilities(identification: Identification, sanity: Sanity) -> list[Probabilities]:
+def _probabilities(pending: PendingProbabilities, sanity: Sanity) -> list[Probabilities]:
     """Return the probability of each language in each utterance; see ``transcripts_of``, also for errors."""
-    probabilities = identification.probabilities()
+    probabilities = pending.probabilities()
     sanity.check(chain.from_iterable(row.values() for row in probabilities))
     return probabilities
 
@@ -335,7 +335,7 @@ def _use_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def _found(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
+def _located(load: Load, on_download: OnDownload) -> tuple[str, str | None]:
     """Return the path of a checkpoint, downloaded if it is on the hub, and its identity.
 
     Raises:

@@ -47,7 +47,7 @@ _WATCH_SECONDS = 0.5
 _OVERSLEPT_SECONDS = 1.0
 _FEW_SAMPLES = 1 << 19  # 2 MB, which take less time to copy than another thread takes to start
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
-# In a row; then the machine or the checkpoint is at fault, and the service ends to tell its orchestrator.
+# In a row; then the machine or the checkpoint is at fault, and the service ends, so that its orchestrator knows.
 _FAILED_STARTS = 5
 _SHORTAGE_SECONDS = 1.0  # between attempts while the system has no room for a process
 _BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
@@ -192,7 +192,7 @@ class Engine:
         return now - min(self._outstanding.values(), default=now) > 2 * (timeout + expected)
 
     def release(self) -> None:
-        """Close the front's descriptors of it."""
+        """Close the socket and the memory."""
         self.channel.close()
         os.close(self._memory)
 
@@ -291,7 +291,7 @@ class Supervisor:
             await self._pause(_SHORTAGE_SECONDS)
             return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
         if self._stopping.is_set():  # `stop` was called before the engine existed
-            self._tell_to_stop(engine)
+            self._send_stop(engine)
         loss = await self._watch(engine)
         log.log(
             logging.INFO if loss is Loss.STOPPED else logging.ERROR,
@@ -309,7 +309,7 @@ class Supervisor:
         self._stopping.set()
         if (engine := self._engine) is None:
             return
-        self._tell_to_stop(engine)
+        self._send_stop(engine)
         await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
 
     async def load(self, load: Load) -> None:
@@ -333,7 +333,7 @@ class Supervisor:
             self._engine.unload(model)
 
     @staticmethod
-    def _tell_to_stop(engine: Engine) -> None:
+    def _send_stop(engine: Engine) -> None:
         engine.verdict = Loss.STOPPED
         engine.channel.send(Stop())
 
@@ -419,7 +419,7 @@ class Supervisor:
             self._loads[ready.model] = pinned
 
     def _load_failed(self, engine: Engine, model: str, reason: str) -> None:
-        """Kill an engine that cannot load a configured model; without another model it goes on."""
+        """Kill an engine that cannot load a configured model; it does without any other model."""
         if model in self._required:
             engine.start_failure = reason
             engine.process.kill()

@@ -156,7 +156,7 @@ def test_tokens_are_the_same_alone_and_in_any_batch_of_prompts(asked, extra, gar
     utterances = [cut(*one) for one, _ in asked]
     prompts = [prompt for _, prompt in asked]
 
-    together = model.transcribe_batch(*padded(utterances, extra, garbage), prompts=prompts)
+    together = model.recognize_batch(*padded(utterances, extra, garbage), prompts=prompts).transcripts()
 
     for samples, prompt, hypothesis in zip(utterances, prompts, together, strict=True):
         with canary.leads() as leads:
@@ -194,7 +194,9 @@ def test_a_prompt_that_the_model_cannot_answer_is_refused_by_its_field(prompt, f
 
 def test_a_batch_needs_a_prompt_for_every_row():
     with pytest.raises(ValueError, match="2 prompts for 1 utterances"):
-        canary.model().transcribe_batch(torch.zeros(1, 16), torch.tensor([16]), prompts=[Prompt(), Prompt()])
+        canary.model().recognize_batch(
+            torch.zeros(1, 16), torch.tensor([16]), prompts=[Prompt(), Prompt()]
+        ).transcripts()
 
 
 def test_info_says_what_it_can_be_asked_for():

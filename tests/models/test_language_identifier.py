@@ -10,7 +10,7 @@ from models import CheckpointError, load_identifier, load_model
 from models.config import BlockConfig, FeatureConfig, IdentifierConfig, JasperConfig
 from models.heads.language import LanguageHead
 from models.host_copy import HostCopy
-from models.language_identifier import Identification
+from models.language_identifier import PendingProbabilities
 from tests.conftest import GOLDEN
 from tests.models import golden_data as golden
 
@@ -63,7 +63,7 @@ def test_a_batch_changes_nothing(name):
     waveforms, lengths = model.batch(golden.clips(), 16_000 * 13)
     for row, length in zip(waveforms, lengths.tolist(), strict=True):
         row[length:] = 0.7
-    together = model.identify_batch(waveforms, lengths)
+    together = model.launch(waveforms, lengths).probabilities()
 
     for one, other in zip(alone, together, strict=True):
         assert other == pytest.approx(one, abs=1e-5)
@@ -127,7 +127,7 @@ def test_padding_changes_no_score(pooling, lengths, extra, padding):
 def test_labels_of_one_language_are_added_up():
     labelled = HostCopy(torch.tensor([[0.1, 0.2, 0.3, 0.4]]))
 
-    (found,) = Identification(labelled, ["de", "en", "en", "zh"]).probabilities()
+    (found,) = PendingProbabilities(labelled, ["de", "en", "en", "zh"]).probabilities()
 
     assert found == pytest.approx({"de": 0.1, "en": 0.5, "zh": 0.4})
 

@@ -42,7 +42,7 @@ def test_info_is_ready_for_json(model):
 
 def test_no_utterances_are_no_hypotheses(model):
     assert model.transcribe([]) == []
-    assert model.transcribe_batch(torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)) == []
+    assert model.recognize_batch(torch.zeros(0, 0), torch.zeros(0, dtype=torch.int64)).transcripts() == []
 
 
 @pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)

@@ -22,7 +22,7 @@ def test_tokens_are_the_same_alone_and_in_any_batch(name, decoder, cuts, extra, 
     model = golden.model(name)
     utterances = [cut(*one) for one in cuts]
 
-    together = model.transcribe_batch(*padded(utterances, extra, garbage), decoder=decoder)
+    together = model.recognize_batch(*padded(utterances, extra, garbage), decoder=decoder).transcripts()
 
     for samples, hypothesis in zip(utterances, together, strict=True):
         reference, lead = alone(model, decoder, samples)

@@ -144,7 +144,7 @@ def test_features_are_exact_also_with_tf32(all_allowed):
 
 def test_a_model_sets_the_rounding_of_products_for_each_batch(monkeypatch):
     model, asked = load_model(MODEL), []
-    monkeypatch.setattr("models.model.round_products", lambda *which: asked.append(which))
+    monkeypatch.setattr("models.device_model.round_products", lambda *which: asked.append(which))
 
     model.transcribe([golden.clip(golden.CLIPS[0])])
 

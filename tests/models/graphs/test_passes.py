@@ -121,7 +121,7 @@ def test_a_prepared_model_finds_nemos_tokens():
     assert sizes[0] == len(clips)
     assert len(model._passes.sizes) > 0
     for decoder in model.decoders:
-        found = model.transcribe_batch(waveforms, lengths, decoder=decoder)
+        found = model.recognize_batch(waveforms, lengths, decoder=decoder).transcripts()
         assert [hypothesis.tokens for hypothesis in found] == [
             golden.transcript(NAME, name, decoder)["tokens"] for name in golden.CLIPS
         ]
@@ -145,10 +145,10 @@ def test_a_thousand_batches_take_no_more_memory_than_the_first():
     model.prepare(4, SAMPLES)
     batches = [batch(rows) for rows in (1, 4, 3, 2)]
     for inputs in batches:
-        model.transcribe_batch(*inputs)
+        model.recognize_batch(*inputs).transcripts()
     taken = torch.cuda.memory_allocated()
 
     for number in range(1000):
-        model.transcribe_batch(*batches[number % len(batches)])
+        model.recognize_batch(*batches[number % len(batches)]).transcripts()
 
     assert torch.cuda.memory_allocated() <= taken
