@@ -69,5 +69,5 @@ def language_code(text: str) -> str:
     tag = _TAG.fullmatch(name)
     code = _CODES.get(name) or (_SHORT_CODES.get(tag[1]) if tag else None)
     if code is None:
-        raise ValueError(f"{text[:40]!r} is not an ISO 639-1 language code")
+        raise ValueError(f"{text[:40]!r} is not a language: use a code ('en') or a name ('english')")
     return code

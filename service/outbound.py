@@ -159,11 +159,11 @@ class Outbound:
         if target.port is not None and not 0 < target.port <= _MAX_PORT:
             raise ForbiddenUrlError(f"There is no port {target.port}.")
         if target.userinfo:
-            raise ForbiddenUrlError("A URL with a name and a password in it is not taken.")
+            raise ForbiddenUrlError("A URL must not have a name and a password in it.")
         if _origin_of(target) in self._origins:
             return target
         if target.scheme != "https":
-            raise ForbiddenUrlError("Only https is taken.")
+            raise ForbiddenUrlError("Only https is allowed.")
         host = target.host.rstrip(".")
         if not any(_matches(host, entry) for entry in self._hosts):
             raise ForbiddenUrlError(f"The host {host!r} is not one that requests may go to.")

@@ -151,8 +151,9 @@ class Front:
         model = catalog.find(name)
         if model is None:
             known = ", ".join(repr(one.id) for one in catalog.served if not one.is_leaving) or "none"
+            more = "; GET /v1/models lists those that it loads on demand" if self.core.loads_on_demand else ""
             raise RequestError(
-                f"The model {name!r} does not exist; this service has {known}.",
+                f"The model {name!r} does not exist; this service has {known}{more}.",
                 code=ErrorCode.MODEL_NOT_FOUND,
                 param="model",
             )

@@ -237,7 +237,9 @@ def ignored_fields(form: FormData) -> list[str]:
 
 def _fault(error: ValidationError) -> RequestError:
     fault = error.errors(include_url=False, include_input=False)[0]
-    param, where = str(fault["loc"][0]), ".".join(map(str, fault["loc"]))
+    # Without the names that pydantic gives to the types of a field.
+    where = ".".join(str(name) for name in fault["loc"] if name not in ("constrained-int", "constrained-float"))
+    param = str(fault["loc"][0])
     if fault["type"] == "missing":
         return RequestError(f"The field {where!r} is missing.", code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=param)
     return RequestError(

@@ -25,7 +25,7 @@ def test_longer_codes_and_other_names_are_the_same_language(text, code):
 
 @pytest.mark.parametrize("text", ["", "xx", "xxx", "e", "klingon", "en-", "-US", "en US", "en-US\n-x", "日本"])
 def test_an_unknown_language_is_refused(text):
-    with pytest.raises(ValueError, match="is not an ISO 639-1 language code"):
+    with pytest.raises(ValueError, match="is not a language: use a code"):
         language_code(text)
 
 
@@ -33,4 +33,4 @@ def test_a_refusal_is_short_however_long_the_text():
     with pytest.raises(ValueError, match="is not") as refusal:
         language_code("a language " * 100_000)
 
-    assert len(str(refusal.value)) < 100
+    assert len(str(refusal.value)) < 120

@@ -580,3 +580,4 @@ def test_subtitles_have_the_size_that_the_form_or_else_the_operator_asks_for():
         assert (usual.count("-->"), wider.count("-->")) == (2, 1)
         refusal = error(service.post(**form(ten, subtitle_lines="0")))
         assert (refusal["code"], refusal["param"]) == ("invalid_value", "subtitle_lines")
+        assert refusal["message"] == "subtitle_lines: Input should be greater than or equal to 1."

@@ -62,7 +62,9 @@ def test_the_first_requests_for_a_model_share_one_load():
 def test_what_is_not_allowed_is_not_found():
     with serving(models_on_demand="one=hub/one") as service:
         for model in ("two", "hub/one", "../one", "one/", "ONE", "x" * 5000):
-            assert error(ask(service, model)) == (404, "model_not_found")
+            refused = ask(service, model)
+            assert error(refused) == (404, "model_not_found")
+            assert "this service has 'stub'; GET /v1/models lists those" in refused.json()["error"]["message"]
         assert service.client.get("/v1/models/two").status_code == 404
         assert service.metric("steno_model_loads_total") == 0
 

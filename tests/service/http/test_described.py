@@ -228,6 +228,7 @@ def test_what_is_sent_is_answered_as_described(service, ask):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(9_000)  # over an hour on two cores
 def test_a_thousand_of_each_are_answered_as_described(service, ask):
     check_all(service, ask, examples=1000)
 
