@@ -12,8 +12,6 @@ from service.dispatch.errors import (
     RefusedError,
     TranscriptionFailedError,
 )
-from service.http.error_codes import ErrorCode
-from service.http.errors import RequestError
 from service.workers.protocol import Failed
 
 _REFUSALS = {
@@ -31,8 +29,6 @@ def failed(call: int, error: BaseException) -> Failed:
             return Failed(call, kind, message, error.retry_after)
         case DispatchError():
             return Failed(call, kind, message)
-        case RequestError():
-            return Failed(call, str(error.code), message, error.retry_after, error.should_retry)
         case DemandError():
             return Failed(call, kind, message, error.retry_after)
     return Failed(call, _WITHDRAWN, message)
@@ -47,7 +43,4 @@ def error_of(message: Failed) -> Exception:
         return _FAILURES[kind](text)
     if kind == DemandError.__name__:
         return DemandError(text, retry_after or 1)
-    code = ErrorCode.RATE_LIMIT_EXCEEDED
-    if kind == str(code):
-        return RequestError(text, code=code, retry_after=retry_after, should_retry=message.should_retry)
     return RuntimeError(f"the main process failed: {text}")

@@ -38,6 +38,7 @@ from service.workers.protocol import (
     Granted,
     Keys,
     LanguageProbabilities,
+    LimitReached,
     Listening,
     Models,
     ModelsKnown,
@@ -88,7 +89,7 @@ class _Worker:
     def handle(self, message: ToWorker) -> None:
         """Handle a message of the main process."""
         match message:
-            case Answered() | LanguageProbabilities() | Failed() | Granted():
+            case Answered() | LanguageProbabilities() | Failed() | Granted() | LimitReached():
                 self._calls.handle(message)
             case WantBody() | ResponseStart() | ResponsePiece() | ForwardEnded():
                 self._forwarder.handle(message)

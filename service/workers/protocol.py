@@ -254,6 +254,24 @@ class Granted(Tagged, frozen=True):
     levels: tuple[float | None, float | None] | None = None
 
 
+class LimitReached(Tagged, frozen=True):
+    """A limit of the key refuses what was asked for.
+
+    Attributes:
+        call: its number.
+        message: of the error, as the next two.
+        retry_after: seconds.
+        should_retry: see `RequestError`.
+        levels: as in `Granted`.
+    """
+
+    call: int
+    message: str
+    retry_after: int | None
+    should_retry: bool | None
+    levels: tuple[float | None, float | None]
+
+
 class Answered(Tagged, frozen=True):
     """The transcript of a part."""
 
@@ -276,7 +294,6 @@ class Failed(Tagged, frozen=True):
     kind: str
     message: str
     retry_after: int | None = None
-    should_retry: bool | None = None
 
 
 class WantBody(Tagged, frozen=True):
@@ -330,6 +347,7 @@ ToWorker = (
     | LanguageProbabilities
     | Failed
     | Granted
+    | LimitReached
     | Models
     | Keys
     | SendSnapshot

@@ -11,7 +11,8 @@ from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.dispatcher import Answer
 from service.dispatch.queue import AcceptedRecording, Part
 from service.http.allowance import Allowance, KeyLimits
-from service.http.errors import error_response
+from service.http.error_codes import ErrorCode
+from service.http.errors import RequestError, error_response
 from service.tracing import current
 from service.workers.arena import Arena
 from service.workers.errors import error_of
@@ -26,6 +27,7 @@ from service.workers.protocol import (
     Granted,
     Identify,
     LanguageProbabilities,
+    LimitReached,
     ModelEntry,
     PartEntry,
     Transcribe,
@@ -36,7 +38,7 @@ from service.workers.protocol import (
 
 _NO_LIMITS = KeyLimits()
 
-Reply = Granted | Answered | LanguageProbabilities
+Reply = Granted | LimitReached | Answered | LanguageProbabilities
 
 
 class Calls:
@@ -179,9 +181,16 @@ class RemoteCore:
         use = _Use()
         try:
             reply = await self.calls.begin(message)
-            assert isinstance(reply, Granted)
+            assert isinstance(reply, Granted | LimitReached)
             if reply.levels is not None:
                 allowance.set_levels(*reply.levels)
+            if isinstance(reply, LimitReached):
+                raise RequestError(
+                    reply.message,
+                    code=ErrorCode.RATE_LIMIT_EXCEEDED,
+                    retry_after=reply.retry_after,
+                    should_retry=reply.should_retry,
+                )
             yield use
         finally:
             self.calls.end(message.call, has_failed=use.has_failed)

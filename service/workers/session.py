@@ -32,6 +32,7 @@ from service.workers.protocol import (
     Granted,
     Identify,
     LanguageProbabilities,
+    LimitReached,
     Listening,
     MetricSamples,
     ModelsKnown,
@@ -230,7 +231,8 @@ class Session:
         try:
             held.enter_context(used)
         except RequestError as error:
-            self._send(failed(message.call, error))
+            refused = LimitReached(message.call, str(error), error.retry_after, error.should_retry, allowance.levels)
+            self._send(refused)
             return
 
         def take_back(has_failed: bool) -> None:

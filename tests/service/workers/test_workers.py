@@ -291,6 +291,24 @@ def test_limits_of_a_key_hold_over_all_workers():
         assert int(refused.headers["retry-after"]) >= 1
 
 
+def test_a_worker_that_only_refuses_says_what_is_left_of_a_limit_too():
+    entry = f"alice:{hashlib.sha256(KEY.encode()).hexdigest()}"
+    with serving(http_processes=2, api_keys=entry, requests_per_minute_per_key=1) as served:
+        wait_until_all_answer(served)
+        answers = [
+            httpx.post(
+                served.client.base_url.join("/v1/audio/transcriptions"),
+                **form(wav(tone(2000))),
+                headers={"authorization": f"Bearer {KEY}"},
+                trust_env=False,
+            )
+            for _ in range(12)
+        ]
+
+    assert [one.status_code for one in answers] == [200, *[429] * 11]
+    assert {one.headers["x-ratelimit-remaining-requests"] for one in answers} == {"0"}
+
+
 def test_gate_2_refuses_what_the_queue_has_no_room_for():
     with serving(http_processes=2, max_queued_audio_seconds=3.0) as served:
         wait_until_all_answer(served)
