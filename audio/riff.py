@@ -7,7 +7,7 @@ from typing import BinaryIO, Literal
 
 # A program that does not know the size yet writes at least this, or 0.
 _OPEN_SIZE = 0x7FFF_0000
-_FORM_BYTES = 16  # of the format chunk, up to the bits of a sample
+_FORMAT_BYTES = 16  # of the format chunk, up to the bits of a sample
 _PCM = 1
 _MOST_CHUNKS = 100  # before the samples; real files have one to ten
 
@@ -55,30 +55,30 @@ def read_header(file: BinaryIO) -> WavHeader:
         return WavHeader(codec=0, is_cut=False, hides_samples=False)
     order: Literal["little", "big"] = "little" if head.startswith(b"RIFF") else "big"
     is_cut = size < int.from_bytes(head[4:8], order) + 8 < _OPEN_SIZE
-    form = b""
+    fmt = b""
     for _ in range(_MOST_CHUNKS):
         name, length = file.read(4), int.from_bytes(file.read(4), order)
         if name in {b"data", b""}:
             start = file.tell()
             hides = name == b"data" and length == 0 and start < size
             is_whole = name == b"data" and order == "little" and start + length <= size
-            return WavHeader(_codec(form, order), is_cut, hides, _pcm(form, start, length) if is_whole else None)
+            return WavHeader(_codec(fmt, order), is_cut, hides, _pcm(fmt, start, length) if is_whole else None)
         if name == b"fmt ":
-            form = file.read(min(length, _FORM_BYTES))
-            file.seek(length - len(form) + length % 2, 1)
+            fmt = file.read(min(length, _FORMAT_BYTES))
+            file.seek(length - len(fmt) + length % 2, 1)
         else:
             file.seek(length + length % 2, 1)
-    return WavHeader(_codec(form, order), is_cut, hides_samples=False)
+    return WavHeader(_codec(fmt, order), is_cut, hides_samples=False)
 
 
-def _codec(form: bytes, order: Literal["little", "big"]) -> int:
-    return int.from_bytes(form[:2], order)
+def _codec(fmt: bytes, order: Literal["little", "big"]) -> int:
+    return int.from_bytes(fmt[:2], order)
 
 
-def _pcm(form: bytes, start: int, length: int) -> Pcm | None:
-    if len(form) < _FORM_BYTES:
+def _pcm(fmt: bytes, start: int, length: int) -> Pcm | None:
+    if len(fmt) < _FORMAT_BYTES:
         return None
-    codec, channels, rate, _, frame_bytes, bits = struct.unpack("<HHIIHH", form)
+    codec, channels, rate, _, frame_bytes, bits = struct.unpack("<HHIIHH", fmt)
     if codec != _PCM or bits != 16 or not channels or not rate or frame_bytes != 2 * channels or length < frame_bytes:
         return None
     return Pcm(channels, rate, start, length // frame_bytes)

@@ -1,9 +1,8 @@
 """RTFx of a whole set of utterances, by precision, decoder and batch budget: all audio over all time.
 
 Lengths are drawn like those of read books: half of them under 6 s, 7 s on average, a few up to 35 s. `steno eval` is
-for
-recordings: it reads files, and measures word error rate too. On a GPU a row also has the peak of its memory: models,
-batches and states of searches together.
+for recordings: it reads files, and measures word error rate too. On a GPU a row also has the peak of its memory:
+models, batches and states of searches together.
 """
 
 import argparse

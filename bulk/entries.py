@@ -6,13 +6,13 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from bulk.errors import JobError
 from bulk.storage import absolute, file_system, is_url, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 _LONGEST_LINE = 1 << 20
 # Where a recording's length is not given, it is estimated from the file's size, well enough to sort by.
@@ -120,10 +120,9 @@ def _of_manifest(source: str) -> Iterator[Entry]:
                 raise JobError(f"{source}, line {number}: {error}") from error
 
 
-def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    readline = file.readline  # type: ignore[attr-defined]
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     number = 0
-    while line := readline(_LONGEST_LINE):
+    while line := file.readline(_LONGEST_LINE):
         number += 1
         if line.strip():
             yield number, line

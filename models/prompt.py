@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+# Models translate from it and into it.
+ENGLISH = "en"
+
 
 class PromptError(ValueError):
     """A model cannot do what a prompt asks for.
@@ -31,3 +34,6 @@ class Prompt(NamedTuple):
     punctuation: bool = True
     timestamps: bool = False
     itn: bool = False
+
+
+DEFAULT_PROMPT = Prompt()

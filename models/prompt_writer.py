@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from models.config import PromptConfig
-from models.prompt import Prompt, PromptError
+from models.prompt import ENGLISH, Prompt, PromptError
 from models.tokenizers import PromptTokenizer
 
 END = "<|endoftext|>"
-ENGLISH = "en"
 
 _START = "<|startoftranscript|>"
 _LANGUAGE = re.compile(r"<\|([a-z]{2})\|>")

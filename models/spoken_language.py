@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from models.prompt import ENGLISH
+
 # The probability of each language in an utterance.
 Probabilities = dict[str, float]
 
@@ -13,9 +15,6 @@ IDENTIFIED_SECONDS = 30.0
 # that are close to each other, are often mistaken.
 _SURE = 0.8
 _LEAST_SECONDS = 3.0
-
-# The language from which and into which models translate.
-_PIVOT = "en"
 
 # Codes that ISO 639-1 has withdrawn, and data sets still use.
 _RENAMED = {"iw": "he", "jw": "jv", "in": "id", "ji": "yi"}
@@ -34,9 +33,9 @@ def possible_languages(languages: Sequence[str], target_language: str | None) ->
 
     Models translate into English and from it.
     """
-    if target_language in (None, _PIVOT):
+    if target_language in (None, ENGLISH):
         return list(languages)
-    return [language for language in languages if language in (_PIVOT, target_language)]
+    return [language for language in languages if language in (ENGLISH, target_language)]
 
 
 class Spoken(NamedTuple):

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from audio.samples import Samples
 from models.prompt import Prompt
@@ -24,9 +24,9 @@ from service.dispatch.errors import (
 )
 from service.dispatch.identification import Identified
 from service.dispatch.ledger import Ledger
-from service.dispatch.utterance import Lane, Utterance
+from service.dispatch.utterance import Part, Utterance
 from service.dispatch.window import Window
-from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Ready, Result
+from service.engine.protocol import Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.metrics import Metrics, length_class
 from service.tracing import PassingOn, Tracer
@@ -82,17 +82,6 @@ class Answer:
     def identify_seconds(self) -> float:
         """How long it took to identify its language; 0 if that was not done."""
         return self.identified.seconds if self.identified else 0.0
-
-
-class _Submission(NamedTuple):
-    """The arguments of ``Dispatcher.transcribe``, except the samples."""
-
-    caller: Hashable
-    deadline: float | None
-    lane: Lane
-    prompt: Prompt
-    is_background: bool
-    recording_seconds: float
 
 
 class Dispatcher:
@@ -158,25 +147,11 @@ class Dispatcher:
         self.admission.is_draining = True
         self.metrics.draining.set(1)
 
-    async def transcribe(
-        self,
-        samples: Samples,
-        caller: Hashable,
-        deadline: float | None,
-        lane: Lane,
-        prompt: Prompt = NOTHING_ASKED,
-        *,
-        is_background: bool = False,
-        recording_seconds: float = 0.0,
-    ) -> Answer:
-        """Queue an utterance and wait for its transcript. Cancelling the call drops the utterance.
+    async def transcribe(self, part: Part, *, is_background: bool = False, recording_seconds: float = 0.0) -> Answer:
+        """Queue a part and wait for its transcript. Cancelling the call drops it.
 
         Args:
-            samples: mono audio at the model's rate, (samples,). Both gates must have accepted its recording.
-            caller: who takes turns with others.
-            deadline: time of the event loop by which the answer is needed; None: no deadline.
-            lane: the decoder of a model that has been ready.
-            prompt: its prompt.
+            part: the part. Both gates must have accepted its recording, and its lane's model must have been ready.
             is_background: whether it is a job's; others go first.
             recording_seconds: length of the recording that it is a part of; 0 if it is a whole recording.
 
@@ -186,54 +161,47 @@ class Dispatcher:
             DeviceMemoryError: if it does not fit the device alone.
             TranscriptionFailedError: if the engine failed on it alone.
         """
-        submission = _Submission(caller, deadline, lane, prompt, is_background, recording_seconds)
-        transcript, queue_seconds = await self._submit(samples, submission)
+        transcript, queue_seconds = await self._submit(part, is_background, recording_seconds)
         assert isinstance(transcript, Transcript)
         return Answer(transcript, queue_seconds)
 
     async def identify(
-        self,
-        samples: Samples,
-        caller: Hashable,
-        deadline: float | None,
-        lane: Lane,
-        *,
-        is_background: bool = False,
-        recording_seconds: float = 0.0,
+        self, part: Part, *, is_background: bool = False, recording_seconds: float = 0.0
     ) -> Probabilities:
-        """Queue an utterance for a language identifier, and wait for the probability of each language.
+        """Queue a part for a language identifier, and wait for the probability of each language.
 
         See ``transcribe``, also for errors.
         """
-        submission = _Submission(caller, deadline, lane, NOTHING_ASKED, is_background, recording_seconds)
-        probabilities, _ = await self._submit(samples, submission)
+        probabilities, _ = await self._submit(part, is_background, recording_seconds)
         assert isinstance(probabilities, dict)
         return probabilities
 
-    async def _submit(self, samples: Samples, submission: "_Submission") -> tuple[Transcript | Probabilities, float]:
-        """Return the engine's answer for an utterance, and how long it waited for a batch."""
+    async def _submit(
+        self, part: Part, is_background: bool, recording_seconds: float
+    ) -> tuple[Transcript | Probabilities, float]:
+        """Return the engine's answer for a part, and how long it waited for a batch."""
         if self._abandoned:
             raise EngineLostError(self._abandoned)
-        lane = submission.lane
+        lane = part.lane
         if lane.model not in self.catalog:
             raise EngineLostError(f"The model {lane.model!r} was lost.")
         model = self.catalog[lane.model].ready
         assert model is not None
         # Length of the samples that are sent, not of the source before resampling, because budgets limit memory too.
-        seconds = len(samples) / model.sample_rate
+        seconds = len(part.samples) / model.sample_rate
         self._accepted += 1
         now = self._clock()
         answer: asyncio.Future[Transcript | Probabilities] = asyncio.get_running_loop().create_future()
         utterance = Utterance(
-            *(self._accepted, samples, seconds, now, answer, submission.caller, lane),
-            prompt=submission.prompt,
-            is_background=submission.is_background,
-            recording_seconds=submission.recording_seconds,
+            *(self._accepted, part.samples, seconds, now, answer, part.caller, lane),
+            prompt=part.prompt,
+            is_background=is_background,
+            recording_seconds=recording_seconds,
         )
         try:
             self._batcher.add(utterance)
             self._feed_engines()
-            async with asyncio.timeout_at(submission.deadline):
+            async with asyncio.timeout_at(part.deadline):
                 return await answer, utterance.sent - now
         except TimeoutError:
             self.metrics.queue_dropped.labels("expired").inc()
@@ -312,7 +280,6 @@ class Dispatcher:
 
     def engine_answered(self, engine: EngineLink, answer: Result | Failure) -> None:
         """A batch is done; its slot is free."""
-        assert answer.number is not None
         utterances = self._ledger.take_back(engine, answer.number)
         if not utterances:
             return  # the engine was lost before, and its batches were replayed

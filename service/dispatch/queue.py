@@ -5,17 +5,15 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from audio.samples import Samples
-from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from service.dispatch.backlog import BacklogEntry
 from service.dispatch.dispatcher import Answer, Dispatcher
-from service.dispatch.utterance import Lane
+from service.dispatch.utterance import Part
 
 
 class PartWindow(Protocol):
@@ -26,27 +24,6 @@ class PartWindow(Protocol):
 
     def release(self, room: asyncio.Future[None]) -> None:
         """Give back room, granted or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a recording, or a short recording whole.
-
-    Attributes:
-        samples: mono audio at the model's rate, (samples,).
-        share: seconds of the recording that it answers for: its own, and the silence before it.
-        caller: who takes turns with others.
-        deadline: time of the event loop by which the answer is needed; None: no deadline.
-        lane: the model, and which of its decoders.
-        prompt: what is asked for.
-    """
-
-    samples: Samples
-    share: float
-    caller: Hashable
-    deadline: float | None
-    lane: Lane
-    prompt: Prompt
 
 
 class AcceptedRecording(Protocol):
@@ -128,9 +105,7 @@ class LocalRecording:
         """Transcribe a part; see `AcceptedRecording`."""
         self.entry.unstaged_seconds -= part.share
         answer = await self.dispatcher.transcribe(
-            *(part.samples, part.caller, part.deadline, part.lane, part.prompt),
-            is_background=self.entry.is_background,
-            recording_seconds=self.seconds,
+            part, is_background=self.entry.is_background, recording_seconds=self.seconds
         )
         self.dispatcher.admission.backlog.answer(self.entry, part.share)
         return answer
@@ -138,7 +113,5 @@ class LocalRecording:
     async def identify(self, part: Part) -> Probabilities:
         """Identify the language of a part; see `AcceptedRecording`."""
         return await self.dispatcher.identify(
-            *(part.samples, part.caller, part.deadline, part.lane),
-            is_background=self.entry.is_background,
-            recording_seconds=self.seconds,
+            part, is_background=self.entry.is_background, recording_seconds=self.seconds
         )

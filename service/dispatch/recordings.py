@@ -16,15 +16,14 @@ from audio.samples import Samples
 from audio.segment.segmenter import Segment
 from models.identified_samples import identified_samples
 from models.joining import Joiner, shifted
-from models.prompt import Prompt
+from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.dispatcher import Answer
 from service.dispatch.errors import DeadlineExceededError, OverloadedError
 from service.dispatch.identification import Identification, Identified, PartLanguages, PartTurn
-from service.dispatch.queue import AcceptedRecording, Part, PartWindow, Queue
-from service.dispatch.utterance import Lane
-from service.engine.protocol import NOTHING_ASKED
+from service.dispatch.queue import AcceptedRecording, PartWindow, Queue
+from service.dispatch.utterance import Lane, Part
 from service.metrics import Metrics
 from service.threads import in_thread
 
@@ -60,7 +59,7 @@ class Recordings:
         cut_recording: CutRecording,
         caller: Hashable,
         lane: Lane,
-        prompt: Prompt = NOTHING_ASKED,
+        prompt: Prompt = DEFAULT_PROMPT,
         *,
         identification: Identification | None = None,
         waited_seconds: float = 0.0,
@@ -74,7 +73,7 @@ class Recordings:
             cut_recording: the recording. Gate 1 must have let its request in, unless it is a job's.
             caller: who takes turns with others.
             lane: the model, and which of its decoders.
-            prompt: what is asked for, in every part.
+            prompt: the prompt of every part.
             identification: identifies the language that each part is transcribed in; None: the prompt says it.
             waited_seconds: seconds that it waited for its model, which count in its deadline.
             is_background: whether it is a job's: it goes after all others, and has no deadline.
@@ -212,7 +211,7 @@ async def _identified(request: _Request, samples: Samples, turn: PartTurn) -> Id
         else:  # resampling half a minute takes milliseconds
             threads = request.cut_recording.threads
             beginning = await in_thread(threads, lambda: identified_samples(samples, rate, languages.rate))
-        part = Part(beginning, 0.0, request.caller, request.deadline, languages.lane, NOTHING_ASKED)
+        part = Part(beginning, 0.0, request.caller, request.deadline, languages.lane, DEFAULT_PROMPT)
         return await request.accepted.identify(part)
 
     return await turn.decide(identifying(), len(samples) / rate)

@@ -1,4 +1,4 @@
-"""An utterance on its way through the dispatcher, and the lane that it belongs to."""
+"""A part of a recording, which is an utterance on its way through the dispatcher, and the lane that it belongs to."""
 
 import asyncio
 from collections.abc import Hashable
@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from audio.samples import Samples
-from models.prompt import Prompt
+from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from models.transcript import Transcript
-from service.engine.protocol import NOTHING_ASKED
 from service.tracing import Trace, current
 
 
@@ -23,6 +22,27 @@ class Lane(NamedTuple):
 
     model: str
     decoder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a recording, or a short recording whole.
+
+    Attributes:
+        samples: mono audio at the model's rate, (samples,).
+        share: seconds of the recording that it answers for: its own, and the silence before it.
+        caller: who takes turns with others.
+        deadline: time of the event loop by which the answer is needed; None: no deadline.
+        lane: the model, and which of its decoders.
+        prompt: its prompt.
+    """
+
+    samples: Samples
+    share: float
+    caller: Hashable
+    deadline: float | None
+    lane: Lane
+    prompt: Prompt
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +82,7 @@ class Utterance:
     misfits: int = 0
     alone: bool = False
     sent: float = 0.0
-    prompt: Prompt = NOTHING_ASKED
+    prompt: Prompt = DEFAULT_PROMPT
     is_background: bool = False
     recording_seconds: float = 0.0
     trace: Trace | None = field(default_factory=current, repr=False)

@@ -41,6 +41,7 @@ from service.engine.protocol import (
     FailureKind,
     Heartbeat,
     Load,
+    LoadFailure,
     ModelInfo,
     Ready,
     Result,
@@ -337,7 +338,7 @@ class Loop:
         if not isinstance(error, ValueError | OSError):  # the messages of these two say what is wrong with the input
             log.error("%s could not be loaded", model, exc_info=error)
         message = str(error) or type(error).__name__
-        self._channel.send(Failure(None, FailureKind.LOAD, message, model))
+        self._channel.send(LoadFailure(model, message))
 
     def _recognize(self, received: _Received) -> None:
         """Launch a batch, and pass it to the thread that answers."""

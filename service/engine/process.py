@@ -30,14 +30,14 @@ from models import (
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
 from models.precision import dtype_of_identifier
-from models.prompt import Prompt
+from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
 from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
 from service.engine.identity import identity
 from service.engine.loop import Collated, Recognized
-from service.engine.protocol import NOTHING_ASKED, FailureKind, Load, ModelInfo
+from service.engine.protocol import FailureKind, Load, ModelInfo
 from service.engine.shapes import most_rows, padded_samples
 
 # The default batch budget in audio-seconds, padding included. On a CPU, larger batches are hardly faster and only make
@@ -165,7 +165,7 @@ class DeviceRecognizer(ABC):
     def _run(self, samples: Samples, decoder: str | None) -> tuple[float, float]:
         """Recognize a batch [rows, samples]; return its audio-seconds and the seconds that it took."""
         began = time.monotonic()
-        self.recognize(self.collate(list(samples)), [NOTHING_ASKED] * len(samples), decoder).wait()
+        self.recognize(self.collate(list(samples)), [DEFAULT_PROMPT] * len(samples), decoder).wait()
         return samples.size / self.sample_rate, time.monotonic() - began
 
     def graphs(self) -> dict[str, dict[str, int]]:

@@ -4,9 +4,9 @@ Messages are small frozen structs, sent as MessagePack frames over a socket pair
 it once into memory that both processes map (`staging`), and a `Batch` says where.
 
     front  -> engine   Load, Unload, Batch, Stop
-    engine -> front    Heartbeat, Downloading, Ready, Result, Failure
+    engine -> front    Heartbeat, Downloading, Ready, LoadFailure, Result, Failure
 
-An engine answers every `Load` with exactly one `Ready` or `Failure` that names the model, and every `Batch` with
+An engine answers every `Load` with exactly one `Ready` or `LoadFailure` that names the model, and every `Batch` with
 exactly one `Result` or `Failure` that carries the batch's number. It loads one model at a time, in the order of the
 messages, and meanwhile answers batches for loaded models.
 """
@@ -67,9 +67,6 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
     offset: int  # in samples (float32) from the start of the memory
     samples: int
-
-
-NOTHING_ASKED = Prompt()
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
@@ -192,19 +189,24 @@ class Result(msgspec.Struct, frozen=True, tag=True):
 class FailureKind(StrEnum):
     """The kind of a failure, by which the front decides what to do."""
 
-    LOAD = "load"  # the checkpoint cannot be loaded; other models stay loaded
     BATCH = "batch"  # the batch failed; the engine works
     OUT_OF_MEMORY = "out_of_memory"  # the batch did not fit the device; the engine works
     DEVICE = "device"  # the device can no longer be trusted; the engine exits
 
 
 class Failure(msgspec.Struct, frozen=True, tag=True):
-    """A batch (`number`), a load (`model`), or the engine itself failed."""
+    """A batch failed, perhaps with its device."""
 
-    number: int | None
+    number: int
     kind: FailureKind
     message: str
-    model: str | None = None
+
+
+class LoadFailure(msgspec.Struct, frozen=True, tag=True):
+    """A model cannot be loaded; others stay loaded."""
+
+    model: str
+    message: str
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
@@ -219,4 +221,4 @@ class Downloading(msgspec.Struct, frozen=True, tag=True):
 
 
 ToEngine = Load | Unload | Batch | Stop
-FromEngine = Heartbeat | Downloading | Ready | Result | Failure
+FromEngine = Heartbeat | Downloading | Ready | LoadFailure | Result | Failure

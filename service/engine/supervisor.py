@@ -26,6 +26,7 @@ from service.engine.protocol import (
     FromEngine,
     Heartbeat,
     Load,
+    LoadFailure,
     Ready,
     Result,
     Stop,
@@ -400,13 +401,13 @@ class Supervisor:
                 self._listener.engine_ready(engine, message)
                 if answer := self._awaited.pop(message.model, None):
                     answer.set_result(None)
-            case Failure(kind=FailureKind.LOAD, model=str(model)):
-                engine.answered_load(model)
-                self._load_failed(engine, model, message.message)
+            case LoadFailure():
+                engine.answered_load(message.model)
+                self._load_failed(engine, message.model, message.message)
             case Failure(kind=FailureKind.DEVICE):
                 engine.verdict = Loss.DEVICE  # it exits by itself, and its batches count as lost, not as failed
             case Result() | Failure():
-                if message.number is not None and engine.answered(message.number):
+                if engine.answered(message.number):
                     self._listener.engine_answered(engine, message)
 
     def _pin(self, ready: Ready) -> None:

@@ -33,7 +33,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": schemas.ErrorBody,
         "description": "400: it cannot be loaded. 401: an admin key is needed. 403: the operator has set none. "
-        "404: no such model. 409: there is one of this id, or it is on its way in or out.",
+        "404: no such model. 409: there is one of this id, or it is being loaded or unloaded.",
     }
 }
 router = APIRouter(prefix="/admin/models", dependencies=[Depends(bearer), Depends(authorize)], responses=_ERRORS)
@@ -104,7 +104,7 @@ async def unload_model(request: Request, model: str) -> JSONResponse:
     try:
         await backend.residency.unload(model)
     except KeyError:
-        raise RequestError(f"The model {model!r} is on its way.", code=ErrorCode.MODEL_BUSY) from None
+        raise RequestError(f"The model {model!r} is being loaded or unloaded.", code=ErrorCode.MODEL_BUSY) from None
     return JSONResponse({"id": model, "object": "model", "deleted": True})
 
 

@@ -6,14 +6,12 @@ Other models get an empty prompt.
 
 from collections.abc import Sequence
 
-from models.prompt import Prompt
-from service.engine.protocol import NOTHING_ASKED, ModelInfo
+from models.prompt import DEFAULT_PROMPT, ENGLISH, Prompt
+from service.engine.protocol import ModelInfo
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import TranscriptionForm
 from service.languages import NAMES
-
-ENGLISH = "en"
 
 # Formats that need times, and those that use them.
 _TIMED = ("srt", "vtt")
@@ -42,7 +40,7 @@ def prompt_of(fields: TranscriptionForm, info: ModelInfo, *, identifies: bool = 
             raise _unsupported("target_language", "The model does not translate.")
         if not fields.punctuation and capabilities.punctuation:
             raise _unsupported("punctuation", "The model cannot leave out punctuation.")
-        return NOTHING_ASKED
+        return DEFAULT_PROMPT
     language, target = fields.language or (None if identifies else _narrowed(fields)), fields.target_language
     if target not in (None, language):
         if not capabilities.translation:

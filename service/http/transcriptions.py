@@ -20,6 +20,7 @@ from audio.pool import NoChildError
 from audio.raw import RawFormat
 from audio.recording import Recording, StorageFullError
 from audio.segment.segmenter import SegmentRule
+from models.prompt import ENGLISH
 from models.spoken_language import possible_languages
 from service.dispatch.admission import Permit
 from service.dispatch.cut_recording import CutRecording
@@ -36,7 +37,7 @@ from service.http.fetching import fetch
 from service.http.front import Front
 from service.http.loaded_model import LoadedModel
 from service.http.parts import Parts
-from service.http.prompts import ENGLISH, into_english, prompt_of
+from service.http.prompts import into_english, prompt_of
 from service.http.reply import Reply, TranscriptionOptions
 from service.http.subtitles import CueSize
 from service.http.telemetry import Record

@@ -199,7 +199,9 @@ class JobStore:
         return {"queued": 0, "in_progress": 0} | dict(rows)
 
     def start_next(self, now: float) -> Job | None:
-        """Start the oldest job of the caller with the fewest running jobs; of equals, of the one served longest ago.
+        """Start the oldest job of a caller, and return it; None if none is due.
+
+        Callers with the fewest running jobs go first, and of equals the one whose last job began first.
 
         Args:
             now: Unix time.

@@ -9,7 +9,8 @@ from models.spoken_language import Probabilities
 from service.dispatch.admission import Gate
 from service.dispatch.catalog import Catalog, ServedModel
 from service.dispatch.dispatcher import Answer
-from service.dispatch.queue import AcceptedRecording, Part
+from service.dispatch.queue import AcceptedRecording
+from service.dispatch.utterance import Part
 from service.http.allowance import Allowance, KeyLimits
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response

@@ -11,7 +11,8 @@ from starlette.types import ASGIApp
 from service.demand import Demand, DemandError
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.errors import DispatchError, OverloadedError
-from service.dispatch.queue import LocalRecording, Part
+from service.dispatch.queue import LocalRecording
+from service.dispatch.utterance import Part
 from service.engine.protocol import Item
 from service.engine.staging import StagingView
 from service.http.access import Access

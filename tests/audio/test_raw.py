@@ -35,7 +35,7 @@ def test_half_a_frame_at_the_end_is_left_out():
 
 
 @pytest.mark.parametrize(
-    ("form", "size", "error"),
+    ("raw", "size", "error"),
     [
         (RawFormat(9, 16000), 32000, UnsupportedFormatError),
         (RawFormat(1, 500), 32000, UnsupportedFormatError),
@@ -45,13 +45,13 @@ def test_half_a_frame_at_the_end_is_left_out():
         (RawFormat(1, 1000), 400_000, AudioTooLongError),
     ],
 )
-def test_the_limits_hold(form, size, error):
+def test_the_limits_hold(raw, size, error):
     with pytest.raises(error):
-        decode(io.BytesIO(bytes(size)), rate=16000, limits=replace(LIMITS, max_seconds=120), raw=form)
+        decode(io.BytesIO(bytes(size)), rate=16000, limits=replace(LIMITS, max_seconds=120), raw=raw)
 
 
 @pytest.mark.parametrize(
-    ("media_type", "form"),
+    ("media_type", "raw"),
     [
         ("audio/pcm;rate=16000;channels=1", RawFormat(1, 16000, big_endian=False)),
         ("audio/L16; channels=2; rate=44100", RawFormat(2, 44100, big_endian=True)),
@@ -65,15 +65,15 @@ def test_the_limits_hold(form, size, error):
         ("", None),
     ],
 )
-def test_an_incomplete_or_wrong_media_type_has_no_form(media_type, form):
-    assert RawFormat.of_media_type(media_type) == form
+def test_an_incomplete_or_wrong_media_type_has_no_format(media_type, raw):
+    assert RawFormat.of_media_type(media_type) == raw
 
 
 @given(st.text() | st.text().map("audio/pcm;{}".format) | st.text().map("audio/l16;channels=1;rate={}".format))
-def test_any_text_is_a_form_or_none(text):
-    form = RawFormat.of_media_type(text)
+def test_any_text_is_a_format_or_none(text):
+    raw = RawFormat.of_media_type(text)
 
-    assert form is None or (form.rate > 0 and form.channels > 0)
+    assert raw is None or (raw.rate > 0 and raw.channels > 0)
 
 
 def test_l16_has_one_channel_unless_it_says_otherwise():

@@ -60,7 +60,7 @@ class Kokoro:
         """Return a sentence as a voice says it: mono, float32 [n], at ``SAMPLE_RATE``.
 
         Raises:
-            UnusableSpeechError: if the sentence is too long, or none that can be tokens.
+            UnusableSpeechError: if the sentence is too long, or has no phonemes that the model knows.
             SynthesisError: if the files are not Kokoro's.
             OSError: if they cannot be read.
         """

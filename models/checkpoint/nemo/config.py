@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from models.checkpoint.errors import OtherPurposeError
-from models.checkpoint.nemo.before_1_0 import with_todays_keys
 from models.checkpoint.nemo.canary import parse_attention_decoder, parse_prompts, tokenizer_files
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.encoder import parse_encoder
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.heads import check_ctc, parse_transducer
 from models.checkpoint.nemo.identifier import CLASS as IDENTIFIER_CLASS
+from models.checkpoint.nemo.root import root_section
 from models.checkpoint.section import Section
 from models.config import ModelConfig
 
@@ -76,10 +76,7 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
         UnsupportedValueError: naming the first key that asks for something else than we do.
         OtherPurposeError: if it is that of a language identifier.
     """
-    document = with_todays_keys(document)
-    root = Section("", document)
-    if "target" not in document and "model" in document:
-        root = root.section("model")
+    root = root_section(document)
     if root.text("target").rpartition(".")[2] == IDENTIFIER_CLASS:
         raise OtherPurposeError(f"{IDENTIFIER_CLASS} transcribes nothing; {_BESIDE_A_MODEL}")
     name = class_name(root, "target", _KINDS)

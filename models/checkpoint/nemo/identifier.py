@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from models.checkpoint.nemo.before_1_0 import with_todays_keys
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.front_end import parse_front_end
 from models.checkpoint.nemo.jasper import parse_jasper
+from models.checkpoint.nemo.root import root_section
 from models.checkpoint.section import Section
 from models.config import IdentifierConfig, Pooling
 
@@ -26,10 +26,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
-    document = with_todays_keys(document)
-    root = Section("", document)
-    if "target" not in document and "model" in document:
-        root = root.section("model")
+    root = root_section(document)
     name = root.text("target").rpartition(".")[2]
     root.require("target", name == CLASS, f"{CLASS}, which language identifiers are")
     features = parse_front_end(root.section("preprocessor"), _sample_rate(root))

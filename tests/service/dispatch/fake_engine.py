@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from msgspec.structs import replace as replace_struct
 
+from models.prompt import Prompt
 from models.transcript import Transcript
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
-from service.dispatch.utterance import Lane
+from service.dispatch.utterance import Lane, Part
 from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 
@@ -69,7 +70,7 @@ def ask(
 ) -> asyncio.Task:
     samples = np.full(int(seconds * RATE), value, np.float32)
     deadline = asyncio.get_running_loop().time() + timeout
-    return asyncio.create_task(front.transcribe(samples, object(), deadline, lane))
+    return asyncio.create_task(front.transcribe(Part(samples, 0.0, object(), deadline, lane, Prompt())))
 
 
 async def settle() -> None:

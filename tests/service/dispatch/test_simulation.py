@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from models.prompt import Prompt
 from models.transcript import Transcript
 from service.dispatch.admission import AdmissionLimits
 from service.dispatch.batcher import BatchPolicy
@@ -26,7 +27,7 @@ from service.dispatch.errors import (
     EngineLostError,
     TranscriptionFailedError,
 )
-from service.dispatch.utterance import Lane
+from service.dispatch.utterance import Lane, Part
 from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 from tests.service.dispatch.virtual_time import DeadlockError, run
@@ -153,9 +154,8 @@ class World:
         samples[:2] = number, does
         caller = chance.choice((number, "a", "b"))
         lane, patience = chance.choice(LANES), chance.choice((5.0, 1e6, 1e6))
-        asking = asyncio.create_task(
-            self.front.transcribe(samples, caller, self.now + patience, lane, is_background=chance.random() < 0.1)
-        )
+        part = Part(samples, 0.0, caller, self.now + patience, lane, Prompt())
+        asking = asyncio.create_task(self.front.transcribe(part, is_background=chance.random() < 0.1))
         leaves = chance.random() < 0.1
         if leaves:
             asyncio.get_running_loop().call_later(chance.uniform(0, 5), asking.cancel)

@@ -6,24 +6,24 @@ import threading
 import numpy as np
 import pytest
 
-from models.prompt import Prompt
+from models.prompt import DEFAULT_PROMPT, Prompt
 from models.transcript import FlatTranscripts, Transcript, Word
 from service.engine.channel import EngineChannel, FrontChannel
 from service.engine.protocol import (
-    NOTHING_ASKED,
     Batch,
     Failure,
     FailureKind,
     Heartbeat,
     Item,
     Load,
+    LoadFailure,
     Result,
     Stop,
     Unload,
 )
 
 LOAD = Load("m", "m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)
-BATCH = Batch(7, "m", "ctc", [Item(0, 16_000), Item(16_000, 8_000)], [NOTHING_ASKED, Prompt("de", "en", False, True)])
+BATCH = Batch(7, "m", "ctc", [Item(0, 16_000), Item(16_000, 8_000)], [DEFAULT_PROMPT, Prompt("de", "en", False, True)])
 RESULT = Result(
     7,
     [Transcript("hé", [1], [0.5], [Word("hé", 0.0, 0.1, None, (0, 1)), Word("ho", None, None, 0.5, (1, 1))])],
@@ -53,7 +53,7 @@ def test_transcripts_in_arrays_are_those_that_were_sent():
 def test_every_message_arrives_as_it_was_sent():
     ours, theirs = socket.socketpair()
     engine = EngineChannel(theirs)
-    failures = Failure(None, FailureKind.LOAD, "no", "m"), Failure(7, FailureKind.BATCH, "x" * 300_000)
+    failures = LoadFailure("m", "no"), Failure(7, FailureKind.BATCH, "x" * 300_000)
     sent = [Heartbeat(), RESULT, Result(8, FLAT, 0.1, 2.0), *failures]
 
     async def front() -> tuple[list, list]:

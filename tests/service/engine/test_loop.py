@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from audio.descriptor import unnamed_file
+from models.prompt import DEFAULT_PROMPT
 from service.engine.channel import EngineChannel
 from service.engine.loop import Collated, Loop, Recognized
 from service.engine.protocol import (
-    NOTHING_ASKED,
     Batch,
     Failure,
     FailureKind,
@@ -118,7 +118,7 @@ class Engine:
         return msgspec.msgpack.decode(self.front._stream.read(int.from_bytes(header, "big")), type=FromEngine)
 
     def ask(self, number):
-        self.front.send(Batch(number, "m", None, [Item(0, number)], [NOTHING_ASKED]))
+        self.front.send(Batch(number, "m", None, [Item(0, number)], [DEFAULT_PROMPT]))
 
     def open_gates(self):
         for gate in self.recognizer.gates.may_go_on.values():

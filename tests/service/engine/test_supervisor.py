@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
-from service.engine.protocol import NOTHING_ASKED, Failure, FailureKind, Load, ModelInfo, Ready, Result
+from models.prompt import DEFAULT_PROMPT
+from service.engine.protocol import Failure, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
@@ -74,7 +75,7 @@ def supervised(scenario, *, models: tuple[str, ...] = ("stub.nemo",), timeout: f
 
 async def send(engine, number: int, *utterances: np.ndarray, model: str = "stub.nemo", decoder=None) -> None:
     engine.take_slot(number)
-    await engine.send(number, model, decoder, utterances, [NOTHING_ASKED] * len(utterances))
+    await engine.send(number, model, decoder, utterances, [DEFAULT_PROMPT] * len(utterances))
 
 
 def silence(samples: int) -> np.ndarray:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from models.graphs.passes import MOST_SECONDS
 from models.graphs.sizes import frame_size, graph_rows, row_sizes
+from models.prompt import DEFAULT_PROMPT
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.utterance import Lane, Utterance
 from service.engine import process
-from service.engine.protocol import NOTHING_ASKED, Load
+from service.engine.protocol import Load
 
 RATE = 100
 FRAME = 8  # samples
@@ -135,7 +136,7 @@ def test_no_batch_that_the_front_can_form_meets_a_shape_that_was_not_prepared(gp
         assert model.search_size(rows, width) in warmed
         if rows * width <= MOST_SECONDS * RATE:
             assert any(most >= rows for most, samples in graphs if samples == width)
-        engine.recognize(collated, [NOTHING_ASKED] * rows, None)
+        engine.recognize(collated, [DEFAULT_PROMPT] * rows, None)
     assert model.searches == warmed
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from models.prompt import Prompt
-from service.engine.protocol import NOTHING_ASKED, Capabilities, ModelInfo
+from models.prompt import DEFAULT_PROMPT, Prompt
+from service.engine.protocol import Capabilities, ModelInfo
 from service.http.errors import RequestError
 from service.http.prompts import into_english, prompt_of
 from service.http.schemas import TranscriptionForm
@@ -49,8 +49,8 @@ def test_a_canary_model_gets_the_options_of_the_form(given, prompt):
 
 
 def test_other_models_get_no_options():
-    assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC) is NOTHING_ASKED
-    assert prompt_of(fields(response_format="vtt"), ModelInfo("stub", "none", "float32")) is NOTHING_ASKED
+    assert prompt_of(fields(language="en", target_language="en", response_format="srt"), CTC) is DEFAULT_PROMPT
+    assert prompt_of(fields(response_format="vtt"), ModelInfo("stub", "none", "float32")) is DEFAULT_PROMPT
 
 
 def test_a_model_without_times_is_not_asked_for_them():
