@@ -23,7 +23,7 @@ _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ByteRange:
     """The position of a file inside another one, such as a tar.
 
     Attributes:
@@ -40,7 +40,7 @@ class Clip:
     """A recording of one utterance.
 
     Attributes:
-        audio: the file, or the one that it is part of.
+        audio: the file that has it, alone or among others.
         name: its name in the manifest; the same in copies of the manifest.
         seconds: its length in the manifest.
         text: its transcript, or None.
@@ -48,7 +48,7 @@ class Clip:
         speaker: its speaker; the source if that is not known.
         prompt: the prompt of an attention decoder: the spoken language, and how the text is written.
         start: second of the recording at which the clip begins; None if it is the whole recording.
-        part: the position of the recording in ``audio``; None if it is all of it.
+        byte_range: the position of the recording in ``audio``; None if it is all of it.
         where: what lists it, such as a line of a manifest, for messages.
     """
 
@@ -60,17 +60,17 @@ class Clip:
     speaker: str
     prompt: Prompt = field(default_factory=Prompt)
     start: float | None = None
-    part: Part | None = None
+    byte_range: ByteRange | None = None
     where: str = field(default="", compare=False)
 
     @property
     def location(self) -> "AudioLocation":
         """The location of its audio, which identifies it among clips."""
-        return AudioLocation(self.audio, self.part, self.start, None if self.start is None else self.seconds)
+        return AudioLocation(self.audio, self.byte_range, self.start, None if self.start is None else self.seconds)
 
     def __str__(self) -> str:
         """Return its file, and the line that lists it."""
-        inside = f" ({self.name})" if self.part else ""
+        inside = f" ({self.name})" if self.byte_range else ""
         return f"{self.audio}{inside}" + (f" ({self.where})" if self.where else "")
 
     def open(self) -> BinaryIO:
@@ -79,11 +79,11 @@ class Clip:
         Raises:
             OSError: if it cannot be read.
         """
-        if self.part is None:
+        if self.byte_range is None:
             return self.audio.open("rb")
         with self.audio.open("rb") as file:
-            file.seek(self.part.offset)
-            return io.BytesIO(file.read(self.part.size))
+            file.seek(self.byte_range.offset)
+            return io.BytesIO(file.read(self.byte_range.size))
 
     def samples(self, rate: int) -> Samples:
         """Decode it to mono samples at ``rate``.
@@ -130,17 +130,17 @@ class Clip:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AudioLocation:
-    """The location of audio: a file, or a part of one.
+    """The location of audio: a file, or bytes of one.
 
     Attributes:
         audio: the file.
-        part: the position of the recording in the file; None for all of it.
+        byte_range: the position of the recording in the file; None for all of it.
         start: second of the recording at which it begins; None for the whole.
         seconds: its length; None for the whole.
     """
 
     audio: Path
-    part: Part | None
+    byte_range: ByteRange | None
     start: float | None
     seconds: float | None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from training.clip import Part
+from training.clip import ByteRange
 from training.errors import ManifestError
 
 _TEXTS = ("text", "transcription", "sentence", "transcript", "normalized_text")
@@ -30,7 +30,7 @@ def files_of_rows(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.arrow")) or sorted(path for name in _METADATA for path in folder.rglob(name))
 
 
-def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
+def rows_of(folder: Path) -> Iterator[tuple[str, dict[str, Any], ByteRange | None]]:
     """Yield the rows of a folder, in order.
 
     Each has its place, for messages; its fields, named as in our manifests (``audio`` is an absolute path); and the
@@ -76,7 +76,7 @@ def _of_metadata(path: Path, split: str | None) -> Iterator[tuple[str, dict[str,
             yield where, fields, None
 
 
-def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, Any], Part | None]]:
+def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, Any], ByteRange | None]]:
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
@@ -101,11 +101,11 @@ def _of_arrow(path: Path, split: str | None) -> Iterator[tuple[str, dict[str, An
                         if not content[index].is_valid:
                             yield where, fields | {"audio": str(path.parent / names[index])}, None
                             continue
-                        part = Part(begin + ends[index], ends[index + 1] - ends[index])
-                        if not 0 <= part.offset <= mapped.size() - part.size:
+                        byte_range = ByteRange(begin + ends[index], ends[index + 1] - ends[index])
+                        if not 0 <= byte_range.offset <= mapped.size() - byte_range.size:
                             raise ManifestError(f"{path} is compressed, which is not read")
                         named = {"audio": str(path), "name": f"{path.name}:{number}"}
-                        yield where, fields | named, part
+                        yield where, fields | named, byte_range
     except (pa.ArrowException, OSError, KeyError, TypeError) as error:
         raise ManifestError(f"{path} is damaged, or has no sound as `datasets` writes it: {error}") from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from models import Prompt
-from training.clip import Clip, Part
+from training.clip import ByteRange, Clip
 from training.errors import ManifestError
 from training.hugging_face import files_of_rows, is_hugging_face, rows_of
 from training.lhotse import fields_of_cut, is_cut, shards_of, tar_of_shar
@@ -135,7 +135,7 @@ def _librispeech(folder: Path, split: str | None) -> Iterator[Clip]:
 
 
 def _hugging_face(folder: Path, split: str | None) -> Iterator[Clip]:
-    for where, row, part in rows_of(folder):
+    for where, row, byte_range in rows_of(folder):
         if split not in (None, row["split"]):
             continue
         known = row.get("duration") is not None
@@ -145,7 +145,7 @@ def _hugging_face(folder: Path, split: str | None) -> Iterator[Clip]:
             raise ManifestError(f"{where}: {error}") from error
         audio = Path(row["audio"])
         name = row.get("name") or audio.name
-        clip = _new_clip(fields, audio, name, folder.resolve().name, where, part)
+        clip = _new_clip(fields, audio, name, folder.resolve().name, where, byte_range)
         yield clip if known else replace(clip, seconds=_seconds(clip))
 
 
@@ -212,26 +212,26 @@ def _clip(manifest: Path, fields: Mapping[str, Any], where: str) -> Clip:
     collection = manifest.name.removesuffix(".gz").rsplit(".", 1)[0]
     if fields.get("is_in_shard"):
         tar = tar_of_shar(manifest)
-        part = members_by_stem(tar).get(name)
+        byte_range = members_by_stem(tar).get(name)
         collection = manifest.resolve().parent.name
     elif (shard := fields.get("shard_id")) is not None:
         if not isinstance(shard, int | str):
             raise ValueError("'shard_id' must be a number")
         tar = tar_of_nemo(manifest, shard)
-        part = members_of(tar).get(name)
+        byte_range = members_of(tar).get(name)
         collection = tar.resolve().parent.name
     else:
         audio = manifest.parent / name
         if fields.get("is_of_lhotse") and not audio.is_file() and Path(name).is_file():
             audio = Path(name).resolve()  # Lhotse's paths are relative to where it runs
         return _new_clip(fields, audio, name, collection, where, None)
-    if part is None:
+    if byte_range is None:
         raise ValueError(f"{tar} has no recording {name}")
-    return _new_clip(fields, tar, name, collection, where, part)
+    return _new_clip(fields, tar, name, collection, where, byte_range)
 
 
 def _new_clip(
-    fields: Mapping[str, Any], audio: Path, name: str, collection: str, where: str, part: Part | None
+    fields: Mapping[str, Any], audio: Path, name: str, collection: str, where: str, byte_range: ByteRange | None
 ) -> Clip:
     source = str(fields.get("source") or collection)
     text, offset = fields.get("text"), fields.get("offset")
@@ -244,7 +244,7 @@ def _new_clip(
         speaker=str(fields.get("speaker") or source),
         prompt=Prompt(_code(fields, "language"), _code(fields, "target_language"), bool(fields["punctuation"])),
         start=None if offset is None else float(offset),
-        part=part,
+        byte_range=byte_range,
         where=where,
     )
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from models import Prompt
 from models.config import ModelConfig
-from training.clip import Clip, Part
+from training.clip import ByteRange, Clip
 from training.density import DensityFilter
 from training.errors import ManifestError, RecipeError, TrainingError
 from training.manifest import clips_of, files_of, manifests_of
@@ -235,7 +235,7 @@ class _Shards:
         self._count = self._left = 0
 
     def number(self, clip: Clip) -> int:
-        if clip.part is not None:
+        if clip.byte_range is not None:
             return self._of_tar(clip.audio)
         if not self._left:
             self._current, self._left = self._next(), _SHARD_CLIPS
@@ -289,7 +289,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _line(clip: Clip) -> bytes:
     """Return a clip as a line."""
-    part = None if clip.part is None else [clip.part.offset, clip.part.size]
+    byte_range = None if clip.byte_range is None else [clip.byte_range.offset, clip.byte_range.size]
     fields = [
         str(clip.audio),
         clip.name,
@@ -299,7 +299,7 @@ def _line(clip: Clip) -> bytes:
         clip.speaker,
         list(clip.prompt),
         clip.start,
-        part,
+        byte_range,
         clip.where,
     ]
     content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
@@ -307,10 +307,10 @@ def _line(clip: Clip) -> bytes:
 
 
 def _clip(line: bytes) -> Clip:
-    audio, name, seconds, text, source, speaker, prompt, start, part, where = json.loads(
+    audio, name, seconds, text, source, speaker, prompt, start, byte_range, where = json.loads(
         line.decode(errors="surrogatepass")
     )
-    inside = None if part is None else Part(*part)
+    inside = None if byte_range is None else ByteRange(*byte_range)
     return Clip(Path(audio), name, seconds, text, source, speaker, Prompt(*prompt), start, inside, where)
 
 

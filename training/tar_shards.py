@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.clip import Part
+from training.clip import ByteRange
 from training.errors import ManifestError
 
 
@@ -47,13 +47,13 @@ class Members:
         self._digests = found[order]
         self._positions = np.asarray(positions, dtype=np.uint64).reshape(-1, 2)[order]
 
-    def get(self, name: str) -> Part | None:
+    def get(self, name: str) -> ByteRange | None:
         """Return the position of a member, the last one of that name, or None."""
         digest = _digest(name)
         index = int(np.searchsorted(self._digests, np.uint64(digest), side="right")) - 1
         if index < 0 or int(self._digests[index]) != digest:
             return None
-        return Part(*self._positions[index].tolist())
+        return ByteRange(*self._positions[index].tolist())
 
 
 @lru_cache(maxsize=2**16)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models import Prompt
 from tests.training.small_run import CHECKPOINT, manifest, recipe_file
 from tests.training.test_foreign_manifests import lines, tar, tone
-from training.clip import Clip, Part
+from training.clip import ByteRange, Clip
 from training.errors import ManifestError, RecipeError, TrainingError
 from training.loop import train
 from training.manifest import read_manifest
@@ -35,7 +35,7 @@ CLIPS = st.builds(
     NAMES,
     st.builds(Prompt, st.none() | st.just("en"), st.none() | st.just("de"), st.booleans()),
     st.none() | st.floats(0, 9),
-    st.none() | st.builds(Part, st.integers(0, 2**50), st.integers(0, 2**40)),
+    st.none() | st.builds(ByteRange, st.integers(0, 2**50), st.integers(0, 2**40)),
     st.text(),
 )
 
@@ -165,12 +165,12 @@ def test_manifests_of_shards_are_named_by_a_pattern(tmp_path):
 
 def test_a_tar_that_changed_is_looked_through_again(tmp_path):
     sharded(tmp_path)
-    first = index_of(tmp_path)[0].clip.part
+    first = index_of(tmp_path)[0].clip.byte_range
     content = {"first.wav": tone(300, seconds=2)} | {f"0-{clip}.wav": tone(300) for clip in range(4)}
 
     tar(tmp_path / "audio_0.tar", content)
 
-    assert index_of(tmp_path)[0].clip.part.offset > first.offset
+    assert index_of(tmp_path)[0].clip.byte_range.offset > first.offset
 
 
 def losses_of(folder):
