@@ -29,16 +29,16 @@ from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.batch import Batch
 from training.ema import WeightAverage
-from training.loop import PartCosts
 from training.memory import forget_peak, peak_bytes
 from training.mode import TrainingMode
-from training.objective import Labels, Losses
+from training.objective import LabelCounts, Losses
 from training.optimizer import new_optimizer
 from training.precision import set_products
 from training.ranks import Ranks, local_device, process_group
 from training.recipe import Objective, Precision, Recipe, Transducer
 from training.recipe_file import read_recipe
 from training.sampler import Position
+from training.step import PartLosses
 from training.student import FRONT_END, new_network, student_config
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ def _noise(config: ModelConfig, rows: int, seconds: float) -> Batch:
         position=Position(),
         waveforms=0.1 * torch.randn(rows, samples, generator=random),
         lengths=torch.full((rows,), samples),
-        hidden_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
-        hidden_mels=torch.zeros(rows, config.features.mels, dtype=torch.bool),
+        masked_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
+        masked_mels=torch.zeros(rows, config.features.mels, dtype=torch.bool),
         stretches=None,
         tokens=torch.randint(config.vocabulary_size, (rows, labels), generator=random),
         token_lengths=torch.full((rows,), labels),
@@ -202,14 +202,14 @@ def _step(
         recipe=SimpleNamespace(precision="float32", objective=Objective(), seed=0),
         step=0,
     )
-    costs = ranks.together(PartCosts(cast("Run", run)), some_unused=False)
+    part_losses = ranks.together(PartLosses(cast("Run", run)), some_unused=False)
     spoken = float(batch.token_lengths.sum())
 
     def step(precision: Precision) -> None:
         run.recipe.precision = precision
         set_products(precision)
         optimizer.zero_grad()
-        found: Losses = costs(batch, Labels(spoken, 0.0))
+        found: Losses = part_losses(batch, LabelCounts(spoken, 0.0))
         found.total.backward()  # type: ignore[no-untyped-call]  # torch has no types for it
         torch.nn.utils.clip_grad_norm_(network.parameters(), recipe.optimizer.max_norm).item()
         optimizer.step()

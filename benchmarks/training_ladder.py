@@ -28,13 +28,13 @@ from training.buckets import Buckets
 from training.density import without_dense
 from training.examples import Examples
 from training.loader import load
-from training.loop import take_step
 from training.manifest import read_manifest
 from training.precision import set_products
 from training.recipe import Precision
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import BucketSampler, Position
+from training.step import take_step
 from training.student import FRONT_END
 
 

@@ -155,8 +155,8 @@ def _of_seed(folder: Path, seed: int) -> Path:
 
 def _compare(folder: Path, seeds: Sequence[int], export: Path | None) -> None:
     """Print the lowest WER on dev of runs that differ in their seed, and export the best."""
+    from training.best import BEST
     from training.journal import word_error_rates_of
-    from training.loop import BEST
 
     rates = {seed: min(word_error_rates_of(_of_seed(folder, seed) / "log.jsonl"), default=None) for seed in seeds}
     measured = {seed: 100 * rate for seed, rate in rates.items() if rate is not None}

@@ -49,8 +49,8 @@ class Batch:
         position: its position in the run.
         waveforms: [batch, samples], float32, zero in the padding.
         lengths: samples of each clip, [batch].
-        hidden_frames: features that SpecAugment masks, bool [batch, features]; never in the padding.
-        hidden_mels: bands that it masks, bool [batch, mels].
+        masked_frames: features that SpecAugment masks, bool [batch, features]; never in the padding.
+        masked_mels: bands that it masks, bool [batch, mels].
         stretches: factors of the clips' frequencies, [batch], or None if they do not change.
         tokens: labels of the transcripts, [batch, longest].
         token_lengths: labels of each transcript, [batch].
@@ -66,8 +66,8 @@ class Batch:
     position: Position
     waveforms: Tensor
     lengths: Tensor
-    hidden_frames: Tensor
-    hidden_mels: Tensor
+    masked_frames: Tensor
+    masked_mels: Tensor
     stretches: Tensor | None
     tokens: Tensor
     token_lengths: Tensor
@@ -102,8 +102,8 @@ class Batch:
             self,
             waveforms=self.waveforms.to(device),
             lengths=self.lengths.to(device),
-            hidden_frames=self.hidden_frames.to(device),
-            hidden_mels=self.hidden_mels.to(device),
+            masked_frames=self.masked_frames.to(device),
+            masked_mels=self.masked_mels.to(device),
             stretches=None if self.stretches is None else self.stretches.to(device),
             tokens=self.tokens.to(device),
             token_lengths=self.token_lengths.to(device),
@@ -131,8 +131,8 @@ def collate(examples: Sequence[Example], position: Position, samples: int, hop: 
         position=position,
         waveforms=_stacked([example.samples for example in examples], samples),
         lengths=torch.tensor([len(example.samples) for example in examples]),
-        hidden_frames=_stacked([example.hidden_frames for example in examples], features),
-        hidden_mels=_stacked([example.hidden_mels for example in examples], len(examples[0].hidden_mels)),
+        masked_frames=_stacked([example.masked_frames for example in examples], features),
+        masked_mels=_stacked([example.masked_mels for example in examples], len(examples[0].masked_mels)),
         stretches=torch.tensor(stretches) if any(one != 1.0 for one in stretches) else None,
         tokens=_stacked([example.tokens for example in examples], max(len(one.tokens) for one in examples)),
         token_lengths=torch.tensor([len(example.tokens) for example in examples]),

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+# The averaged weights at the lowest word error rate, in the run's folder.
+BEST = "best.nemo"
+
 
 class Best:
     """Tracks measurements of the word error rate.

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.posteriors import Frames
+from training.posteriors import TeacherFrames
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class FrameTargets:
         return cls(np.empty(0, np.float32), no_masses.astype(np.int64), no_masses, no_hidden)
 
 
-def merged(frames: Frames, ratio: int) -> FrameTargets:
+def merged(frames: TeacherFrames, ratio: int) -> FrameTargets:
     """Merge every ``ratio`` frames of a teacher into one frame of a slower student.
 
     A merged frame is blank only if all of its frames are, so its blank's probability is the product of theirs. The
@@ -73,7 +73,7 @@ def merged(frames: Frames, ratio: int) -> FrameTargets:
     )
 
 
-def greedy_spans(frames: Frames) -> list[tuple[int, int, int]]:
+def greedy_spans(frames: TeacherFrames) -> list[tuple[int, int, int]]:
     """Return a teacher's own transcript: the best label of every frame, repeats merged, blanks dropped.
 
     Returns:
@@ -86,7 +86,7 @@ def greedy_spans(frames: Frames) -> list[tuple[int, int, int]]:
     return [(label, first, last) for label, first, last in spans if label >= 0]
 
 
-def greedy_labels(frames: Frames) -> list[int]:
+def greedy_labels(frames: TeacherFrames) -> list[int]:
     """Return the labels of a teacher's own transcript."""
     return [label for label, _, _ in greedy_spans(frames)]
 

@@ -12,8 +12,8 @@ from training.augment import augmented
 from training.decoded import DecodedTakes
 from training.distillation import FrameTargets, merged
 from training.errors import ManifestError
-from training.labelling import TeacherLabels
-from training.posteriors import Frames
+from training.labelling import TeacherPosteriors
+from training.posteriors import TeacherFrames
 from training.recipe import Augmentation
 from training.sampler import Draw
 from training.spec_augment import Mask, draw_masks
@@ -30,8 +30,8 @@ class Example:
 
     Attributes:
         samples: float32 [n].
-        hidden_frames: features that SpecAugment masks, [n // hop].
-        hidden_mels: bands that it masks, [mels].
+        masked_frames: features that SpecAugment masks, [n // hop].
+        masked_mels: bands that it masks, [mels].
         stretch: factor of its frequencies.
         tokens: labels of its transcript, int64.
         sequence: prompt, transcript and end for an attention decoder, int64; empty without one.
@@ -39,8 +39,8 @@ class Example:
     """
 
     samples: Samples
-    hidden_frames: Mask
-    hidden_mels: Mask
+    masked_frames: Mask
+    masked_mels: Mask
     stretch: float
     tokens: NDArray[np.int64]
     sequence: NDArray[np.int64]
@@ -61,7 +61,7 @@ class Examples:
         vocabulary: TrainingVocabulary,
         augmentation: Augmentation,
         seed: int,
-        labels: TeacherLabels | None,
+        posteriors: TeacherPosteriors | None,
         mels: int,
         positions: int | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class Examples:
             vocabulary: the vocabulary of transcripts.
             augmentation: the augmentation of clips.
             seed: seed of the augmentation.
-            labels: the teacher's posteriors, or None without a teacher.
+            posteriors: the teacher's, or None without a teacher.
             mels: bands of the features.
             positions: the longest sequence of an attention decoder, or None without one.
         """
@@ -80,13 +80,13 @@ class Examples:
         self.transcripts = Transcripts(vocabulary)
         self._augmentation = augmentation
         self._seed = seed
-        self._labels = labels
+        self._posteriors = posteriors
         self._mels = mels
         self._positions = positions
         self._decoded = DecodedTakes()
         self._splicer = None
-        if augmentation.splice and labels:
-            self._splicer = Splicer(takes, labels, augmentation.splice, self._decoded)
+        if augmentation.splice and posteriors:
+            self._splicer = Splicer(takes, posteriors, augmentation.splice, self._decoded)
 
     def make(self, epoch: int, draw: Draw) -> Example:
         """Return the example of a draw.
@@ -99,14 +99,16 @@ class Examples:
         spoken = (self._splicer and self._splicer.spoken(take, random)) or self._as_it_is(take)
         samples = augmented(spoken.samples, FRONT_END.sample_rate, self._augmentation, random)
         features = len(samples) // FRONT_END.hop
-        hidden_frames, hidden_mels = self._masks(features, random)
+        masked_frames, masked_mels = self._masks(features, random)
         stretch = self._stretch(random)
         tokens = np.asarray(self.transcripts.tokens(take.clip, spoken.text), dtype=np.int64)
         targets = None if spoken.frames is None else self._targets(spoken.frames, features, take)
         sequence = np.asarray(self.transcripts.sequence(take.clip, tokens.tolist()), dtype=np.int64)
         if self._positions and len(sequence) > self._positions:
-            raise ManifestError(f"{take.clip}: a transcript of {len(sequence)} labels with its prompt")
-        return Example(samples, hidden_frames, hidden_mels, stretch, tokens, sequence, targets)
+            raise ManifestError(
+                f"{take.clip} has {len(sequence)} labels with its prompt; the decoder has {self._positions} positions"
+            )
+        return Example(samples, masked_frames, masked_mels, stretch, tokens, sequence, targets)
 
     def silence(self) -> Example:
         """Return a second of silence with an empty transcript."""
@@ -114,8 +116,8 @@ class Examples:
         clip = replace(self.takes[0].clip, prompt=Prompt())
         return Example(
             samples=np.zeros(FRONT_END.sample_rate, dtype=np.float32),
-            hidden_frames=np.zeros(features, dtype=np.bool_),
-            hidden_mels=np.zeros(self._mels, dtype=np.bool_),
+            masked_frames=np.zeros(features, dtype=np.bool_),
+            masked_mels=np.zeros(self._mels, dtype=np.bool_),
             stretch=1.0,
             tokens=np.empty(0, dtype=np.int64),
             sequence=np.asarray(self.transcripts.sequence(clip, []), dtype=np.int64),
@@ -126,13 +128,13 @@ class Examples:
         """Return a take with its transcript, or else the teacher's."""
         text = take.clip.text
         if text is None:
-            if self._labels is None:
+            if self._posteriors is None:
                 raise ManifestError(f"{take.clip} has no transcript, and no teacher makes one")
-            transcript = self._labels.transcript(take.clip)
+            transcript = self._posteriors.transcript(take.clip)
             if transcript is None:
                 raise ManifestError(f"{take.clip} could not be read when the teacher labelled the clips")
             text = transcript
-        frames = self._labels.of(take) if self._labels else None
+        frames = self._posteriors.of(take) if self._posteriors else None
         return Spoken(self._decoded.samples(take), text, frames)
 
     def _masks(self, features: int, random: np.random.Generator) -> tuple[Mask, Mask]:
@@ -146,10 +148,12 @@ class Examples:
         config = self._augmentation.vocal_tract
         return 1.0 if config is None else float(np.exp(random.uniform(*np.log(config.factors))))
 
-    def _targets(self, frames: Frames, features: int, take: Take) -> FrameTargets:
+    def _targets(self, frames: TeacherFrames, features: int, take: Take) -> FrameTargets:
         """Return the teacher's targets of a take with ``features`` features, at the student's frame rate."""
-        assert self._labels, "only a teacher gives frames"
-        targets = merged(frames, self._labels.ratio)
-        if len(targets.blank) != self._labels.frames_of(features):
-            raise ManifestError(f"{take.clip} is not what the teacher labelled; remove its labels")
+        assert self._posteriors, "only a teacher gives frames"
+        targets = merged(frames, self._posteriors.ratio)
+        if len(targets.blank) != self._posteriors.frames_of(features):
+            raise ManifestError(
+                f"{take.clip} has changed since the teacher labelled it; remove {self._posteriors.folder}"
+            )
         return targets

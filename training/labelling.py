@@ -13,7 +13,7 @@ from training.ahead import ahead
 from training.clip import AudioLocation, Clip
 from training.distillation import greedy_labels
 from training.errors import ManifestError, RecipeError
-from training.posteriors import Frames, PosteriorStore
+from training.posteriors import PosteriorStore, TeacherFrames
 from training.recipe import Precision, Teacher
 from training.student import FRONT_END
 from training.takes import Take
@@ -25,10 +25,11 @@ _BATCH_SECONDS = 120.0
 _HEAD_BYTES = 2**18
 
 
-class TeacherLabels:
+class TeacherPosteriors:
     """A teacher's posteriors of takes.
 
     Attributes:
+        folder: the folder of their files.
         ratio: frames of the teacher in one frame of the student.
         frame_samples: samples of a frame of the teacher.
         pieces: the teacher's labels.
@@ -45,6 +46,7 @@ class TeacherLabels:
         stride: int,
         unreadable: Collection[AudioLocation] = (),
     ) -> None:
+        self.folder = store.folder
         self.unreadable = frozenset(unreadable)
         self.ratio = stride // model.stride
         self.frame_samples = model.stride * FRONT_END.hop
@@ -57,7 +59,7 @@ class TeacherLabels:
         self._tokenizer = model.tokenizer
         self._stride = stride
 
-    def of(self, take: Take) -> Frames | None:
+    def of(self, take: Take) -> TeacherFrames | None:
         """Return the teacher's frames of a take, or None."""
         return self._store.read(_entry(self._names, take)) if take in self._takes else None
 
@@ -75,7 +77,7 @@ class TeacherLabels:
 
 def labelled(
     takes: Sequence[Take], teacher: Teacher, student_stride: int, device: torch.device, precision: Precision
-) -> TeacherLabels:
+) -> TeacherPosteriors:
     """Return a teacher's posteriors of the takes of its sources; missing ones are computed, with a progress bar.
 
     Args:
@@ -105,7 +107,7 @@ def labelled(
     if missing:
         unreadable |= _label(missing, model, store, names)
     readable = [take for take in takes if take.clip.location not in unreadable]
-    return TeacherLabels(store, names, readable, model, student_stride, unreadable)
+    return TeacherPosteriors(store, names, readable, model, student_stride, unreadable)
 
 
 def _is_labelled(take: Take, teacher: Teacher) -> bool:

@@ -19,22 +19,22 @@ _IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
-class Guesses:
-    """A student's outputs for a batch.
+class Outputs:
+    """A student's outputs for a batch. Transducers and attention decoders compute their losses themselves.
 
     Attributes:
         logits: [batch, frames, labels + 1], any floating dtype; None without a CTC head.
         teacher_logits: the same for the teacher's labels, if the student has other labels.
         hidden: predicted frames of the teacher's encoder, [batch, frames, width], if wanted.
-        transducer: the transducer's loss per label, if it has one.
-        attention: the attention decoder's loss per label, if it has one.
+        transducer_loss: the transducer's loss per label, if it has one.
+        attention_loss: the attention decoder's loss per label, if it has one.
     """
 
     logits: Tensor | None
     teacher_logits: Tensor | None
     hidden: Tensor | None
-    transducer: Tensor | None
-    attention: Tensor | None = None
+    transducer_loss: Tensor | None
+    attention_loss: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,24 @@ class Losses:
     transducer: Tensor | None
     attention: Tensor | None
 
+    def zeroed(self) -> "Losses":
+        """Return losses of 0 with gradients of 0."""
+
+        def nothing(loss: Tensor | None) -> Tensor | None:
+            return None if loss is None else torch.zeros_like(loss)
+
+        return Losses(
+            total=0.0 * self.total,
+            ctc=nothing(self.ctc),
+            distillation=nothing(self.distillation),
+            hidden=nothing(self.hidden),
+            transducer=nothing(self.transducer),
+            attention=nothing(self.attention),
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class LabelCounts:
     """The numbers of labels that losses are divided by: those of a batch, or of all batches of a step.
 
     Attributes:
@@ -73,40 +88,40 @@ class Labels:
     share: float = 1.0
 
 
-def labels_of(batch: Batch, objective: Objective) -> Labels:
+def label_counts(batch: Batch, objective: Objective) -> LabelCounts:
     """Count the labels of a batch."""
     sequences = 0.0
     if batch.sequences.size(1):
         # All labels but the first, or the transcript and its end.
         predicted = batch.sequence_lengths - 1 if objective.predict_prompts else batch.token_lengths + 1
         sequences = float(predicted.sum())
-    return Labels(float(batch.token_lengths.sum()), sequences)
+    return LabelCounts(float(batch.token_lengths.sum()), sequences)
 
 
-def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective, labels: Labels) -> Losses:
+def losses(outputs: Outputs, lengths: Tensor, batch: Batch, objective: Objective, counts: LabelCounts) -> Losses:
     """Return the losses of a batch.
 
     Args:
-        guesses: the student's outputs.
+        outputs: the student's outputs.
         lengths: number of frames of each clip, [batch].
         batch: the batch.
         objective: the weights.
-        labels: the numbers of labels that losses are divided by.
+        counts: the numbers of labels that losses are divided by.
     """
     total = torch.zeros((), device=lengths.device)
     ctc = distillation = hidden = None
-    log_probabilities = None if guesses.logits is None else log_softmax(guesses.logits.float(), dim=-1)
+    log_probabilities = None if outputs.logits is None else log_softmax(outputs.logits.float(), dim=-1)
     if log_probabilities is not None and objective.ctc:
-        ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, labels.transcripts)
+        ctc = ctc_objective(log_probabilities, lengths, batch.tokens, batch.token_lengths, counts.transcripts)
         total = total + objective.ctc * ctc
-    if guesses.transducer is not None:
-        total = total + objective.transducer * guesses.transducer
-    if guesses.attention is not None:
-        total = total + guesses.attention
+    if outputs.transducer_loss is not None:
+        total = total + objective.transducer * outputs.transducer_loss
+    if outputs.attention_loss is not None:
+        total = total + outputs.attention_loss
     if batch.targets:
-        assert log_probabilities is not None, "who learns from a teacher has a CTC head"
+        assert log_probabilities is not None, "a student with a teacher has a CTC head"
         valid = valid_positions(lengths, log_probabilities.size(1)) & batch.targets.is_known[:, None]
-        teacher_logits = guesses.teacher_logits
+        teacher_logits = outputs.teacher_logits
         distillation = distillation_loss(
             log_probabilities if teacher_logits is None else log_softmax(teacher_logits.float(), dim=-1),
             batch.targets.blank,
@@ -115,28 +130,12 @@ def losses(guesses: Guesses, lengths: Tensor, batch: Batch, objective: Objective
             valid,
             objective.label_emphasis,
         )
-        distillation = labels.share * distillation
+        distillation = counts.share * distillation
         total = total + distillation
-        if guesses.hidden is not None:
-            hidden = labels.share * hidden_loss(guesses.hidden.float(), batch.targets.hidden, valid)
+        if outputs.hidden is not None:
+            hidden = counts.share * hidden_loss(outputs.hidden.float(), batch.targets.hidden, valid)
             total = total + objective.hidden * hidden
-    return Losses(total, ctc, distillation, hidden, guesses.transducer, guesses.attention)
-
-
-def without_weight(costs: Losses) -> Losses:
-    """Return losses of 0 with gradients of 0."""
-
-    def nothing(cost: Tensor | None) -> Tensor | None:
-        return None if cost is None else torch.zeros_like(cost)
-
-    return Losses(
-        costs.total * 0.0,
-        nothing(costs.ctc),
-        nothing(costs.distillation),
-        nothing(costs.hidden),
-        nothing(costs.transducer),
-        nothing(costs.attention),
-    )
+    return Losses(total, ctc, distillation, hidden, outputs.transducer_loss, outputs.attention_loss)
 
 
 def ctc_objective(
@@ -174,7 +173,7 @@ def transducer_objective(
     lengths: Tensor,
     batch: Batch,
     objective: Objective,
-    labels: Labels,
+    counts: LabelCounts,
     *,
     with_durations: bool,
 ) -> Tensor:
@@ -187,7 +186,7 @@ def transducer_objective(
         lengths: number of frames of each clip, [batch].
         batch: the batch.
         objective: options of the loss.
-        labels: the numbers of labels that losses are divided by.
+        counts: the numbers of labels that losses are divided by.
         with_durations: whether a TDT learns with its durations.
     """
     loss = transducer_loss(
@@ -201,11 +200,11 @@ def transducer_objective(
         fast_emit=objective.fast_emit,
         sigma=objective.sigma,
     )
-    return loss / max(labels.transcripts, 1.0)
+    return loss / max(counts.transcripts, 1.0)
 
 
 def attention_objective(
-    decoder: AttentionDecoder, encoded: Tensor, lengths: Tensor, batch: Batch, objective: Objective, labels: Labels
+    decoder: AttentionDecoder, encoded: Tensor, lengths: Tensor, batch: Batch, objective: Objective, counts: LabelCounts
 ) -> Tensor:
     """Return the attention decoder's smoothed cross-entropy per predicted label.
 
@@ -219,7 +218,7 @@ def attention_objective(
         lengths: number of frames of each clip, [batch].
         batch: the batch.
         objective: smoothing, and whether prompts are predicted.
-        labels: the numbers of labels that losses are divided by.
+        counts: the numbers of labels that losses are divided by.
     """
     logits = decoder.read(batch.sequences[:, :-1], decoder.memory(encoded, lengths)).float()
     wanted = batch.sequences[:, 1:]
@@ -229,11 +228,11 @@ def attention_objective(
         predicted = predicted & ~valid_positions(prompt - 1, wanted.size(1))
     outputs = logits.size(2)
     smoothing = objective.label_smoothing * outputs / (outputs - 1)
-    cost = cross_entropy(
+    loss = cross_entropy(
         logits.flatten(0, 1),
         wanted.masked_fill(~predicted, _IGNORED).flatten(),
         ignore_index=_IGNORED,
         reduction="sum",
         label_smoothing=min(smoothing, 1.0),
     )
-    return cost / max(labels.sequences, 1.0)
+    return loss / max(counts.sequences, 1.0)

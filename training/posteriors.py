@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from training.errors import TrainingError
 
 # Records with the fields of ``record_type``.
-Frames = NDArray[np.void]
+TeacherFrames = NDArray[np.void]
 
 MAX_LABEL = np.iinfo(np.uint16).max
 
@@ -35,7 +35,11 @@ def record_type(labels: int, width: int = 0) -> np.dtype[np.void]:
 
 
 class PosteriorStore:
-    """A store of posteriors by name of the take."""
+    """A store of posteriors by name of the take.
+
+    Attributes:
+        folder: its folder.
+    """
 
     def __init__(self, folder: Path, labels: int, width: int = 0) -> None:
         """Open a store, or create one.
@@ -48,6 +52,7 @@ class PosteriorStore:
         Raises:
             TrainingError: if it is damaged.
         """
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._type = record_type(labels, width)
         self._frames_path = folder / "frames.bin"
@@ -55,13 +60,13 @@ class PosteriorStore:
         self._frames_path.touch()
         self._index_path.touch()
         self._ranges: dict[str, tuple[int, int]] = {}
-        self._map: Frames = np.empty(0, self._type)
+        self._map: TeacherFrames = np.empty(0, self._type)
         self._read_index()
 
     def __contains__(self, name: str) -> bool:
         return name in self._ranges
 
-    def read(self, name: str) -> Frames:
+    def read(self, name: str) -> TeacherFrames:
         """Return the frames of a take, memory-mapped.
 
         Raises:
@@ -122,7 +127,7 @@ class StoreWriter:
         self._frames = frames
         self._index = index
 
-    def add(self, names: Sequence[str], frames: Sequence[Frames]) -> None:
+    def add(self, names: Sequence[str], frames: Sequence[TeacherFrames]) -> None:
         """Add the frames of some clips; when this returns, they are on the disk."""
         _write(self._frames, b"".join(one.tobytes() for one in frames))
         lines = []

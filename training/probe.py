@@ -18,11 +18,11 @@ import torch
 from training.batch import Batch
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
-from training.loop import take_step
 from training.memory import forget_peak, peak_bytes
 from training.recipe import Optimizer
 from training.run import Run
 from training.sampler import Position
+from training.step import take_step
 from training.student import FRONT_END
 
 # Share of a GPU's memory that a step may take; its use varies a little with earlier steps.
@@ -297,8 +297,8 @@ def noise(run: Run, bucket: Bucket, rows: int) -> Batch:
         position=Position(),
         waveforms=0.1 * torch.randn(rows, samples, generator=random),
         lengths=torch.full((rows,), samples),
-        hidden_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
-        hidden_mels=torch.zeros(rows, run.config.features.mels, dtype=torch.bool),
+        masked_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
+        masked_mels=torch.zeros(rows, run.config.features.mels, dtype=torch.bool),
         stretches=None,
         tokens=labels,
         token_lengths=counts,

@@ -510,6 +510,6 @@ class Recipe:
         return self.student or self.convolutional
 
     @property
-    def labels(self) -> bool:
+    def has_labels(self) -> bool:
         """Whether the recipe names labels of its own, and does not use those of a teacher or of ``initial``."""
         return bool(self.vocabulary or self.characters or self.languages)

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from models.checkpoint import Checkpoint
+from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
@@ -15,7 +17,7 @@ from training.errors import ManifestError, RecipeError, ResumeError, TrainingErr
 from training.examples import Examples
 from training.export import check_export, export_nemo
 from training.forecast import forecast
-from training.labelling import TeacherLabels, labelled
+from training.labelling import TeacherPosteriors, labelled
 from training.loss_scale import LossScale
 from training.manifest import read_manifest
 from training.mode import TrainingMode
@@ -23,10 +25,11 @@ from training.optimizer import new_optimizer
 from training.precision import set_products
 from training.prompted_vocabulary import PromptedVocabulary
 from training.ranks import Ranks
-from training.recipe import Dev, Recipe
+from training.recipe import Dev, Recipe, Teacher
 from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import (
+    StudentNetwork,
     is_of_teacher_heads,
     new_network,
     read_initial,
@@ -93,63 +96,41 @@ class Run:
         set_products(recipe.precision)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
         initial = read_initial(recipe.initial) if recipe.initial else None
-        tuned = None if recipe.shape or not initial else tunable_config(initial.config)
         self.vocabulary = _vocabulary(recipe)
-        size = self.vocabulary.size
-        characters = isinstance(self.vocabulary, CharacterVocabulary)
-        prompts = self.vocabulary.prompts if isinstance(self.vocabulary, PromptedVocabulary) else None
-        if recipe.shape:
-            self.config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
-        else:
-            assert tuned, "a recipe has a shape or an initial checkpoint"
-            self.config = tuned
-            if recipe.labels:
-                self.config = relabelled(tuned, size, characters=characters, prompts=prompts)
-        if recipe.labels and self.config.ctc and not recipe.objective.ctc:
-            raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
+        config = _config(recipe, initial, self.vocabulary)
         with self.ranks.one_after_the_first():
-            takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), self.config)
-        longest = round(float(takes.seconds.max()), 1)
-        # A tuned model keeps its former length if that is longer.
-        if recipe.shape or longest > (self.config.piece_seconds or math.inf):
-            self.config = dataclasses.replace(self.config, trained_seconds=longest)
+            self.takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), config)
+        self.config = _with_trained_length(config, recipe, self.takes)
         check_export(self.config, self.vocabulary)
-        labels = None
-        if recipe.teacher:
-            if not self.config.ctc:
-                raise RecipeError("a teacher's labels are for a CTC head, which this model does not have")
-            stride = self.config.encoder.subsampling_factor
-            with self.ranks.one_after_the_first():
-                labels = labelled(takes, recipe.teacher, stride, device, recipe.precision)
-            _check_transcripts(takes, labels)
-        has_own_labels = recipe.labels or not recipe.shape
-        teacher_labels = len(labels.pieces) if labels and has_own_labels else None
-        hidden = labels.width if labels else 0
-        self.network = new_network(self.config, recipe.dropout, recipe.seed, teacher_labels, hidden).to(device)
+        posteriors = self._posteriors(recipe.teacher) if recipe.teacher else None
+        self.network = _network(recipe, self.config, posteriors).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
-        own = initial if initial and not recipe.shape else None  # a tuned model keeps its front end
-        window, mel_bank = (own.window, own.mel_bank) if own else (None, None)
-        self.front_end = LogMelFeatures(self.config.features, window, mel_bank).to(device)
+        self.front_end = _front_end(recipe, initial, self.config).to(device)
         self.mode = TrainingMode(recipe)
         self.mode.freeze(self.network)
-        if self.network.ctc and not labels and not recipe.objective.ctc:
+        if self.network.ctc and not posteriors and not recipe.objective.ctc:
             self.network.ctc.requires_grad_(requires_grad=False)  # it is not part of the loss
         self.optimizer = new_optimizer(self.network, recipe.optimizer)
         self.average = WeightAverage(self.network, recipe.optimizer.ema)
-        mels = self.config.features.mels
-        positions = self.config.attention.positions if self.config.attention else None
-        self.takes = takes
-        self.examples = Examples(takes, self.vocabulary, recipe.augmentation, recipe.seed, labels, mels, positions)
+        self.examples = Examples(
+            self.takes,
+            self.vocabulary,
+            recipe.augmentation,
+            recipe.seed,
+            posteriors,
+            mels=self.config.features.mels,
+            positions=self.config.attention.positions if self.config.attention else None,
+        )
         for take in self.dev:
             self.examples.transcripts.tokens(take.clip, "")  # checks that the vocabulary has its language
-        self.sampler = _sampler(takes, recipe, attends=self.config.attention is not None)
-        self.survey = [*takes.survey]
+        self.sampler = _sampler(self.takes, recipe, attends=self.config.attention is not None)
+        self.survey = [*self.takes.survey]
         self.survey += [f"weights of {recipe.initial.name} {taken}"] if recipe.initial and taken else []
-        self.survey.append(forecast(self.sampler, takes.seconds, takes.labels))
+        self.survey.append(forecast(self.sampler, self.takes.seconds, self.takes.labels))
         self.step = 0
         self.position = Position()
         self.audio_seconds = 0.0
-        self._identity = _identity(recipe, takes)
+        self._identity = _identity(recipe, self.takes)
 
     @property
     def finished(self) -> bool:
@@ -160,6 +141,16 @@ class Run:
     def parameters(self) -> int:
         """Number of the student's weights, without those used only in training."""
         return sum(value.numel() for name, value in self.network.named_parameters() if not is_of_teacher_heads(name))
+
+    def _posteriors(self, teacher: Teacher) -> TeacherPosteriors:
+        """Return the teacher's posteriors of the takes, and check that each take has a transcript."""
+        if not self.config.ctc:
+            raise RecipeError("a teacher's labels are for a CTC head, which this model does not have")
+        stride = self.config.encoder.subsampling_factor
+        with self.ranks.one_after_the_first():
+            posteriors = labelled(self.takes, teacher, stride, self.device, self.recipe.precision)
+        _check_transcripts(self.takes, posteriors)
+        return posteriors
 
     def save(self) -> None:
         """Save the state, in the first process."""
@@ -237,6 +228,45 @@ def _vocabulary(recipe: Recipe) -> TrainingVocabulary:
     return read_vocabulary(path)
 
 
+def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVocabulary) -> ModelConfig:
+    """Return the configuration of the recipe's shape, or else that of the released model that it tunes."""
+    size, characters = vocabulary.size, isinstance(vocabulary, CharacterVocabulary)
+    prompts = vocabulary.prompts if isinstance(vocabulary, PromptedVocabulary) else None
+    if recipe.shape:
+        config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
+    else:
+        assert initial, "a recipe has a shape or an initial checkpoint"
+        config = tunable_config(initial.config)
+        if recipe.has_labels:
+            config = relabelled(config, size, characters=characters, prompts=prompts)
+    if recipe.has_labels and config.ctc and not recipe.objective.ctc:
+        raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
+    return config
+
+
+def _with_trained_length(config: ModelConfig, recipe: Recipe, takes: TakeIndex) -> ModelConfig:
+    """Return the configuration with the longest length of its training clips; a tuned model's does not shrink."""
+    longest = round(float(takes.seconds.max()), 1)
+    if recipe.shape or longest > (config.piece_seconds or math.inf):
+        return dataclasses.replace(config, trained_seconds=longest)
+    return config
+
+
+def _network(recipe: Recipe, config: ModelConfig, posteriors: TeacherPosteriors | None) -> StudentNetwork:
+    """Return the network with random weights; with labels of its own it has another head for the teacher's."""
+    has_own_labels = recipe.has_labels or not recipe.shape
+    teacher_labels = len(posteriors.pieces) if posteriors and has_own_labels else None
+    hidden = posteriors.width if posteriors else 0
+    return new_network(config, recipe.dropout, recipe.seed, teacher_labels, hidden)
+
+
+def _front_end(recipe: Recipe, initial: Checkpoint | None, config: ModelConfig) -> LogMelFeatures:
+    """Return the front end; a tuned model keeps its own."""
+    if initial and not recipe.shape:
+        return LogMelFeatures(config.features, initial.window, initial.mel_bank)
+    return LogMelFeatures(config.features)
+
+
 def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSampler:
     seconds, labels, data, batches = takes.seconds, takes.labels, recipe.data, recipe.batches
     weights = sampling_weights(seconds, takes.sources, takes.speakers, data.source_balance, data.speaker_balance)
@@ -250,11 +280,11 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     )
 
 
-def _check_transcripts(takes: TakeIndex, labels: TeacherLabels) -> None:
+def _check_transcripts(takes: TakeIndex, posteriors: TeacherPosteriors) -> None:
     """Refuse a clip that has neither a transcript nor one by the teacher; one that cannot be read is skipped later."""
     for take in takes:
         clip = take.clip
-        if clip.text is None and clip.location not in labels.unreadable and labels.transcript(clip) is None:
+        if clip.text is None and clip.location not in posteriors.unreadable and posteriors.transcript(clip) is None:
             raise ManifestError(f"{clip} has no transcript, and no teacher makes one")
 
 

@@ -23,12 +23,12 @@ def draw_masks(frames: int, mels: int, config: SpecAugment, random: np.random.Ge
     Returns:
         The frames to mask, [frames], and the bands to mask, [mels]. Masked features become 0, the mean of their band.
     """
-    hidden_frames, hidden_mels = np.zeros(frames, dtype=np.bool_), np.zeros(mels, dtype=np.bool_)
+    masked_frames, masked_mels = np.zeros(frames, dtype=np.bool_), np.zeros(mels, dtype=np.bool_)
     for _ in range(config.time_masks):
-        _hide(hidden_frames, int(config.time_share * frames), random)
+        _hide(masked_frames, int(config.time_share * frames), random)
     for _ in range(config.mel_masks):
-        _hide(hidden_mels, config.mel_width, random)
-    return hidden_frames, hidden_mels
+        _hide(masked_mels, config.mel_width, random)
+    return masked_frames, masked_mels
 
 
 def _hide(mask: Mask, widest: int, random: np.random.Generator) -> None:

@@ -17,8 +17,8 @@ from audio.samples import Samples
 from models.tokenizers import WORD_START
 from training.decoded import DecodedTakes
 from training.distillation import greedy_spans
-from training.labelling import TeacherLabels
-from training.posteriors import Frames
+from training.labelling import TeacherPosteriors
+from training.posteriors import TeacherFrames
 from training.recipe import Splice
 from training.student import FRONT_END
 from training.takes import Take
@@ -43,12 +43,12 @@ class Spoken:
 
     samples: Samples
     text: str
-    frames: Frames | None
+    frames: TeacherFrames | None
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A part of a clip that can be cut out: words between two frames of the teacher."""
+    """A stretch of a clip that can be cut out: words between two frames of the teacher."""
 
     start: int
     end: int
@@ -58,15 +58,17 @@ class Phrase:
 class Splicer:
     """Splices clips of a speaker. Threads may share it."""
 
-    def __init__(self, takes: Sequence[Take], labels: TeacherLabels, config: Splice, decoded: DecodedTakes) -> None:
+    def __init__(
+        self, takes: Sequence[Take], posteriors: TeacherPosteriors, config: Splice, decoded: DecodedTakes
+    ) -> None:
         """Prepare to splice; only takes with the teacher's frames are cut."""
-        self._labels = labels
+        self._posteriors = posteriors
         self._config = config
         self._decoded = decoded
         self._found: dict[Take, list[Phrase]] = {}
         self._of_voice: dict[tuple[str, str], list[Take]] = defaultdict(list)
         for take in takes:
-            if labels.of(take) is not None:
+            if posteriors.of(take) is not None:
                 self._of_voice[_voice(take)].append(take)
 
     def spoken(self, take: Take, random: np.random.Generator) -> Spoken | None:
@@ -74,19 +76,20 @@ class Splicer:
         others = self._of_voice.get(_voice(take), [])
         if len(others) < self._config.clips or random.random() >= self._config.share:
             return None
-        room = int(take.seconds * FRONT_END.sample_rate) // self._labels.frame_samples
-        parts = list(self._parts(others, room, random))
-        if sum(len(part.samples) for part in parts) < take.seconds * FRONT_END.sample_rate / 2:
+        room = int(take.seconds * FRONT_END.sample_rate) // self._posteriors.frame_samples
+        cut = list(self._phrases_of(others, room, random))
+        if sum(len(phrase.samples) for phrase in cut) < take.seconds * FRONT_END.sample_rate / 2:
             return None
         return Spoken(
-            np.concatenate([part.samples for part in parts]),
-            " ".join(part.text for part in parts),
-            np.concatenate([part.frames for part in parts if part.frames is not None]),
+            np.concatenate([phrase.samples for phrase in cut]),
+            " ".join(phrase.text for phrase in cut),
+            np.concatenate([phrase.frames for phrase in cut if phrase.frames is not None]),
         )
 
-    def _parts(self, others: Sequence[Take], room: int, random: np.random.Generator) -> Iterator[Spoken]:
+    def _phrases_of(self, others: Sequence[Take], room: int, random: np.random.Generator) -> Iterator[Spoken]:
         """Yield phrases of random clips that together have ``room`` frames of the teacher at most."""
-        low, high = (seconds * FRONT_END.sample_rate / self._labels.frame_samples for seconds in self._config.seconds)
+        frames_a_second = FRONT_END.sample_rate / self._posteriors.frame_samples
+        low, high = (seconds * frames_a_second for seconds in self._config.seconds)
         for _ in range(_TRIES):
             take = others[int(random.integers(len(others)))]
             samples = self._decoded.samples(take)
@@ -105,42 +108,42 @@ class Splicer:
     def _phrases(self, take: Take, samples: Samples) -> list[Phrase]:
         """Return the phrases of a take, which are found once."""
         if take not in self._found:
-            self._found[take] = phrases(samples, take, self._labels)
+            self._found[take] = phrases(samples, take, self._posteriors)
         return self._found[take]
 
     def _cut(self, take: Take, samples: Samples, start: int, end: int, spoken: Sequence[Phrase]) -> Spoken:
-        frames = self._labels.of(take)
+        frames = self._posteriors.of(take)
         assert frames is not None, "phrases are cut where words end by the teacher's frames"
-        part = samples[start * self._labels.frame_samples : end * self._labels.frame_samples].copy()
-        fade = np.linspace(0, 1, min(_FADE, len(part)), dtype=np.float32)
-        part[: len(fade)] *= fade
-        part[len(part) - len(fade) :] *= fade[::-1]
+        cut = samples[start * self._posteriors.frame_samples : end * self._posteriors.frame_samples].copy()
+        fade = np.linspace(0, 1, min(_FADE, len(cut)), dtype=np.float32)
+        cut[: len(fade)] *= fade
+        cut[len(cut) - len(fade) :] *= fade[::-1]
         text = " ".join(word for phrase in spoken for word in phrase.words)
-        return Spoken(part, text, frames[start:end])
+        return Spoken(cut, text, frames[start:end])
 
 
-def phrases(samples: Samples, take: Take, labels: TeacherLabels) -> list[Phrase]:
+def phrases(samples: Samples, take: Take, posteriors: TeacherPosteriors) -> list[Phrase]:
     """Return the phrases of a take whose words all equal the teacher's.
 
     Args:
         samples: samples of the take, float32 [n].
         take: a take with the teacher's frames.
-        labels: the teacher's posteriors.
+        posteriors: the teacher's.
     """
-    frames = labels.of(take)
+    frames = posteriors.of(take)
     if frames is None:
         return []
-    words = _words(frames, labels.pieces)
+    words = _words(frames, posteriors.pieces)
     if not words:
         return []
     quiet = _QUIET * float(np.sqrt(np.mean(np.square(samples))))
     cuts, firsts = [0], [0]
     for number, ((_, _, before), (_, after, _)) in enumerate(itertools.pairwise(words), start=1):
-        levels = [_level(samples, frame * labels.frame_samples) for frame in range(before + 1, after + 1)]
+        levels = [_level(samples, frame * posteriors.frame_samples) for frame in range(before + 1, after + 1)]
         if min(levels) <= quiet:
             cuts.append(before + 1 + int(np.argmin(levels)))
             firsts.append(number)
-    cuts.append(min(len(frames), len(samples) // labels.frame_samples))
+    cuts.append(min(len(frames), len(samples) // posteriors.frame_samples))
     firsts.append(len(words))
     spoken = [word for word, _, _ in words]
     understood = _understood(spoken, take.clip.text)
@@ -164,7 +167,7 @@ def _understood(spoken: Sequence[str], text: str | None) -> Callable[[int, int],
     return lambda first, last: wrong.isdisjoint(range(first, last)) and missed.isdisjoint(range(first, last + 1))
 
 
-def _words(frames: Frames, pieces: Sequence[str]) -> list[tuple[str, int, int]]:
+def _words(frames: TeacherFrames, pieces: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return a teacher's words, each with its first and last frame."""
     words: list[tuple[str, int, int]] = []
     for label, first, last in greedy_spans(frames):

@@ -13,7 +13,7 @@ from models.checkpoint import CheckpointError, read_checkpoint
 from models.features import LogMelFeatures
 from models.network import Network
 from training.errors import RecipeError
-from training.posteriors import MAX_LABEL, Frames, record_type
+from training.posteriors import MAX_LABEL, TeacherFrames, record_type
 from training.precision import autocast
 from training.recipe import Precision
 from training.student import FRONT_END
@@ -66,7 +66,7 @@ class TeacherModel:
         self._network.to(device, torch.float32).eval().requires_grad_(requires_grad=False)
 
     @torch.no_grad()
-    def posteriors(self, clips: Sequence[Samples]) -> list[Frames]:
+    def posteriors(self, clips: Sequence[Samples]) -> list[TeacherFrames]:
         """Return the posteriors of each frame of each clip, computed in one batch."""
         lengths = torch.tensor([len(samples) for samples in clips])
         waveforms = torch.zeros(len(clips), int(lengths.max()))
@@ -80,7 +80,7 @@ class TeacherModel:
         probabilities = log_softmax(logits.float(), dim=-1).exp()
         return self._records(probabilities, encoded.float(), frames.tolist())
 
-    def _records(self, probabilities: Tensor, encoded: Tensor, counts: Sequence[int]) -> list[Frames]:
+    def _records(self, probabilities: Tensor, encoded: Tensor, counts: Sequence[int]) -> list[TeacherFrames]:
         """Keep the best of ``probabilities`` [batch, frames, labels + 1], the blank last, and frames if wanted."""
         masses, labels = probabilities[:, :, :-1].topk(self._labels, dim=-1)
         records = np.empty(probabilities.shape[:2], dtype=record_type(self._labels, self.width))

@@ -15,12 +15,13 @@ from tests.conftest import GOLDEN
 from tests.training.small_run import TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError
 from training.loader import load
-from training.loop import batch_losses, take_step, train
-from training.objective import attention_objective, labels_of
+from training.loop import train
+from training.objective import attention_objective, label_counts
 from training.recipe import Objective
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
+from training.step import batch_losses, take_step
 from training.vocabulary import new_vocabulary
 from training.vocabulary_file import read_vocabulary
 
@@ -78,7 +79,7 @@ def test_the_cost_is_smoothed_cross_entropy_of_all_but_the_first_label(tmp_path,
     encoded, lengths = torch.randn(len(batch.lengths), 9, 16), torch.full((len(batch.lengths),), 9)
     head = run.network.attention_decoder
 
-    cost = attention_objective(head, encoded, lengths, batch, objective, labels_of(batch, objective))
+    cost = attention_objective(head, encoded, lengths, batch, objective, label_counts(batch, objective))
 
     scores = head.read(batch.sequences[:, :-1], head.memory(encoded, lengths)).log_softmax(-1).detach()
     outputs = scores.size(2)
@@ -127,7 +128,7 @@ def test_padding_changes_neither_cost_nor_gradient(tmp_path):
     batch = first_batch(run)
     wider = {
         "waveforms": torch.nn.functional.pad(batch.waveforms, (0, 8000), value=0.3),
-        "hidden_frames": torch.nn.functional.pad(batch.hidden_frames, (0, 50)),
+        "masked_frames": torch.nn.functional.pad(batch.masked_frames, (0, 50)),
         "sequences": torch.nn.functional.pad(batch.sequences, (0, 5), value=3),
     }
     widened = type(batch)(**{name: wider.get(name, getattr(batch, name)) for name in batch.__slots__})

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
 from tests.training.small_run import CHECKPOINT, manifest
@@ -26,13 +27,13 @@ def takes(folder, texts=True):
     return [Take(clip if texts else replace(clip, text=None)) for clip in clips]
 
 
-def teacher_labels(folder, some):
+def teacher_posteriors(folder, some):
     teacher = Teacher(checkpoint=CHECKPOINT, cache=folder / "cache")
     return labelled(some, teacher, 16, torch.device("cpu"), "float32")
 
 
-def examples(folder, some=None, augmentation=AUGMENTATION, labels=None, seed=0):
-    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, labels, mels=80)
+def examples(folder, some=None, augmentation=AUGMENTATION, posteriors=None, seed=0):
+    return Examples(some or takes(folder), VOCABULARY, augmentation, seed, posteriors, mels=80)
 
 
 def test_the_same_draw_gives_the_same_and_another_another(tmp_path):
@@ -41,7 +42,7 @@ def test_the_same_draw_gives_the_same_and_another_another(tmp_path):
     others = [make(2, Draw(0, 0)), make(1, Draw(0, 1)), examples(tmp_path, seed=1).make(1, Draw(0, 0))]
 
     assert np.array_equal(first.samples, again.samples)
-    assert np.array_equal(first.hidden_frames, again.hidden_frames)
+    assert np.array_equal(first.masked_frames, again.masked_frames)
     assert all(not np.array_equal(first.samples, other.samples) for other in others)
 
 
@@ -49,8 +50,8 @@ def test_without_augmentation_a_clip_is_what_it_is(tmp_path):
     one = examples(tmp_path, augmentation=Augmentation()).make(0, Draw(0, 0))
 
     assert np.array_equal(one.samples, takes(tmp_path)[0].samples(16_000))
-    assert not one.hidden_frames.any()
-    assert not one.hidden_mels.any()
+    assert not one.masked_frames.any()
+    assert not one.masked_mels.any()
     assert one.stretch == 1.0
     assert VOCABULARY.tokenizer.join(one.tokens.tolist()) == "the water was"
 
@@ -66,25 +67,29 @@ def test_voices_are_made_higher_as_often_as_lower_within_the_bounds(tmp_path):
 
 def test_a_clip_without_a_transcript_takes_the_teachers(tmp_path):
     some = takes(tmp_path, texts=False)
-    make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some)).make
+    make = examples(tmp_path, some, posteriors=teacher_posteriors(tmp_path, some)).make
 
     assert all(len(make(0, Draw(index, 0)).tokens) > 0 for index in range(len(some)))
     with pytest.raises(ManifestError, match="no transcript, and no teacher makes one"):
         examples(tmp_path, some).make(0, Draw(0, 0))
 
 
-def test_a_teachers_record_of_another_clip_is_refused(tmp_path):
-    some = takes(tmp_path)
-    labels = teacher_labels(tmp_path, some)
-    labels.of = lambda take: labels._store.read(labels._names[some[0].clip.location] + "@1")
+def test_a_clip_that_changed_since_the_teacher_labelled_it_is_refused(tmp_path):
+    clip = takes(tmp_path)[0].clip
+    samples, audio = clip.samples(16_000), tmp_path / "clip.wav"
+    soundfile.write(audio, samples, 16_000)
+    some = [Take(replace(clip, audio=audio))]
+    posteriors = teacher_posteriors(tmp_path, some)
 
-    with pytest.raises(ManifestError, match="not what the teacher labelled"):
-        examples(tmp_path, some, labels=labels).make(0, Draw(1, 0))
+    soundfile.write(audio, np.pad(samples, (0, 4_000)), 16_000)
+
+    with pytest.raises(ManifestError, match=r"has changed since the teacher labelled it; remove .*cache"):
+        examples(tmp_path, some, posteriors=posteriors).make(0, Draw(0, 0))
 
 
 def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     some = takes(tmp_path)
-    make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some)).make
+    make = examples(tmp_path, some, posteriors=teacher_posteriors(tmp_path, some)).make
     made = [make(0, Draw(index, 0)) for index in range(len(some))]
 
     batch = collate(made, Position(3, 4), samples=16_000, hop=160, stride=16, rate=16_000)
@@ -92,7 +97,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     longest = max(len(one.samples) for one in made)
     assert batch.position == Position(3, 4)
     assert batch.waveforms.shape == (len(made), longest)
-    assert batch.hidden_frames.shape == (len(made), longest // 160)
+    assert batch.masked_frames.shape == (len(made), longest // 160)
     assert batch.targets.blank.shape == (len(made), -(-(longest // 160) // 16))
     assert batch.audio_seconds == pytest.approx(sum(len(one.samples) for one in made) / 16_000)
     padded = batch.waveforms.numel() / 16_000
@@ -100,7 +105,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
     for row, one in enumerate(made):
         parts = (
             (batch.waveforms, one.samples),
-            (batch.hidden_frames, one.hidden_frames),
+            (batch.masked_frames, one.masked_frames),
             (batch.tokens, one.tokens),
             (batch.targets.blank, one.targets.blank),
             (batch.targets.labels, one.targets.labels),
@@ -116,7 +121,7 @@ def test_a_batch_holds_its_clips_and_zeros(tmp_path):
 
 def test_a_batch_marks_the_clips_with_a_teachers_record(tmp_path):
     some = takes(tmp_path)
-    make = examples(tmp_path, some, labels=teacher_labels(tmp_path, some[1:])).make
+    make = examples(tmp_path, some, posteriors=teacher_posteriors(tmp_path, some[1:])).make
     made = [make(0, Draw(index, 0)) for index in range(2)]
 
     batch = collate(made, Position(), samples=16_000, hop=160, stride=16, rate=16_000)
@@ -130,7 +135,7 @@ def test_a_batch_marks_the_clips_with_a_teachers_record(tmp_path):
 def test_a_take_without_a_teachers_record_has_the_transcript_of_a_take_with_one(tmp_path):
     heard = takes(tmp_path, texts=False)
     faster = [replace(take, speed=1.1) for take in heard]
-    make = examples(tmp_path, heard + faster, labels=teacher_labels(tmp_path, heard)).make
+    make = examples(tmp_path, heard + faster, posteriors=teacher_posteriors(tmp_path, heard)).make
 
     one, other = make(0, Draw(0, 0)), make(0, Draw(len(heard), 0))
 
@@ -145,5 +150,5 @@ def test_clips_shorter_than_their_bucket_are_padded_to_it(tmp_path):
     batch = collate([make(0, Draw(1, 0))], Position(), samples=64_000, hop=160, stride=8, rate=16_000)
 
     assert batch.waveforms.shape == (1, 64_000)
-    assert batch.hidden_frames.shape == (1, 400)
+    assert batch.masked_frames.shape == (1, 400)
     assert batch.targets is None

@@ -14,10 +14,11 @@ from tests.conftest import ROOT
 from tests.training.small_run import CHECKPOINT, RNNT, TDT, TEXTS, manifest, recipe_file
 from training.errors import ManifestError, RecipeError, ResumeError, TrainingError
 from training.loader import load
-from training.loop import batch_losses, take_step, train
+from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
+from training.step import batch_losses, take_step
 from training.student import FRONT_END
 from training.vocabulary import new_vocabulary
 from training.vocal_tract import stretched
@@ -287,8 +288,8 @@ def test_hidden_features_do_not_reach_the_student(tmp_path):
     seen = []
     run.network.encoder.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
 
-    batch.hidden_frames[0, 3:9] = True
-    batch.hidden_mels[0, 70:] = True
+    batch.masked_frames[0, 3:9] = True
+    batch.masked_mels[0, 70:] = True
     batch_losses(run, batch)
 
     assert not seen[0][0, :, 3:9].any()
@@ -330,7 +331,7 @@ def test_padding_changes_neither_loss_nor_gradient(tmp_path, transducer):
     widened = batch.to(CPU)
     wider = {
         "waveforms": torch.nn.functional.pad(batch.waveforms, (0, 8000), value=0.3),
-        "hidden_frames": torch.nn.functional.pad(batch.hidden_frames, (0, 50)),
+        "masked_frames": torch.nn.functional.pad(batch.masked_frames, (0, 50)),
         "tokens": torch.nn.functional.pad(batch.tokens, (0, 3), value=1),
     }
     widened = type(batch)(**{name: wider.get(name, getattr(batch, name)) for name in batch.__slots__})

@@ -25,14 +25,14 @@ def stretches(mask):
 @given(st.integers(0, 300), st.integers(1, 128), CONFIGS, st.integers(0, 1000))
 @settings(max_examples=100, deadline=None)
 def test_masks_are_as_long_as_the_clip_and_hide_no_more_than_allowed(frames, mels, config, seed):
-    hidden_frames, hidden_mels = draw_masks(frames, mels, config, np.random.default_rng(seed))
+    masked_frames, masked_mels = draw_masks(frames, mels, config, np.random.default_rng(seed))
 
-    assert hidden_frames.shape == (frames,)
-    assert hidden_mels.shape == (mels,)
-    assert len(stretches(hidden_frames)) <= config.time_masks
-    assert len(stretches(hidden_mels)) <= config.mel_masks
-    assert hidden_frames.sum() <= config.time_masks * int(config.time_share * frames)
-    assert hidden_mels.sum() <= config.mel_masks * config.mel_width
+    assert masked_frames.shape == (frames,)
+    assert masked_mels.shape == (mels,)
+    assert len(stretches(masked_frames)) <= config.time_masks
+    assert len(stretches(masked_mels)) <= config.mel_masks
+    assert masked_frames.sum() <= config.time_masks * int(config.time_share * frames)
+    assert masked_mels.sum() <= config.mel_masks * config.mel_width
 
 
 def test_every_frame_and_every_band_is_hidden_now_and_then_and_up_to_the_full_width():

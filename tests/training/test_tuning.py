@@ -16,10 +16,11 @@ from tests.conftest import GOLDEN
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest, recipe_file
 from training.errors import RecipeError
 from training.loader import load
-from training.loop import batch_losses, take_step, train
+from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
+from training.step import batch_losses, take_step
 from training.vocabulary import new_vocabulary
 
 TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt-bpe", "hybrid-rnnt-ctc-bpe",

@@ -1,0 +1,175 @@
+"""What a run reports while it trains: lines of progress, its log, and measurements on the dev set."""
+
+import time
+from collections.abc import Callable
+
+from training.batch import Batch
+from training.best import BEST, Best
+from training.board import Board
+from training.errors import TrainingError
+from training.evaluation import WordErrors, transcribing, word_error_rates
+from training.journal import Journal
+from training.memory import peak_bytes
+from training.progress import Progress
+from training.run import Run
+from training.step import StepResult
+from training.student import without_teacher_heads
+
+# A run ends after this number of batches in a row without a readable clip.
+_LOST_BATCHES = 10
+# On a GPU.
+_COMPILES = ", up to some minutes, while kernels are compiled"
+
+
+class Monitor:
+    """Reports the steps of a run. Only the first process has a log, and measures."""
+
+    def __init__(
+        self,
+        run: Run,
+        report: Callable[[str], None],
+        word_errors: WordErrors | None = None,
+        board: Board | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Open the log.
+
+        Args:
+            run: the run, at any step.
+            report: gets lines of progress.
+            word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
+            board: shows the log as well.
+            clock: monotonic seconds.
+
+        Raises:
+            TrainingError: if the log cannot be written, or is damaged.
+        """
+        self._run = run
+        self._report = report
+        self._word_errors = word_errors
+        self._first = run.step + 1
+        # A run at its first step measures again, even if its log has that already.
+        steps = run.step or -1
+        self._journal = Journal(run.folder / "log.jsonl", steps, board) if run.ranks.is_first else None
+        patience = run.recipe.dev.patience if run.recipe.dev else None
+        self._best = Best(patience, self._journal.measured if self._journal else [])
+        self._progress = Progress(run, clock)
+        self._skipped = SkippedClips(report)
+
+    @property
+    def wants_end(self) -> bool:
+        """Whether the word error rate has not fallen for too many measurements."""
+        return self._best.is_long_ago
+
+    def before_steps(self) -> None:
+        """Measure a run that has not begun, and report that steps begin."""
+        if self._run.step == 0:
+            self._measure()
+        if not self._run.finished:
+            compiles = _COMPILES * (self._run.device.type == "cuda")
+            self._report(f"step {self._first} begins; it takes longer than others{compiles}")
+
+    def before_step(self, *parts: Batch) -> None:
+        """Report the clips that could not be read.
+
+        Raises:
+            TrainingError: if no clip can be read any more.
+        """
+        for batch in parts:
+            self._skipped.note(batch)
+
+    def after_step(self, result: StepResult, *, seconds: float, waited: float) -> None:
+        """Log a step; report and measure when it is time.
+
+        Args:
+            result: the result of the step.
+            seconds: time that it took.
+            waited: seconds of these in which no batch was ready.
+        """
+        run, recipe = self._run, self._run.recipe
+        self._log(result, seconds=seconds, waited=waited)
+        self._progress.after_step(result.audio_seconds, result.loss)
+        if run.step == self._first:
+            every = f"a line every {recipe.report_every} steps" if recipe.report_every > 1 else "a line every step"
+            self._report(f"step {run.step}: loss {result.loss:.3f}, after {seconds:.1f} s; {every}")
+        if run.step % recipe.report_every == 0:
+            self._report(self._progress.line(result.learning_rate))
+        if recipe.dev and (run.finished or run.step % recipe.dev.every == 0):
+            self._measure()
+
+    def after_steps(self) -> None:
+        """Report why a run ends before its last step, if it does."""
+        if self.wants_end and self._best.rate is not None and self._run.recipe.dev:
+            lowest = f"it was lowest, {100 * self._best.rate:.1f} %, in {BEST}"
+            self._report(f"WER has not fallen for {self._run.recipe.dev.patience} measurements; {lowest}")
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._journal:
+            self._journal.close()
+
+    def _measure(self) -> None:
+        """Evaluate the averaged weights on the dev set, if there is one; log, report, and export the best."""
+        run = self._run
+        if not (self._journal and self._word_errors and run.recipe.dev):
+            return
+        state = without_teacher_heads(run.average.state)
+        model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
+        rates = word_error_rates(model, run.dev, self._word_errors)
+        rounded = {name: round(rate, 5) for name, rate in rates.items()}
+        # The weights come before the line: a run that is killed between them measures again.
+        if "all" in rounded and self._best.note(rounded["all"]):
+            run.export(run.folder / BEST)
+        self._journal.write(step=run.step, wer=rounded)
+        shown = ", ".join(f"{name} {100 * rate:.1f}" for name, rate in rates.items())
+        self._report(f"step {run.step}: dev WER % {shown}")
+
+    def _log(self, result: StepResult, *, seconds: float, waited: float) -> None:
+        run = self._run
+        if not self._journal:
+            return
+        self._journal.write(
+            step=run.step,
+            epoch=run.position.epoch,
+            loss=result.loss,
+            ctc=result.ctc,
+            distillation=result.distillation,
+            hidden=result.hidden,
+            transducer=result.transducer,
+            attention=result.attention,
+            gradient_norm=result.gradient_norm,
+            learning_rate=result.learning_rate,
+            audio_seconds=round(run.audio_seconds, 3),
+            padding_share=round(result.padding_share, 4),
+            label_padding_share=round(result.label_padding_share, 4),
+            clips=result.clips,
+            labels=result.labels,
+            seconds=round(seconds, 4),
+            waited=round(waited, 4),
+            memory=peak_bytes(run.device),
+            **({"skipped": result.skipped} if result.skipped else {}),
+            **({"loss_scale": run.loss_scale.value} if run.recipe.precision == "float16" else {}),
+        )
+
+
+class SkippedClips:
+    """Reports each clip that cannot be read once, and fails if no clip can be read any more."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._reported: set[str] = set()
+        self._lost_in_a_row = 0
+
+    def note(self, batch: Batch) -> None:
+        """Report the skipped clips of a batch.
+
+        Raises:
+            TrainingError: if no clip of the last batches could be read, as when a disk is gone.
+        """
+        for message in batch.skipped:
+            if message not in self._reported:
+                self._reported.add(message)
+                self._report(f"skipped: {message}")
+        self._lost_in_a_row = self._lost_in_a_row + 1 if batch.is_lost else 0
+        if self._lost_in_a_row >= _LOST_BATCHES:
+            raise TrainingError(f"no clip of {_LOST_BATCHES} batches can be read; the last: {batch.skipped[-1]}")

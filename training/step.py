@@ -1,0 +1,224 @@
+"""A step of training: the losses of its parts, their gradients, and the change of the weights."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import clip_grad_norm_
+
+from training.batch import Batch
+from training.errors import TrainingError
+from training.objective import (
+    LabelCounts,
+    Losses,
+    Outputs,
+    attention_objective,
+    label_counts,
+    losses,
+    transducer_objective,
+)
+from training.precision import autocast
+from training.run import Run
+from training.sampler import Position
+from training.schedule import learning_rate
+from training.vocal_tract import stretched
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The result of a step.
+
+    Attributes:
+        loss: the loss.
+        ctc: its part from transcripts, or None.
+        distillation: its part from the teacher's posteriors, or None.
+        hidden: its part from the frames of the teacher's encoder, or None.
+        transducer: its part from transcripts by the transducer, or None.
+        attention: its part from transcripts by the attention decoder, or None.
+        gradient_norm: the gradient's norm before clipping.
+        learning_rate: its learning rate.
+        audio_seconds: audio in it.
+        padding_share: share of padding in its audio.
+        label_padding_share: share of padding in the labels that a decoder reads.
+        skipped: number of clips that could not be read.
+        clips: number of clips that were used.
+        labels: number of labels of their transcripts.
+    """
+
+    loss: float
+    ctc: float | None
+    distillation: float | None
+    hidden: float | None
+    transducer: float | None
+    attention: float | None
+    gradient_norm: float
+    learning_rate: float
+    audio_seconds: float
+    padding_share: float
+    label_padding_share: float
+    skipped: int
+    clips: int
+    labels: int
+
+
+class PartLosses(nn.Module):
+    """The loss of a part of a step, as the module whose gradients processes average."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.network = run.network
+        self._run = run
+
+    def forward(self, batch: Batch, counts: LabelCounts) -> Losses:
+        """Return the losses of a batch, per label of the whole step."""
+        return batch_losses(self._run, batch, counts)
+
+
+def take_step(run: Run, *parts: Batch, part_losses: nn.Module | None = None) -> StepResult:
+    """Take a training step.
+
+    Args:
+        run: the run.
+        parts: this process's parts of the step.
+        part_losses: ``PartLosses`` of the run, wrapped for all processes; None for a single process.
+
+    Raises:
+        TrainingError: if the loss or its gradient is not a finite number; weights do not change then. If the loss is
+            scaled, the scale is reduced instead, and the step changes nothing.
+    """
+    recipe, ranks = run.recipe.optimizer, run.ranks
+    part_losses = part_losses or PartLosses(run)
+    rate = learning_rate(
+        run.step,
+        steps=run.recipe.steps,
+        peak=recipe.peak,
+        warmup=recipe.warmup,
+        decay=recipe.decay,
+        final=recipe.final,
+    )
+    run.mode.apply(run.network)
+    counts = _counts_of_step(run, parts)
+    run.optimizer.zero_grad()
+    found = []
+    for number, batch in enumerate(parts):
+        # Dropout is a function of the step, so that a resumed run draws the same.
+        seed = np.random.SeedSequence([run.recipe.seed, run.step, batch.part])
+        torch.manual_seed(int(seed.generate_state(1)[0]))
+        with ranks.syncing(part_losses, last=number == len(parts) - 1):
+            part: Losses = part_losses(batch.to(run.device), counts)
+            # DDP averages gradients over processes; the factor turns the mean into the sum.
+            (part.total * (run.loss_scale.value * ranks.count)).backward()  # type: ignore[no-untyped-call]  # untyped
+        found.append(part)
+    run.loss_scale.unscale(run.network.parameters())
+    norm = clip_grad_norm_(run.network.parameters(), recipe.max_norm).item()
+    result = _summed_up(run, found, parts, norm, rate)
+    overflowed = not math.isfinite(norm)
+    if not math.isfinite(result.loss) or (overflowed and not run.loss_scale.can_shrink):
+        raise TrainingError(f"the loss of step {run.step + 1} is {result.loss}, its gradient {norm}")
+    if not overflowed:
+        for group in run.optimizer.param_groups:
+            group["lr"] = rate
+        run.optimizer.step()
+        run.average.update(run.network, run.step)
+    run.loss_scale.after_step(overflowed=overflowed)
+
+    run.step += 1
+    run.position = Position(parts[0].position.epoch, parts[0].position.batch + 1)
+    run.audio_seconds += result.audio_seconds
+    return result
+
+
+def _counts_of_step(run: Run, parts: Sequence[Batch]) -> LabelCounts:
+    """Count the labels of all parts of a step, in all processes."""
+    own = [label_counts(batch, run.recipe.objective) for batch in parts if not batch.is_silence]
+    transcripts, sequences = run.ranks.sums([sum(one.transcripts for one in own), sum(one.sequences for one in own)])
+    return LabelCounts(transcripts, sequences, share=1 / run.recipe.batches.parts)
+
+
+def _summed_up(run: Run, found: Sequence[Losses], parts: Sequence[Batch], norm: float, rate: float) -> StepResult:
+    """Combine the results of all parts of a step, in all processes."""
+    names = ("ctc", "distillation", "hidden", "transducer", "attention")
+    by_name = [[getattr(one, name) for one in found if getattr(one, name) is not None] for name in names]
+    read = [batch.read_labels for batch in parts]
+    counted = [
+        float(torch.stack([one.total.detach() for one in found]).sum()),
+        *(float(torch.stack([loss.detach() for loss in each]).sum()) if each else 0.0 for each in by_name),
+        *(float(len(each)) for each in by_name),
+        sum(batch.audio_seconds for batch in parts),
+        float(sum(int(batch.lengths.sum()) for batch in parts)),
+        float(sum(batch.waveforms.numel() for batch in parts)),
+        float(sum(int(lengths.sum()) for _, lengths in read)),
+        float(sum(labels.numel() for labels, _ in read)),
+        float(sum(len(batch.skipped) for batch in parts)),
+        float(sum(len(batch.lengths) for batch in parts if not batch.is_silence)),
+        float(sum(int(batch.token_lengths.sum()) for batch in parts)),
+    ]
+    total, *rest = run.ranks.sums(counted)
+    sums, present = rest[: len(names)], rest[len(names) : 2 * len(names)]
+    audio, samples, padded_samples, labels, padded_labels, skipped, clips, spoken = rest[2 * len(names) :]
+    numbers = {name: loss if there else None for name, loss, there in zip(names, sums, present, strict=True)}
+    return StepResult(
+        loss=total,
+        **numbers,
+        gradient_norm=norm,
+        learning_rate=rate,
+        audio_seconds=audio,
+        padding_share=1 - samples / padded_samples,
+        label_padding_share=1 - labels / padded_labels if padded_labels else 0.0,
+        skipped=int(skipped),
+        clips=int(clips),
+        labels=int(spoken),
+    )
+
+
+def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> Losses:
+    """Return the losses of a batch on the run's device.
+
+    Args:
+        run: the run.
+        batch: the batch.
+        counts: the numbers of labels that losses are divided by; None: those of the batch.
+    """
+    network, objective = run.network, run.recipe.objective
+    counts = counts or label_counts(batch, objective)
+    with torch.no_grad():
+        features, frames = run.front_end(batch.waveforms, batch.lengths)
+        if batch.stretches is not None:
+            features = stretched(features, batch.stretches, run.config.features)
+        masked = batch.masked_frames[:, None] | batch.masked_mels[:, :, None]
+        features = features.masked_fill(masked, 0.0)
+    with autocast(run.device, run.recipe.precision):
+        with torch.set_grad_enabled(not run.mode.frozen):
+            encoded, frames = network.encoder(features, frames)
+        transducer_loss = attention_loss = None
+        if network.predictor and network.joint:
+            transducer_loss = transducer_objective(
+                network.predictor,
+                network.joint,
+                encoded,
+                frames,
+                batch,
+                objective,
+                counts,
+                with_durations=_with_durations(run),
+            )
+        if network.attention_decoder:
+            attention_loss = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
+        outputs = Outputs(
+            logits=network.ctc(encoded) if network.ctc else None,
+            teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
+            hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,
+            transducer_loss=transducer_loss,
+            attention_loss=attention_loss,
+        )
+    found = losses(outputs, frames, batch, objective, counts)
+    return found.zeroed() if batch.is_silence else found
+
+
+def _with_durations(run: Run) -> bool:
+    """Return whether a TDT learns with its durations in this step; the same in all processes."""
+    random = np.random.default_rng([run.recipe.seed, run.step, 2**32])
+    return bool(random.random() >= run.recipe.objective.omega)
