@@ -6,7 +6,7 @@ import sys
 
 import benchmarks
 
-NOT_PROGRAMS = ("environment", "label_looping", "random_model", "rows", "timing", "__main__")
+NOT_PROGRAMS = ("environment", "label_looping", "random_model", "rows", "services", "timing", "__main__")
 
 names = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in NOT_PROGRAMS)
 if len(sys.argv) > 1 and sys.argv[1] in names:

@@ -22,7 +22,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import ENCODERS
 from benchmarks.rows import Rows, add_rows_option
-from benchmarks.timing import WARM_UPS, times_in_turns
+from benchmarks.timing import WARM_UPS, finished, times_in_turns
 from models.encoders.attention import RelativeAttention, SelfAttention, frames_within_reach, relative_positions
 from models.encoders.padding import Padding
 from models.kernels import relative_attention_on
@@ -79,7 +79,7 @@ def main() -> None:
             forms |= dict(_launches(module, frames, padding))
         wanted = forms["operations"]()
         forms = {form: attend for form, attend in forms.items() if _runs(form, attend)}
-        calls = {form: partial(_done, attend, device) for form, attend in forms.items()}
+        calls = {form: partial(finished, attend, device) for form, attend in forms.items()}
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
         for form, attend in forms.items():
@@ -122,12 +122,6 @@ def _runs(form: str, attend: Attend) -> bool:
         tqdm.write(f"{form} does not run here: {error}")
         return False
     return True
-
-
-def _done(attend: Attend, device: torch.device) -> None:
-    attend()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 _compiled_flex = torch.compile(flex_attention, dynamic=False)

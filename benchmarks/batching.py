@@ -2,10 +2,10 @@
 
 import argparse
 import json
-from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.queueing import Wanted
 from service.dispatch.batcher import Batcher, BatchPolicy
 from service.dispatch.buckets import bucket_edges
 from service.dispatch.utterance import Lane, Utterance
@@ -14,14 +14,6 @@ _LANE = Lane("any")
 _RTFX = 40.0  # of the device; it only affects how long the others wait
 _LONGEST = 60.0
 _SHORTEST = 0.2
-
-
-@dataclass
-class _Wanted:
-    """An answer that is still wanted."""
-
-    def done(self) -> bool:
-        return False
 
 
 def main() -> None:
@@ -58,7 +50,7 @@ def _simulate(lengths: list[float], policy: BatchPolicy) -> tuple[float, float]:
     """Return recordings per batch and padding share, with all recordings waiting at the start."""
     batcher = Batcher(bucket_edges(_LONGEST))
     for number, seconds in enumerate(lengths):
-        batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, _Wanted(), number, _LANE))  # type: ignore[arg-type]
+        batcher.add(Utterance(number, np.empty(0, np.float32), seconds, 0.0, Wanted(), number, _LANE))  # type: ignore[arg-type]
     now = batches = padded = 0.0
     while batch := batcher.next_batch(now, {_LANE.model: policy}):
         cost = len(batch) * max(utterance.seconds for utterance in batch)

@@ -14,7 +14,6 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,9 +27,10 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from benchmarks.services import free_port, wait_for
 from cli.load import Load, Upload, closed, connect, opened, poisson
 
-_READY_SECONDS = 120.0
+_BATCHES_SECONDS = 120.0
 _LENGTHS = (1.0, 1.5, 15.5)  # triangular, 6 s on average
 _CLIPS = 64
 _CALIBRATION_SECONDS = 10.0
@@ -80,8 +80,7 @@ def _upload(name: str, samples: npt.NDArray[np.float32], rate: int) -> Upload:
 
 
 def _measured(args: argparse.Namespace, clips: Sequence[Upload], long: Upload, share: float) -> dict[str, float]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "cli", "serve", "--model", args.model, "--port", str(port), "--log-format", "json"]
     command += ["--threads", str(args.threads)] if args.threads else []
     environment = dict(os.environ)
@@ -90,6 +89,7 @@ def _measured(args: argparse.Namespace, clips: Sequence[Upload], long: Upload, s
     with tempfile.TemporaryFile() as log:
         service = subprocess.Popen(command, stdout=log, stderr=log, env=environment)  # noqa: S603  # our own
         try:
+            wait_for(f"http://127.0.0.1:{port}/readyz")
             row, span = asyncio.run(_loaded(args, f"http://127.0.0.1:{port}", clips, long, share))
         finally:
             service.terminate()
@@ -101,7 +101,6 @@ def _measured(args: argparse.Namespace, clips: Sequence[Upload], long: Upload, s
 async def _loaded(
     args: argparse.Namespace, url: str, clips: Sequence[Upload], long: Upload, share: float
 ) -> tuple[dict[str, float], tuple[float, float]]:
-    await _until_ready(url)
     async with connect(url) as client:
         calibration = Load(client, 1.0, {})
         began = time.monotonic()
@@ -174,22 +173,11 @@ async def _batches(url: str) -> tuple[int, float]:
 async def _until_long_under_way(url: str) -> None:
     """Wait until batches have parts of long recordings in them, which come after clips are answered."""
     before, _ = await _batches(url)
-    async with asyncio.timeout(_READY_SECONDS):
+    async with asyncio.timeout(_BATCHES_SECONDS):
         while True:
             if (await _batches(url))[0] >= before + 3:
                 return
             await asyncio.sleep(0.2)
-
-
-async def _until_ready(url: str) -> None:
-    async with asyncio.timeout(_READY_SECONDS), httpx.AsyncClient(trust_env=False) as client:
-        while True:
-            try:
-                if (await client.get(f"{url}/readyz")).is_success:
-                    return
-            except httpx.TransportError:
-                pass
-            await asyncio.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The machine and the versions that a figure was measured with."""
+"""The machine, the versions and the process that a figure was measured with."""
 
 import subprocess
 from pathlib import Path
@@ -16,6 +16,12 @@ def describe(device: torch.device) -> dict[str, str | int]:
         "torch": torch.__version__,
         "commit": _commit(),
     }
+
+
+def process_bytes(field: str) -> int:
+    """Return an amount of memory of this process, by its name in /proc/self/status, such as VmHWM."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 def _commit() -> str:

@@ -47,11 +47,11 @@ from audio.child_process import Confinement
 from audio.limits import AudioLimits
 from audio.pool import DecodePool
 from benchmarks.environment import describe
+from benchmarks.services import free_port, wait_for
 from service.engine.supervisor import STUB_ENGINE
 
 _RATE = 16_000
 _TICK = os.sysconf("SC_CLK_TCK")
-_START_SECONDS = 60.0
 _TARGET_RTFX = 20_000
 # With the log of a service in a container: a line of JSON for each request.
 _SERVE = (
@@ -114,32 +114,19 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 @contextmanager
 def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[tuple[int, int]]:
     """Serve a checkout, or this code, with the stub engine; yield the process and its port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     several = f", http_processes={http_processes}" if http_processes > 1 else ""  # older versions have no such setting
     serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096{several}), {STUB_ENGINE!r})"
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([sys.executable, "-c", serve], stderr=log, cwd=checkout)  # noqa: S603
         try:
-            _await_ready(port, http_processes)
+            wait_for(f"http://127.0.0.1:{port}/readyz")
+            if http_processes > 1:
+                wait_for(f"http://127.0.0.1:{port}/metrics", f"steno_http_processes {http_processes:.1f}")
             yield process.pid, port
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
-
-
-def _await_ready(port: int, http_processes: int) -> None:
-    ends = time.monotonic() + _START_SECONDS
-    while time.monotonic() < ends:
-        try:
-            ready = httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False)
-            metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
-            are_up = http_processes == 1 or f"steno_http_processes {http_processes:.1f}" in metrics
-            if ready.status_code == 200 and are_up:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise SystemExit("the service did not start")
 
 
 def used(front: int) -> Used:
@@ -244,11 +231,7 @@ def measure(files: Mapping[str, bytes], *, requests: int, clients: int, runs: in
                 }
                 if run:
                     found[name].append(row)
-    return [
-        {"container": name, "bytes": len(files[name])}
-        | {key: statistics.median(row[key] for row in rows) for key in rows[0]}
-        for name, rows in found.items()
-    ]
+    return _medians(files, found)
 
 
 def measure_processes(
@@ -276,6 +259,11 @@ def measure_processes(
                 }
                 if run:
                     found[name].append(row)
+    return _medians(files, found)
+
+
+def _medians(files: Mapping[str, bytes], found: Mapping[str, list[dict[str, float]]]) -> list[dict[str, object]]:
+    """Return a row for each container: the medians of its runs."""
     return [
         {"container": name, "bytes": len(files[name])}
         | {key: statistics.median(row[key] for row in rows) for key in rows[0]}

@@ -31,10 +31,8 @@ class Step:
         row: row of docs/gpu-backlog.md.
         name: name of its files.
         minutes: expected time on a GPU.
-        command: the arguments of ``python -m``.
+        command: the arguments of ``python -m``; benchmarks have the options ``--device`` and ``--rows``.
         toy: options of its rehearsal, which override those of the command.
-        takes_device: it has the option ``--device``.
-        keeps_rows: it has the option ``--rows``.
     """
 
     row: str
@@ -42,26 +40,21 @@ class Step:
     minutes: float
     command: tuple[str, ...]
     toy: tuple[str, ...] = ()
-    takes_device: bool = True
-    keeps_rows: bool = True
 
     def arguments(self, folder: Path, device: str, *, is_toy: bool) -> list[str]:
         """Return the arguments of ``python -m``, with device, file and, for a rehearsal, small sizes."""
-        return [
-            *self.command,
-            *(("--device", device) if self.takes_device else ()),
-            *(("--rows", str(folder / f"{self.name}.jsonl")) if self.keeps_rows else ()),
-            *(self.toy if is_toy else ()),
-        ]
+        options = ("--device", device, "--rows", str(folder / f"{self.name}.jsonl"))
+        is_benchmark = self.command[0] == "benchmarks"
+        return [*self.command, *(options if is_benchmark else ()), *(self.toy if is_toy else ())]
 
 
 def _tests(name: str, minutes: float, *paths: str, row: str = "1") -> Step:
     command = ("pytest", "-q", "-p", "no:cacheprovider", "-m", "gpu", *(f"tests/{path}" for path in paths))
-    return Step(row, name, minutes, command, takes_device=False, keeps_rows=False)
+    return Step(row, name, minutes, command)
 
 
-def _benchmark(row: str, name: str, minutes: float, command: str, toy: str, *, keeps_rows: bool = True) -> Step:
-    return Step(row, name, minutes, ("benchmarks", *command.split()), tuple(toy.split()), keeps_rows=keeps_rows)
+def _benchmark(row: str, name: str, minutes: float, command: str, toy: str) -> Step:
+    return Step(row, name, minutes, ("benchmarks", *command.split()), tuple(toy.split()))
 
 
 _OFFLINE_TOY = "--shape toy --utterances 6 --batch-seconds 20 --repeats 1"

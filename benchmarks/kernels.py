@@ -18,7 +18,7 @@ from benchmarks.environment import describe
 from benchmarks.latency import DTYPES
 from benchmarks.random_model import ENCODERS
 from benchmarks.rows import Rows, add_rows_option
-from benchmarks.timing import WARM_UPS, times_in_turns
+from benchmarks.timing import WARM_UPS, finished, times_in_turns
 from models.config import ConformerConfig
 from models.encoders import subsampling
 from models.encoders.conformer import ConvolutionModule, FeedForward
@@ -58,7 +58,7 @@ def main() -> None:
     for batch, part in tqdm(rows.missing(cells), unit="part", disable=None):
         forms = parts[part](ENCODERS[args.shape], batch, args.seconds, device, dtype)
         wanted = forms[_OPERATIONS]()
-        calls = {form: partial(_done, call, device) for form, call in forms.items()}
+        calls = {form: partial(finished, call, device) for form, call in forms.items()}
         times = times_in_turns(calls, args.rounds, WARM_UPS)
         found = []
         for form, call in forms.items():
@@ -164,12 +164,6 @@ def _padding(batch: int, seconds: float, device: torch.device) -> Padding:
 
 def _frames(width: int, batch: int, seconds: float, device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.randn(batch, round(seconds * _FRAMES_A_SECOND), width, device=device, dtype=dtype)
-
-
-def _done(call: Callable[[], Tensor], device: torch.device) -> None:
-    call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 if __name__ == "__main__":

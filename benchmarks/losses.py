@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.environment import describe
+from benchmarks.environment import describe, process_bytes
 from benchmarks.rows import Row, Rows, add_rows_option
 from benchmarks.timing import times_in_turns
 from models.heads.transducer import Joint
@@ -169,14 +169,9 @@ def _peak(call: Callable[[], object], device: torch.device) -> float:
         return torch.cuda.max_memory_allocated(device) - before
     # Resets the process's peak in Linux.
     Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
+    before = process_bytes("VmRSS")
     call()
-    return max(0, _status("VmHWM") - before)
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+    return max(0, process_bytes("VmHWM") - before)
 
 
 if __name__ == "__main__":

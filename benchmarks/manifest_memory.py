@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.environment import describe
+from benchmarks.environment import describe, process_bytes
 from training.ranks import Ranks
 from training.recipe_file import read_recipe
 from training.run import Run
@@ -113,15 +113,10 @@ def _measure(folder: Path) -> dict[str, float]:
     return {
         "run_s": made - began,
         "plan_s": time.perf_counter() - made,
-        "own_mb": _status("RssAnon") / _MEGA,
-        "most_mb": _status("VmHWM") / _MEGA,
-        "file_mb": _status("RssFile") / _MEGA,
+        "own_mb": process_bytes("RssAnon") / _MEGA,
+        "most_mb": process_bytes("VmHWM") / _MEGA,
+        "file_mb": process_bytes("RssFile") / _MEGA,
     }
-
-
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ def main() -> None:
     print(rows.line())
 
 
-def utterance_seconds(count: int, seed: int = 0) -> list[float]:
+def utterance_seconds(count: int) -> list[float]:
     """Draw lengths like those of read speech."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     drawn = random.lognormal(np.log(_MEDIAN_SECONDS), _LOG_DEVIATION, count)
     lengths: list[float] = drawn.clip(_SHORTEST, _LONGEST).tolist()
     return lengths

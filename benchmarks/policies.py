@@ -16,7 +16,6 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import httpx
 import numpy as np
 import soundfile
 
+from benchmarks.services import free_port, wait_for
 from cli.load import Load, Upload, alone, connect, opened, poisson
 
 CONFIGURATION = Path(__file__).resolve().parent.parent / "deploy" / "compose" / "haproxy.cfg"
@@ -36,7 +36,6 @@ POLICIES = {
     "least connections": ("leastconn", False),
     "least connections by weight": ("leastconn", True),
 }
-_READY_SECONDS = 120.0
 _AGENT_SECONDS = 0.2
 # Waiting audio that halves the weight of a replica: about that of a replica with a full load.
 _HALVING_SECONDS = 30.0
@@ -101,7 +100,7 @@ async def _loaded(
     seed = args.seed + turn
     long_rate = args.rate / args.long_every
     async with connect(url) as client:
-        await _until_ready(f"{url}/healthz")
+        await asyncio.to_thread(wait_for, f"{url}/healthz")
         await alone(client, short[:1])
         loads = Load(client, 1.0, {}), Load(client, 1.0, {})
         arrivals = (
@@ -136,7 +135,7 @@ def _uploads(args: argparse.Namespace) -> tuple[list[Upload], list[Upload]]:
 async def _replicas(number: int) -> AsyncIterator[tuple[list[str], int]]:
     """Start ``number`` services with the bundled model; yield their addresses and their port."""
     addresses = [f"127.0.0.{51 + each}" for each in range(number)]
-    port = _free_port(addresses[0])
+    port = free_port(addresses[0])
     threads = max(1, (os.cpu_count() or 1) // number)
     with contextlib.ExitStack() as running:
         for address in addresses:
@@ -144,7 +143,7 @@ async def _replicas(number: int) -> AsyncIterator[tuple[list[str], int]]:
             command = [sys.executable, "-m", "cli", *arguments, "--log-level", "error"]
             running.callback(_end, _start(command))
         for address in addresses:
-            await _until_ready(f"http://{address}:{port}/readyz")
+            await asyncio.to_thread(wait_for, f"http://{address}:{port}/readyz")
         yield addresses, port
 
 
@@ -156,8 +155,8 @@ def _balancer(addresses: Sequence[str], port: int, balance: str, agent_port: int
     servers = "\n".join(f"    server {address} {address}:{port}{agent}" for address in addresses)
     text, found = re.subn(r"^    server-template .*$", servers, text, flags=re.MULTILINE)
     assert found == 1, CONFIGURATION
-    listen = _free_port("127.0.0.1")
-    settings = {"LISTEN": f"127.0.0.1:{listen}", "LISTEN_METRICS": f"127.0.0.1:{_free_port('127.0.0.1')}"}
+    listen = free_port("127.0.0.1")
+    settings = {"LISTEN": f"127.0.0.1:{listen}", "LISTEN_METRICS": f"127.0.0.1:{free_port('127.0.0.1')}"}
     with tempfile.NamedTemporaryFile("w", suffix=".cfg") as file:
         file.write(text)
         file.flush()
@@ -182,7 +181,7 @@ async def _agents(addresses: Sequence[str], port: int) -> AsyncIterator[int]:
                     weights[address] = _weight(text)
                 await asyncio.sleep(_AGENT_SECONDS)
 
-    agent_port = _free_port(addresses[0])
+    agent_port = free_port(addresses[0])
     async with contextlib.AsyncExitStack() as serving:
         for address in addresses:
 
@@ -206,21 +205,6 @@ def _weight(metrics: str) -> int:
         float(value) for value in re.findall(r"^steno_queue_audio_seconds\{.*\} (\S+)$", metrics, re.MULTILINE)
     )
     return max(1, round(100 * _HALVING_SECONDS / (_HALVING_SECONDS + waiting)))
-
-
-async def _until_ready(url: str) -> None:
-    async with asyncio.timeout(_READY_SECONDS), httpx.AsyncClient(trust_env=False) as client:
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                if (await client.get(url)).is_success:
-                    return
-            await asyncio.sleep(0.1)
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

@@ -35,10 +35,11 @@ _LANE = Lane("any")
 
 
 @dataclass
-class _Wanted:
+class Wanted:
     """An answer that is still wanted."""
 
     def done(self) -> bool:
+        """Return whether it was given or is not wanted any more."""
         return False
 
 
@@ -253,7 +254,7 @@ def _cut(request: Request, caller: int, numbers: Iterator[int]) -> Iterator[Utte
     count = parts(request)
     seconds, nothing = request.seconds / count, np.empty(0, np.float32)
     for _ in range(count):
-        part = Utterance(next(numbers), nothing, seconds, request.arrives, _Wanted(), caller, _LANE)  # type: ignore[arg-type]
+        part = Utterance(next(numbers), nothing, seconds, request.arrives, Wanted(), caller, _LANE)  # type: ignore[arg-type]
         part.recording_seconds = request.seconds if count > 1 else 0.0
         yield part
 

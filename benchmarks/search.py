@@ -8,10 +8,11 @@ included. Weights are random, for four labels a second (random_model).
 import argparse
 import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.environment import describe
@@ -54,8 +55,6 @@ def main() -> None:
         network.to(device, DTYPES[args.dtype])
         if device.type == "cpu":
             network.pack(DTYPES[args.dtype])
-        assert network.predictor
-        assert network.joint
         assert checkpoint.config.transducer
         cells = rows.missing((transducer, batch) for batch in args.batch)
         for _, batch in tqdm(cells, unit="batch", desc=transducer, disable=None):
@@ -63,19 +62,7 @@ def main() -> None:
             lengths = torch.full((batch,), noise.size(1), device=device)
             features, frames = LogMelFeatures(checkpoint.config.features).to(device)(noise, lengths)
             encoded, frames = network.encoder(features.to(DTYPES[args.dtype]), frames)
-            network_parts = (network.predictor, network.joint, checkpoint.config.transducer.max_symbols)
-            plain = {"label looping": label_looping, "flat": flat, "look-ahead": look_ahead}
-            forms: dict[str, Callable[[], SearchResult | FetchedResult]] = {
-                form: partial(search, encoded, frames, *network_parts) for form, search in plain.items()
-            }
-            on_gpu = device.type == "cuda"
-            for fused, loops in itertools.product((False, True), repeat=2) if on_gpu else [(False, False)]:
-                driver = GraphedLookAhead(*network_parts, fused=fused, loops=loops)
-                form = f"{'fused, ' if fused else ''}{'looped' if loops else 'replayed'}"
-                forms[form] = partial(driver.search, encoded, frames)
-            for window in args.windows:
-                driver = GraphedLookAhead(*network_parts, fused=on_gpu, loops=on_gpu, window=window)
-                forms[f"{form}, {window} ahead"] = partial(driver.search, encoded, frames)
+            forms = _forms(network, checkpoint.config.transducer.max_symbols, encoded, frames, args.windows)
             searches = {form: partial(_until_found, search) for form, search in forms.items()}
             times = times_in_turns(searches, args.rounds, warm_ups=1)
             reference = times["label looping"]
@@ -92,6 +79,28 @@ def main() -> None:
             f" {row['ratio']:17.2f}"
         )
     print(rows.line())
+
+
+def _forms(
+    network: Network, max_symbols: int, encoded: Tensor, frames: Tensor, windows: Sequence[int]
+) -> dict[str, Callable[[], SearchResult | FetchedResult]]:
+    """Return the forms of the search that this device has, by name."""
+    assert network.predictor
+    assert network.joint
+    network_parts = (network.predictor, network.joint, max_symbols)
+    plain = {"label looping": label_looping, "flat": flat, "look-ahead": look_ahead}
+    forms: dict[str, Callable[[], SearchResult | FetchedResult]] = {
+        form: partial(search, encoded, frames, *network_parts) for form, search in plain.items()
+    }
+    on_gpu = encoded.is_cuda
+    for fused, loops in itertools.product((False, True), repeat=2) if on_gpu else [(False, False)]:
+        driver = GraphedLookAhead(*network_parts, fused=fused, loops=loops)
+        form = f"{'fused, ' if fused else ''}{'looped' if loops else 'replayed'}"
+        forms[form] = partial(driver.search, encoded, frames)
+    for window in windows:
+        driver = GraphedLookAhead(*network_parts, fused=on_gpu, loops=on_gpu, window=window)
+        forms[f"{form}, {window} ahead"] = partial(driver.search, encoded, frames)
+    return forms
 
 
 def _until_found(search: Callable[[], SearchResult | FetchedResult]) -> None:

@@ -14,7 +14,6 @@ import asyncio
 import json
 import multiprocessing
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,20 +24,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
 import torch
 
 from benchmarks.beside import uploads
 from benchmarks.environment import describe
 from benchmarks.front import used
+from benchmarks.services import free_port, wait_for
 from bulk.file_transcripts import Options, Transcribed, transcribe_files
 from cli.load import Load, Upload, connect
 from models import default_dtype, load_model
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
-
-_READY_SECONDS = 120.0
 
 
 def main() -> None:
@@ -127,8 +124,7 @@ def _transcribe(parent: "Connection", name: str, paths: Sequence[str], threads: 
 
 @contextmanager
 def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     serve = (
         "from service import server; from service.settings import Settings; from service.http.intake import Intake; "
         f"server.Intake = lambda most: Intake({args.intake or 'most'}); "
@@ -137,23 +133,11 @@ def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
     )
     process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own
     try:
-        _await_ready(url := f"http://127.0.0.1:{port}")
-        yield process.pid, url
+        wait_for(f"http://127.0.0.1:{port}/readyz")
+        yield process.pid, f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait()
-
-
-def _await_ready(url: str) -> None:
-    ends = time.monotonic() + _READY_SECONDS
-    while time.monotonic() < ends:
-        try:
-            if httpx.get(f"{url}/readyz", trust_env=False).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise SystemExit("the service did not start")
 
 
 async def _served(url: str, files: Sequence[Upload], clients: int) -> float:

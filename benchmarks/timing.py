@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
+import torch
+
 K = TypeVar("K")
 
 WARM_UPS = 5
@@ -37,6 +39,13 @@ def times_in_turns(calls: Mapping[K, Callable[[], object]], turns: int, warm_ups
         for name, call in calls.items():
             times[name] += times_of(call, 1, warm_ups=0)
     return {name: taken[warm_ups:] for name, taken in times.items()}
+
+
+def finished(call: Callable[[], object], device: torch.device) -> None:
+    """Make a call, and wait until the device has done its work."""
+    call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 @dataclass(frozen=True, slots=True)

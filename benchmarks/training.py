@@ -28,18 +28,19 @@ from benchmarks.rows import Rows, add_rows_option
 from models.config import ModelConfig
 from models.features import LogMelFeatures
 from training.batch import Batch
+from training.buckets import Bucket
 from training.ema import WeightAverage
 from training.memory import forget_peak, peak_bytes
 from training.mode import TrainingMode
 from training.objective import LabelCounts, Losses
 from training.optimizer import new_optimizer
 from training.precision import set_products
+from training.probe import noise
 from training.ranks import Ranks, local_device, process_group
 from training.recipe import Objective, Precision, Recipe, Transducer
 from training.recipe_file import read_recipe
-from training.sampler import Position
 from training.step import PartLosses
-from training.student import FRONT_END, new_network, student_config
+from training.student import new_network, student_config
 
 if TYPE_CHECKING:
     from training.run import Run
@@ -126,26 +127,6 @@ def _config(args: argparse.Namespace, recipe: Recipe) -> ModelConfig:
     return student_config(student, _LABELS)
 
 
-def _noise(config: ModelConfig, rows: int, seconds: float) -> Batch:
-    random = torch.Generator().manual_seed(0)
-    samples = int(seconds * FRONT_END.sample_rate)
-    labels = int(seconds * _LABELS_PER_SECOND)
-    return Batch(
-        position=Position(),
-        waveforms=0.1 * torch.randn(rows, samples, generator=random),
-        lengths=torch.full((rows,), samples),
-        masked_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
-        masked_mels=torch.zeros(rows, config.features.mels, dtype=torch.bool),
-        stretches=None,
-        tokens=torch.randint(config.vocabulary_size, (rows, labels), generator=random),
-        token_lengths=torch.full((rows,), labels),
-        sequences=torch.zeros(rows, 0, dtype=torch.int64),
-        sequence_lengths=torch.zeros(rows, dtype=torch.int64),
-        targets=None,
-        audio_seconds=rows * seconds,
-    )
-
-
 def _measure(
     args: argparse.Namespace,
     recipe: Recipe,
@@ -157,7 +138,8 @@ def _measure(
 ) -> list[dict[str, object]]:
     """Return a row for each precision, of steps in turns; the first step of each is a warm-up."""
     config = _config(args, recipe)
-    batch = _noise(config, rows, seconds).to(device)
+    bucket = Bucket(seconds, int(seconds * _LABELS_PER_SECOND))
+    batch = noise(config, bucket, rows).to(device)
     step = _step(config, recipe, batch, device, ranks)
     clock = time.process_time if args.processor_time else time.perf_counter
     times: list[list[float]] = [[] for _ in precisions]

@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training.buckets import Buckets, buckets_of_equal_audio
-from training.density import without_dense
+from training.density import DensityFilter
 from training.manifest import read_manifest
 from training.sampler import BucketSampler
 from training.takes import Take
+from training.vocabulary import TrainingVocabulary
 from training.vocabulary_file import read_vocabulary
 
 # Special tokens of a prompt, and the end.
@@ -77,6 +79,13 @@ def main() -> None:
     print(json.dumps({"benchmark": "training_batches", "rungs": [vars(rung) for rung in rungs]}))
 
 
+def without_dense(takes: Sequence[Take], vocabulary: TrainingVocabulary, most: float) -> tuple[list[Take], str | None]:
+    """Return the takes with at most ``most`` labels in a second, and a line about the others, if any."""
+    density = DensityFilter(most)
+    kept = [take for take in takes if density.keeps(take, len(vocabulary.encode(take.clip.text or "")))]
+    return kept, density.line()
+
+
 def ladder(
     all_clips: tuple[list[float], list[int]],
     kept: tuple[list[float], list[int]],
@@ -118,6 +127,17 @@ def _filled(buckets: Buckets, cost: Callable[[float, float], float], budget: flo
     return replace(buckets, counts=rows)
 
 
+def padded(clips: tuple[list[float], list[int]], buckets: Buckets) -> NDArray[np.float64]:
+    """Return the clips, the seconds and the labels of each batch of an epoch, padding included, [batches, 3]."""
+    seconds, labels = clips
+    sampler = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels)
+    batches = [[draw.take for draw in batch.draws] for (batch,) in sampler.epoch(0)]
+    sizes = [(1.0, max(seconds[take] for take in batch), max(labels[take] for take in batch)) for batch in batches]
+    counts = np.array([len(batch) for batch in batches])
+    found: NDArray[np.float64] = np.array(sizes) * counts[:, None]
+    return found
+
+
 def _rung(
     name: str,
     clips: tuple[list[float], list[int]],
@@ -125,20 +145,15 @@ def _rung(
     cost: Callable[[float, float], float],
     budget: float,
 ) -> Rung:
-    seconds, labels = clips
-    steps = BucketSampler(seconds, [1.0] * len(seconds), buckets, 0, labels).epoch(0)
-    held = [[draw.take for draw in batch.draws] for (batch,) in steps]
-    longest = np.array([max(seconds[take] for take in batch) for batch in held])
-    most = np.array([max(labels[take] for take in batch) for batch in held])
-    rows = np.array([len(batch) for batch in held])
-    padded = zip((longest * rows).tolist(), (most * rows).tolist(), strict=True)
-    taken = [cost(*sizes) for sizes in padded]
+    batches = padded(clips, buckets)
+    count, seconds, labels = batches.sum(axis=0).tolist()
+    taken = [cost(*sizes) for sizes in batches[:, 1:].tolist()]
     return Rung(
         name,
-        clips=float(rows.mean()),
-        steps=len(held),
-        audio_padding=1 - sum(seconds) / float((longest * rows).sum()),
-        label_padding=1 - sum(labels) / float((most * rows).sum()),
+        clips=count / len(batches),
+        steps=len(batches),
+        audio_padding=1 - sum(clips[0]) / seconds,
+        label_padding=1 - sum(clips[1]) / labels,
         memory=float(np.mean(taken)) / budget,
         highest=max(taken) / budget,
     )

@@ -22,10 +22,9 @@ import torch
 import yaml
 
 from benchmarks.environment import describe
-from benchmarks.training_batches import ways
+from benchmarks.training_batches import padded, ways, without_dense
 from training.batch import Batch
 from training.buckets import Buckets
-from training.density import without_dense
 from training.examples import Examples
 from training.loader import load
 from training.manifest import read_manifest
@@ -39,8 +38,8 @@ from training.student import FRONT_END
 
 
 @dataclass
-class Rung:
-    """A way to train, and its measurements."""
+class MeasuredRung:
+    """A rung of the ladder, and the times of its steps."""
 
     name: str
     precision: Precision
@@ -83,20 +82,14 @@ class Rung:
             audio: seconds that a second of audio takes, padding included.
             label: seconds that a label takes.
         """
-        steps = [[draw.take for draw in batch.draws] for (batch,) in self.sampler.epoch(0)]
-        padded = [
-            (max(self.seconds[take] for take in step) * audio + max(self.labels[take] for take in step) * label)
-            * len(step)
-            for step in steps
-        ]
-        return len(self.seconds) / sum(padded)
+        _, seconds, labels = self.padded()
+        return len(self.seconds) / (seconds * audio + labels * label)
 
-    def padding(self) -> tuple[float, float, float]:
-        """Return the shares of padding in audio and labels of an epoch, and the clips in a batch."""
-        steps = [[draw.take for draw in batch.draws] for (batch,) in self.sampler.epoch(0)]
-        audio = sum(max(self.seconds[take] for take in step) * len(step) for step in steps)
-        labels = sum(max(self.labels[take] for take in step) * len(step) for step in steps)
-        return 1 - sum(self.seconds) / audio, 1 - sum(self.labels) / labels, len(self.seconds) / len(steps)
+    def padded(self) -> tuple[float, float, float]:
+        """Return the batches of an epoch, and its seconds and labels with padding."""
+        batches = padded((self.seconds, self.labels), self.buckets)
+        seconds, labels = batches[:, 1:].sum(axis=0).tolist()
+        return len(batches), seconds, labels
 
     def read(self, stride: int, count: int) -> None:
         """Read some batches of each bucket, full ones if there are any."""
@@ -175,17 +168,18 @@ def _recipe(args: argparse.Namespace, folder: Path) -> Path:
     return folder / "recipe.yaml"
 
 
-def _rungs(run: Run, args: argparse.Namespace) -> list[Rung]:
-    kept, _ = without_dense(run.examples.takes, run.vocabulary, args.max_labels_per_second)
+def _rungs(run: Run, args: argparse.Namespace) -> list[MeasuredRung]:
+    kept, _ = without_dense(run.takes, run.vocabulary, args.max_labels_per_second)
     positions = run.config.attention.positions if run.config.attention else None
     mels = run.config.features.mels
+    labels = dict(zip(run.takes, run.takes.labels.tolist(), strict=True))
     every, some = (
         Examples(takes, run.vocabulary, run.recipe.augmentation, 0, None, mels, positions)
-        for takes in (run.examples.takes, kept)
+        for takes in (run.takes, kept)
     )
 
     def sizes(examples: Examples) -> tuple[list[float], list[int]]:
-        return [take.seconds for take in examples.takes], _label_counts(examples)
+        return [take.seconds for take in examples.takes], [labels[take] for take in examples.takes]
 
     def cost(audio: float, text: float) -> float:
         return audio + text / float(args.labels_per_second)
@@ -193,13 +187,9 @@ def _rungs(run: Run, args: argparse.Namespace) -> list[Rung]:
     rungs = []
     for name, is_filtered, buckets, _ in ways(sizes(every), sizes(some), args, cost):
         examples = some if is_filtered else every
-        rungs.append(Rung(name, "float32", buckets, examples, _label_counts(examples)))
+        rungs.append(MeasuredRung(name, "float32", buckets, examples, sizes(examples)[1]))
     last = rungs[-1]
-    return [*rungs, Rung(f"+ {args.half}", args.half, last.buckets, last.examples, last.labels)]
-
-
-def _label_counts(examples: Examples) -> list[int]:
-    return [examples.transcripts.count(take.clip) for take in examples.takes]
+    return [*rungs, MeasuredRung(f"+ {args.half}", args.half, last.buckets, last.examples, last.labels)]
 
 
 def _step(run: Run, batch: Batch, precision: Precision) -> float:
@@ -212,7 +202,7 @@ def _step(run: Run, batch: Batch, precision: Precision) -> float:
     return clock() - began
 
 
-def _print(rungs: list[Rung], device: torch.device, path: Path | None) -> None:
+def _print(rungs: list[MeasuredRung], device: torch.device, path: Path | None) -> None:
     # What audio and labels cost, from all batches in float32: what is left is what each step costs by itself.
     measured = np.array([size for rung in rungs if rung.precision == "float32" for size in rung.sizes()])
     audio_cost, label_cost = np.linalg.lstsq(measured[:, :2], measured[:, 2], rcond=None)[0].tolist()
@@ -222,7 +212,9 @@ def _print(rungs: list[Rung], device: torch.device, path: Path | None) -> None:
     first = rungs[0].clips_a_second()
     rows = []
     for rung, forecast in zip(rungs, expected, strict=True):
-        audio, labels, clips = rung.padding()
+        batches, padded_seconds, padded_labels = rung.padded()
+        clips = len(rung.seconds) / batches
+        audio, labels = 1 - sum(rung.seconds) / padded_seconds, 1 - sum(rung.labels) / padded_labels
         speed = rung.clips_a_second()
         rows.append({"name": rung.name, "clips": clips, "audio": audio, "labels": labels, "clips_a_second": speed})
         rows[-1]["expected"] = forecast

@@ -1,11 +1,8 @@
 """Leaving out clips with transcripts that are too long for their audio: a batch with one needs far more memory."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from training.takes import Take
-from training.transcripts import Transcripts
-from training.vocabulary import TrainingVocabulary
 
 # Bounds of the histogram, in multiples of ``most``.
 _MULTIPLES = (1, 1.5, 2, 4, 8)
@@ -45,18 +42,3 @@ class DensityFilter:
 
     def _bounds(self) -> list[tuple[float, int]]:
         return sorted(self._histogram.items())
-
-
-def without_dense(
-    takes: Sequence[Take], vocabulary: TrainingVocabulary, most: float | None
-) -> tuple[list[Take], str | None]:
-    """Return the takes with at most ``most`` labels in a second, and a line about the others, if any.
-
-    Args:
-        takes: the takes; one without a transcript stays.
-        vocabulary: the vocabulary.
-        most: most labels in a second; None keeps all takes.
-    """
-    labels, density = Transcripts(vocabulary), DensityFilter(most)
-    kept = [take for take in takes if density.keeps(take, len(labels.tokens(take.clip, take.clip.text or "")))]
-    return kept, density.line()

@@ -55,7 +55,7 @@ def export_nemo(
     """
     weights = io.BytesIO()
     torch.save(_tensors(config, state, front_end), weights)
-    document = yaml.safe_dump(_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
+    document = yaml.safe_dump(nemo_document(config, vocabulary, dropout), sort_keys=False, allow_unicode=True)
     files = {CONFIG_FILE: document.encode(), WEIGHTS_FILE: weights.getvalue(), **tokenizer_files(vocabulary)}
     _write_archive(path, files)
 
@@ -67,7 +67,7 @@ def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
         RecipeError: if it could not; it names what is not supported.
     """
     try:
-        parse_nemo_config(_document(config, vocabulary, dropout=0.0))
+        parse_nemo_config(nemo_document(config, vocabulary, dropout=0.0))
     except CheckpointError as error:
         raise RecipeError(f"such a model cannot be exported: {error}") from error
 
@@ -108,8 +108,14 @@ def _name(name: str, config: ModelConfig) -> str:
     return others[0] if config.transducer and others and name.startswith(("ctc.", "joint.output.")) else alone
 
 
-def _document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
-    """Return NeMo's configuration of the model."""
+def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: float) -> dict[str, Any]:
+    """Return NeMo's configuration of a model.
+
+    Args:
+        config: the model's configuration.
+        vocabulary: its vocabulary.
+        dropout: its dropout in training.
+    """
     pieces = list(vocabulary.tokenizer.pieces)
     if isinstance(vocabulary, PromptedVocabulary):
         heads = attention_sections(config, vocabulary, dropout)

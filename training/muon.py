@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 # Coefficients of the odd polynomial of an iteration, with the largest slope at 0 (Jordan et al., 2024).
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
+_MOMENTUM = 0.95
 _ADAMS_RMS = 0.2
 
 
@@ -26,14 +27,11 @@ class Muon(Optimizer):
     Args:
         weights: matrices [out, in], or kernels of convolutions [out, in, 1].
         lr: learning rate, comparable to AdamW's.
-        momentum: decay of the momentum.
         weight_decay: decoupled weight decay, times the learning rate.
     """
 
-    def __init__(
-        self, weights: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, weight_decay: float = 0.0
-    ) -> None:
-        super().__init__(list(weights), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+    def __init__(self, weights: Iterable[nn.Parameter], lr: float, weight_decay: float) -> None:
+        super().__init__(list(weights), {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -48,19 +46,19 @@ class Muon(Optimizer):
                 self._move(weights, group)
 
     def _move(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
-        steps = orthogonalized(torch.stack([self._direction(weight, group["momentum"]) for weight in weights]))
+        steps = orthogonalized(torch.stack([self._direction(weight) for weight in weights]))
         scale = _ADAMS_RMS * math.sqrt(max(steps.shape[1:]))
         for weight, step in zip(weights, steps, strict=True):
             weight.mul_(1 - group["lr"] * group["weight_decay"])
             weight.add_(step.view_as(weight), alpha=-group["lr"] * scale)
 
-    def _direction(self, weight: nn.Parameter, momentum: float) -> Tensor:
+    def _direction(self, weight: nn.Parameter) -> Tensor:
         assert weight.grad is not None
         state = self.state[weight]
         if not state:
             state["momentum"] = torch.zeros_like(weight)
-        state["momentum"].mul_(momentum).add_(weight.grad)
-        return weight.grad.add(state["momentum"], alpha=momentum).flatten(1)
+        state["momentum"].mul_(_MOMENTUM).add_(weight.grad)
+        return weight.grad.add(state["momentum"], alpha=_MOMENTUM).flatten(1)
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:

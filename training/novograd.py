@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 # Numbers of a tensor that a CPU changes at a time, so that they stay in its caches from one operation to the next.
 _PIECE = 2**16
+_EPSILON = 1e-8
 
 
 class NovoGrad(Optimizer):
@@ -24,10 +25,9 @@ class NovoGrad(Optimizer):
         *,
         lr: float,
         betas: tuple[float, float] = (0.95, 0.5),
-        eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -45,7 +45,7 @@ class NovoGrad(Optimizer):
                     state["square"] = square
                 else:
                     state["square"].mul_(second).add_(square, alpha=1 - second)
-                norm = state["square"].sqrt() + group["eps"]
+                norm = state["square"].sqrt() + _EPSILON
                 for weight, gradient, mean in _pieces(parameter, parameter.grad, state["mean"]):
                     change = (gradient / norm).add_(weight, alpha=group["weight_decay"])
                     weight.add_(mean.mul_(first).add_(change), alpha=-group["lr"])

@@ -19,7 +19,7 @@ _IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class StudentOutputs:
     """A student's outputs for a batch. Transducers and attention decoders compute their losses themselves.
 
     Attributes:
@@ -98,7 +98,7 @@ def label_counts(batch: Batch, objective: Objective) -> LabelCounts:
     return LabelCounts(float(batch.token_lengths.sum()), sequences)
 
 
-def losses(outputs: Outputs, lengths: Tensor, batch: Batch, objective: Objective, counts: LabelCounts) -> Losses:
+def losses(outputs: StudentOutputs, lengths: Tensor, batch: Batch, objective: Objective, counts: LabelCounts) -> Losses:
     """Return the losses of a batch.
 
     Args:

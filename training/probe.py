@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from models.config import ModelConfig
 from training.batch import Batch
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
@@ -268,7 +269,7 @@ class Steps:
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
         """Take two steps of ``rows`` clips, and measure the second; None if they do not fit."""
         device = self._run.device
-        batch = noise(self._run, bucket, rows)
+        batch = noise(self._run.config, bucket, rows)
         try:
             forget_peak(device)
             take_step(self._run, batch)
@@ -285,20 +286,26 @@ class Steps:
         return Measured(seconds, peak_bytes(device) if device.type == "cuda" else None)
 
 
-def noise(run: Run, bucket: Bucket, rows: int) -> Batch:
-    """Return a batch of noise with the length and the labels of the longest clips of a bucket."""
+def noise(config: ModelConfig, bucket: Bucket, rows: int) -> Batch:
+    """Return a batch of noise with the length and the labels of the longest clips of a bucket.
+
+    Args:
+        config: the model's configuration.
+        bucket: the bucket.
+        rows: number of clips.
+    """
     random = torch.Generator().manual_seed(0)
     samples = max(FRONT_END.hop, int(bucket.seconds * FRONT_END.sample_rate))
-    attends = run.config.attention is not None
-    most = run.config.attention.positions if run.config.attention else bucket.labels
-    labels = torch.randint(run.vocabulary.size, (rows, max(2, min(bucket.labels, most))), generator=random)
+    attends = config.attention is not None
+    most = config.attention.positions if config.attention else bucket.labels
+    labels = torch.randint(config.vocabulary_size, (rows, max(2, min(bucket.labels, most))), generator=random)
     counts = torch.full((rows,), labels.size(1))
     return Batch(
         position=Position(),
         waveforms=0.1 * torch.randn(rows, samples, generator=random),
         lengths=torch.full((rows,), samples),
         masked_frames=torch.zeros(rows, samples // FRONT_END.hop, dtype=torch.bool),
-        masked_mels=torch.zeros(rows, run.config.features.mels, dtype=torch.bool),
+        masked_mels=torch.zeros(rows, config.features.mels, dtype=torch.bool),
         stretches=None,
         tokens=labels,
         token_lengths=counts,

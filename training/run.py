@@ -236,9 +236,12 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
         config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
     else:
         assert initial, "a recipe has a shape or an initial checkpoint"
-        config = tunable_config(initial.config)
-        if recipe.has_labels:
-            config = relabelled(config, size, characters=characters, prompts=prompts)
+        try:
+            config = tunable_config(initial.config)
+            if recipe.has_labels:
+                config = relabelled(config, size, characters=characters, prompts=prompts)
+        except RecipeError as error:
+            raise RecipeError(f"initial {recipe.initial}: {error}") from error
     if recipe.has_labels and config.ctc and not recipe.objective.ctc:
         raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
     return config

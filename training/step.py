@@ -14,7 +14,7 @@ from training.errors import TrainingError
 from training.objective import (
     LabelCounts,
     Losses,
-    Outputs,
+    StudentOutputs,
     attention_objective,
     label_counts,
     losses,
@@ -207,7 +207,7 @@ def batch_losses(run: Run, batch: Batch, counts: LabelCounts | None = None) -> L
             )
         if network.attention_decoder:
             attention_loss = attention_objective(network.attention_decoder, encoded, frames, batch, objective, counts)
-        outputs = Outputs(
+        outputs = StudentOutputs(
             logits=network.ctc(encoded) if network.ctc else None,
             teacher_logits=network.teacher_head(encoded) if network.teacher_head and batch.targets else None,
             hidden=network.hidden_head(encoded) if network.hidden_head and batch.targets else None,

@@ -38,14 +38,3 @@ class Transcripts:
             return [*self.vocabulary.question(clip.prompt), *tokens, self.vocabulary.end]
         except PromptError as error:
             raise ManifestError(f"{clip}: {error}") from error
-
-    def count(self, clip: Clip) -> int:
-        """Return the number of labels of a clip, its prompt included; 0 if only a teacher knows the transcript.
-
-        Raises:
-            ManifestError: if the vocabulary does not have its language.
-        """
-        if clip.text is None:
-            return 0
-        tokens = self.tokens(clip, clip.text)
-        return len(self.sequence(clip, tokens)) or len(tokens)

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import Tensor
 from benchmarks.peers.engine import Engine, Tokens
 from models.checkpoint import Checkpoint
 from models.checkpoint.nemo.names import nemo_names
-from models.config import ConformerConfig
+from training.export import nemo_document
+from training.vocabulary import CharacterVocabulary
 
 # The encoder with its CTC head; beside it lie encoder-model.onnx and decoder_joint-model.onnx.
 CTC_FILE = "model.onnx"
@@ -94,86 +96,7 @@ def _collapsed(hypothesis: Any, blank: int) -> list[int]:  # noqa: ANN401
 
 
 def _config(checkpoint: Checkpoint) -> dict[str, Any]:
-    config = checkpoint.config
-    features, encoder, transducer = config.features, config.encoder, config.transducer
-    assert transducer
-    assert isinstance(encoder, ConformerConfig)
+    """Return NeMo's configuration, as an export has it: that of a vocabulary of pieces, without its files."""
+    config = replace(checkpoint.config, name="EncDecHybridRNNTCTCBPEModel")
     labels = list(checkpoint.tokenizer.pieces)
-    modules = "nemo.collections.asr.modules"
-    ctc_decoder = {
-        "_target_": f"{modules}.ConvASRDecoder",
-        "feat_in": encoder.width,
-        "num_classes": len(labels),
-        "vocabulary": labels,
-    }
-    durations = list(transducer.durations)
-    decoding: dict[str, Any] = {"strategy": "greedy_batch", "greedy": {"max_symbols": transducer.max_symbols}}
-    loss: dict[str, Any] = {"loss_name": "default"}
-    if durations:
-        decoding |= {"durations": durations, "model_type": "tdt"}
-        loss = {"loss_name": "tdt", "tdt_kwargs": {"durations": durations}}
-    return {
-        "sample_rate": features.sample_rate,
-        "labels": labels,
-        "validation_ds": {"manifest_filepath": None, "defer_setup": True},
-        "model_defaults": {
-            "enc_hidden": encoder.width,
-            "pred_hidden": transducer.predictor_width,
-            "joint_hidden": transducer.joint_width,
-        },
-        "preprocessor": {
-            "_target_": f"{modules}.AudioToMelSpectrogramPreprocessor",
-            "sample_rate": features.sample_rate,
-            "normalize": "per_feature",
-            "window_size": features.window / features.sample_rate,
-            "window_stride": features.window_stride,
-            "window": "hann",
-            "features": features.mels,
-            "n_fft": features.fft_size,
-            "dither": 0.0,
-            "pad_to": 0,
-        },
-        "encoder": {
-            "_target_": f"{modules}.ConformerEncoder",
-            "feat_in": features.mels,
-            "feat_out": -1,
-            "n_layers": encoder.layers,
-            "d_model": encoder.width,
-            "use_bias": encoder.bias,
-            "subsampling": encoder.subsampling,
-            "subsampling_factor": encoder.subsampling_factor,
-            "subsampling_conv_channels": encoder.subsampling_channels,
-            "ff_expansion_factor": encoder.feed_forward_width // encoder.width,
-            "self_attention_model": "rel_pos",
-            "n_heads": encoder.heads,
-            "att_context_size": [-1, -1],
-            "xscaling": encoder.scale_input,
-            "conv_kernel_size": encoder.kernel_size,
-            "conv_norm_type": "batch_norm",
-        },
-        "decoder": {
-            "_target_": f"{modules}.RNNTDecoder",
-            "normalization_mode": None,
-            "blank_as_pad": True,
-            "vocab_size": len(labels),
-            "prednet": {"pred_hidden": transducer.predictor_width, "pred_rnn_layers": transducer.predictor_layers},
-        },
-        "joint": {
-            "_target_": f"{modules}.RNNTJoint",
-            "log_softmax": None,
-            "fuse_loss_wer": False,
-            "num_classes": len(labels),
-            "num_extra_outputs": len(durations),
-            "vocabulary": labels,
-            "jointnet": {
-                "encoder_hidden": encoder.width,
-                "pred_hidden": transducer.predictor_width,
-                "joint_hidden": transducer.joint_width,
-                "activation": transducer.activation,
-                "dropout": 0.0,
-            },
-        },
-        "decoding": decoding,
-        "loss": loss,
-        "aux_ctc": {"ctc_loss_weight": 0.3, "decoder": ctc_decoder, "decoding": {"strategy": "greedy_batch"}},
-    }
+    return nemo_document(config, CharacterVocabulary(labels), dropout=0.0) | {"labels": labels}

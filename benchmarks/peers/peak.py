@@ -2,13 +2,14 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.timing import times_of
+from benchmarks.timing import finished, times_of
 from models.config import ModelConfig
 from models.cpu import can_pack, multiplies_eight_bits_exactly, pack, packed_product
 from models.network import Network
@@ -53,13 +54,9 @@ def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, floa
 
 
 def _operations_a_second(product: Callable[[Tensor], Tensor], frames: Tensor) -> float:
-    def call() -> None:
-        product(frames)
-        if frames.is_cuda:
-            torch.cuda.synchronize(frames.device)
-
     operations = 2 * frames.size(0) * frames.size(1) * 4 * frames.size(1)
-    return operations / min(times_of(call, _REPEATS))
+    call = partial(product, frames)
+    return operations / min(times_of(lambda: finished(call, frames.device), _REPEATS))
 
 
 def encoder_operations(config: ModelConfig, seconds: float) -> int:

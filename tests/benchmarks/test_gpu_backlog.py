@@ -16,7 +16,7 @@ BY_HAND = {"2c", "3", "4", "7a", "7b", "9", "10", "11"}
 
 def step(name: str, code: str, minutes: float = 1.0) -> Step:
     """A step that is a line of Python, found where the test wrote it."""
-    return Step("x", name, minutes, ("timeit", "-n1", "-r1", code), takes_device=False, keeps_rows=False)
+    return Step("x", name, minutes, ("timeit", "-n1", "-r1", code))
 
 
 def note(tmp_path, name: str) -> str:

@@ -7,7 +7,7 @@ from training.novograd import NovoGrad
 
 def test_two_steps_are_those_of_the_paper():
     weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
-    optimizer = NovoGrad([{"params": [weight]}], lr=0.1, betas=(0.9, 0.5), eps=0.0, weight_decay=0.01)
+    optimizer = NovoGrad([{"params": [weight]}], lr=0.1, betas=(0.9, 0.5), weight_decay=0.01)
     gradients = [torch.tensor([3.0, 4.0]), torch.tensor([0.0, 2.0])]
     expected, mean, square = weight.detach().clone(), torch.zeros(2), None
 

@@ -11,7 +11,7 @@ import torch
 
 from tests.conftest import ROOT
 from tests.training.small_run import RNNT, TDT, TEXTS, manifest, recipe_file
-from training.density import without_dense
+from training.density import DensityFilter
 from training.loop import train
 from training.recipe_file import read_recipe
 from training.run import Run
@@ -199,12 +199,17 @@ def test_clips_with_too_many_labels_in_a_second_are_left_out_and_reported(tmp_pa
     rates = sorted(len(take.clip.text) / take.seconds for take in takes)
     most = sum(rates[3:5]) / 2
 
-    kept, line = without_dense(takes, letters, most)
+    density = DensityFilter(most)
+    kept = [take for take in takes if density.keeps(take, len(letters.encode(take.clip.text)))]
+    line = density.line()
 
     assert sorted(len(take.clip.text) / take.seconds for take in kept) == rates[:4]
     assert line.startswith("left out: 4 takes (")
     assert f"with over {most:g} labels a second: 4 from {most:g} on" in line
-    assert without_dense(takes, letters, None) == (list(takes), None)
+
+    everything = DensityFilter(None)
+    assert all(everything.keeps(take, 1000) for take in takes)
+    assert everything.line() is None
 
 
 def test_the_filter_of_a_recipe_leaves_them_out_of_the_run(tmp_path):
