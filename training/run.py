@@ -30,13 +30,13 @@ from training.sampler import BucketSampler, Position
 from training.snapshot import Snapshot, check_identity, read_snapshot, write_snapshot
 from training.student import (
     StudentNetwork,
+    check_tunable,
     is_of_teacher_heads,
     new_network,
     read_initial,
     relabelled,
     start_from,
     student_config,
-    tunable_config,
     without_teacher_heads,
 )
 from training.take_index import TakeIndex, take_index
@@ -95,7 +95,7 @@ class Run:
         self.loss_scale = LossScale(scales=recipe.precision == "float16")
         set_products(recipe.precision)
         self.dev = _dev_takes(recipe.dev) if recipe.dev else []
-        initial = read_initial(recipe.initial) if recipe.initial else None
+        initial = _initial(recipe)
         self.vocabulary = _vocabulary(recipe)
         config = _config(recipe, initial, self.vocabulary)
         with self.ranks.one_after_the_first():
@@ -228,6 +228,16 @@ def _vocabulary(recipe: Recipe) -> TrainingVocabulary:
     return read_vocabulary(path)
 
 
+def _initial(recipe: Recipe) -> Checkpoint | None:
+    """Return the checkpoint that the model starts from, if any; one that is tuned must be of a kind that can be."""
+    if not recipe.initial:
+        return None
+    checkpoint = read_initial(recipe.initial)
+    if not recipe.shape:
+        check_tunable(checkpoint.config, recipe.initial)
+    return checkpoint
+
+
 def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVocabulary) -> ModelConfig:
     """Return the configuration of the recipe's shape, or else that of the released model that it tunes."""
     size, characters = vocabulary.size, isinstance(vocabulary, CharacterVocabulary)
@@ -236,12 +246,9 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
         config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
     else:
         assert initial, "a recipe has a shape or an initial checkpoint"
-        try:
-            config = tunable_config(initial.config)
-            if recipe.has_labels:
-                config = relabelled(config, size, characters=characters, prompts=prompts)
-        except RecipeError as error:
-            raise RecipeError(f"initial {recipe.initial}: {error}") from error
+        config = initial.config
+        if recipe.has_labels:
+            config = relabelled(config, size, characters=characters, prompts=prompts)
     if recipe.has_labels and config.ctc and not recipe.objective.ctc:
         raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
     return config

@@ -225,26 +225,29 @@ def read_initial(path: Path) -> Checkpoint:
         raise RecipeError(str(error)) from error
 
 
-def tunable_config(config: ModelConfig) -> ModelConfig:
-    """Check that a released model can be trained on and exported, and return its configuration.
+def check_tunable(config: ModelConfig, path: Path) -> None:
+    """Check that a released model can be trained on and exported.
+
+    Args:
+        config: its configuration.
+        path: its file, for messages.
 
     Raises:
         RecipeError: if it cannot; the message says why.
     """
     encoder, features = config.encoder, config.features
     if config.name not in MODULES:
-        raise RecipeError(f"a {config.name} is not trained here; {', '.join(MODULES)} are")
+        raise RecipeError(f"{path}: a {config.name} is not trained here; {', '.join(MODULES)} are")
     if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
-        raise RecipeError(f"features are made of 16 kHz every 10 ms here, and not of {features.sample_rate} Hz")
+        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {features.sample_rate} Hz")
     if isinstance(encoder, JasperConfig):
-        return config
+        return
     usual = ("positions", "relative"), ("convolution_norm", "batch_norm"), ("attention_context", None)
     for what, expected in usual:
         if (found := getattr(encoder, what)) != expected:
-            raise RecipeError(f"encoders with {what} {found} are not trained here")
+            raise RecipeError(f"{path}: encoders with {what} {found} are not trained here")
     if encoder.subsampling == "stacking":
-        raise RecipeError("encoders that stack features are not trained here")
-    return config
+        raise RecipeError(f"{path}: encoders that stack features are not trained here")
 
 
 def relabelled(
