@@ -22,9 +22,13 @@ from models import Model, checkpoint_path, load_model
 
 @dataclass(frozen=True)
 class Comparison:
-    """One recording: what differs, how far log-probabilities are apart, and the smallest lead of a best label."""
+    """One recording: what differs, how far log-probabilities are apart, and the smallest lead of a best label.
+
+    Without a CTC head there are no frames. Words are those of all decoders' texts.
+    """
 
     source: str
+    words: int
     frames: int
     frames_that_differ: int
     text_differs: bool
@@ -78,7 +82,8 @@ def compare(model: Model, nemo: NeMo, path: Path, source: str) -> Comparison:
     best = theirs.topk(2).values
     return Comparison(
         source=source,
-        frames=len(theirs),
+        words=sum(len(text.split()) for text in texts.values()),
+        frames=len(theirs) if "ctc" in model.decoders else 0,
         frames_that_differ=int((theirs.argmax(-1) != ours.argmax(-1)).sum()),
         text_differs=any(nemo.text(path, decoder) != text for decoder, text in texts.items()),
         distance=float((theirs - ours).abs().max()),
@@ -100,6 +105,7 @@ def summary(comparisons: list[Comparison]) -> dict[str, float]:
     """What is printed of some recordings."""
     return {
         "clips": len(comparisons),
+        "words": sum(one.words for one in comparisons),
         "frames": sum(one.frames for one in comparisons),
         "frames_that_differ": sum(one.frames_that_differ for one in comparisons),
         "texts_that_differ": sum(one.text_differs for one in comparisons),
