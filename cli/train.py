@@ -21,6 +21,7 @@ from cli.numbers import positive
 if TYPE_CHECKING:
     import torch
 
+    from training.errors import RecipeError
     from training.evaluation import WordErrors
     from training.ranks import Ranks
     from training.recipe import Recipe
@@ -100,9 +101,18 @@ def run(args: argparse.Namespace) -> int:
             if ranks.is_first:
                 _compare(folder, args.seeds, Path(args.export) if args.export else None)
     except RecipeError as error:
-        named = "" if str(error).startswith(args.recipe) else f"{args.recipe}: "
-        raise CommandError(f"{named}{error}") from error
+        raise CommandError(_with_line(error, args.recipe)) from error
     return 0
+
+
+def _with_line(error: "RecipeError", recipe: str) -> str:
+    """Return the message of an error with the file and the line of the recipe, if it does not begin with them."""
+    from training.recipe_file import line_of
+
+    if str(error).startswith(recipe):
+        return str(error)
+    line = line_of(Path(recipe), error.key)
+    return f"{recipe}{f', line {line}' if line else ''}: {error}"
 
 
 def _train(
@@ -140,8 +150,9 @@ def _train(
                 stops=lambda: bool(signals),
                 board=board,
             )
-        if signals:
+        if signals or (args.minutes and not training.finished):
             report(f"stopped at step {training.step}; its state is saved, --resume continues")
+        if signals:
             return 128 + signals[0]
         if export and ranks.is_first:
             training.export(export)

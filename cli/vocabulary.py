@@ -29,4 +29,5 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.out)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model)
+    print(f"{path}: a SentencePiece model of {args.size} pieces")
     return 0

@@ -6,7 +6,15 @@ class TrainingError(Exception):
 
 
 class RecipeError(TrainingError):
-    """A recipe that cannot be read, or asks for something that does not exist."""
+    """A recipe that cannot be read, or asks for something that does not exist.
+
+    Attributes:
+        key: the key that asks for it, such as `batches.rows`; empty if no single one does.
+    """
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class ManifestError(TrainingError):

@@ -93,7 +93,9 @@ def labelled(
     """
     model = TeacherModel(teacher.checkpoint, teacher.labels, device, precision, hidden=teacher.hidden)
     if student_stride % model.stride:
-        raise RecipeError(f"a student's frame of {student_stride} features holds no whole frames of {model.stride}")
+        raise RecipeError(
+            f"a student's frame of {student_stride} features holds no whole frames of {model.stride}", "teacher"
+        )
     folder = f"{_digest_of_file(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_labelled(take, teacher)]

@@ -51,7 +51,7 @@ class PromptedVocabulary:
         self.prompts = with_vocabulary(prompts, pieces)
         missing = [piece for piece in (PAD, *required_pieces(self.prompts)) if piece not in pieces]
         if missing:
-            raise RecipeError(f"the vocabulary of an attention decoder needs {missing[0]}")
+            raise RecipeError(f"the vocabulary of an attention decoder needs {missing[0]}", "vocabulary")
         self.size = len(pieces)
         self.pad = pieces.index(PAD)
         self._writer = PromptWriter(self.prompts, self.tokenizer)
@@ -101,7 +101,7 @@ def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
         config = PromptConfig("canary2", tuple(models), next(iter(models)), timestamps=False)
         return PromptedVocabulary({SPECIAL: _special_model(tuple(models)), **models}, config)
     except (ValueError, UnsupportedValueError) as error:
-        raise RecipeError("languages: a vocabulary is not a SentencePiece model") from error
+        raise RecipeError("languages: a vocabulary is not a SentencePiece model", "languages") from error
 
 
 def _special_model(languages: tuple[str, ...]) -> bytes:

@@ -53,7 +53,9 @@ class Ranks:
             RecipeError: if they cannot be divided evenly.
         """
         if parts % self.count:
-            raise RecipeError(f"batches.parts is {parts}; it must be a multiple of the {self.count} processes")
+            raise RecipeError(
+                f"batches.parts is {parts}; it must be a multiple of the {self.count} processes", "batches.parts"
+            )
         own = parts // self.count
         return range(self.rank * own, (self.rank + 1) * own)
 

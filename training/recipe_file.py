@@ -43,6 +43,15 @@ def read_recipe(path: Path) -> Recipe:
         raise RecipeError(f"{path}{line}: {error}") from error
 
 
+def line_of(path: Path, key: str) -> int | None:
+    """Return the line of a key in the recipe at ``path``, or else of the key that it belongs to, if that is there."""
+    lines: dict[str, int] = {}
+    _find_lines(yaml.compose(path.read_bytes(), Loader=_Loader), "", lines)
+    while key and key not in lines:
+        key = key.rpartition(".")[0]
+    return lines.get(key)
+
+
 class _WrongKeyError(ValueError):
     """A key of a recipe is wrong; the message says why."""
 

@@ -145,7 +145,7 @@ class Run:
     def _posteriors(self, teacher: Teacher) -> TeacherPosteriors:
         """Return the teacher's posteriors of the takes, and check that each take has a transcript."""
         if not self.config.ctc:
-            raise RecipeError("a teacher's labels are for a CTC head, which this model does not have")
+            raise RecipeError("a teacher's labels are for a CTC head, which this model does not have", "teacher")
         stride = self.config.encoder.subsampling_factor
         with self.ranks.one_after_the_first():
             posteriors = labelled(self.takes, teacher, stride, self.device, self.recipe.precision)
@@ -174,17 +174,16 @@ class Run:
         Raises:
             ResumeError: if there is none, or it is of another recipe or other clips.
         """
-        snapshot = read_snapshot(_state_path(self.folder), self.device)
-        check_identity(snapshot.identity, self._identity)
+        path = _state_path(self.folder)
+        snapshot = read_snapshot(path, self.device)
+        check_identity(path, snapshot.identity, self._identity)
         try:
             self.network.load_state_dict(snapshot.network)
             self.average.restore(snapshot.average)
             self.optimizer.load_state_dict(snapshot.optimizer)
             self.loss_scale.restore(snapshot.loss_scale)
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ResumeError(
-                f"{_state_path(self.folder)} is damaged: its weights are not those of this run"
-            ) from error
+            raise ResumeError(f"{path} is damaged: its weights are not those of this run") from error
         self.step, self.position, self.audio_seconds = snapshot.step, snapshot.position, snapshot.audio_seconds
 
     def export(self, path: Path) -> None:
@@ -250,7 +249,7 @@ def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVoca
         if recipe.has_labels:
             config = relabelled(config, size, characters=characters, prompts=prompts)
     if recipe.has_labels and config.ctc and not recipe.objective.ctc:
-        raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own")
+        raise RecipeError("objective.ctc must be above 0 for a CTC head with labels of its own", "objective.ctc")
     return config
 
 
@@ -283,7 +282,9 @@ def _sampler(takes: TakeIndex, recipe: Recipe, *, attends: bool) -> BucketSample
     label_buckets = batches.label_buckets or (_LABEL_BUCKETS if attends else 1)
     buckets = buckets_of_equal_audio(seconds, batches.buckets, batches.seconds, labels, label_buckets, batches.labels)
     if batches.rows and len(batches.rows) != len(buckets.all):
-        raise RecipeError(f"batches.rows has {len(batches.rows)} numbers; there are {len(buckets.all)} buckets")
+        raise RecipeError(
+            f"batches.rows has {len(batches.rows)} numbers; there are {len(buckets.all)} buckets", "batches.rows"
+        )
     buckets = dataclasses.replace(buckets, counts=batches.rows)
     return BucketSampler(
         seconds, weights, buckets, recipe.seed, labels, batches.parts, takes.shards, recipe.data.window

@@ -144,8 +144,13 @@ def read_snapshot(path: Path, device: torch.device) -> Snapshot:
         raise ResumeError(f"{path} is damaged; move it away to begin anew") from error
 
 
-def check_identity(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Check that a saved state is of the same run.
+
+    Args:
+        path: the file of the state, for the message.
+        found: its identity.
+        wanted: that of the run.
 
     Raises:
         ResumeError: if it is not; the message names what differs.
@@ -153,4 +158,4 @@ def check_identity(found: dict[str, Any], wanted: dict[str, Any]) -> None:
     wanted = cast("dict[str, Any]", json.loads(json.dumps(wanted)))
     different = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
     if different:
-        raise ResumeError(f"this run was begun with other values of {', '.join(different)}")
+        raise ResumeError(f"{path} is of a run with other values of {', '.join(different)}; --out names another folder")

@@ -55,6 +55,8 @@ _OF_LABELS = (
     "attention_decoder.embedding.",
     "attention_decoder.output_bias",
 )
+# The key of a recipe that names a checkpoint to start from.
+_INITIAL = "initial"
 # NeMo's classes of models that are trained here, and the modules that they are in.
 MODULES = {
     "EncDecCTCModel": "ctc_models",
@@ -82,14 +84,15 @@ def student_config(
     attends = isinstance(shape, Student) and shape.attention is not None
     if attends != (prompts is not None):
         raise RecipeError(
-            "an attention decoder has a vocabulary with prompts, from languages or a Canary, and no other"
+            "an attention decoder has a vocabulary with prompts, from languages or a Canary, and no other",
+            "vocabulary",
         )
     if isinstance(shape, Convolutional):
         features = replace(FRONT_END, mels=shape.mels, window=_CONVOLUTIONAL_WINDOW)
         encoder = JasperConfig(shape.mels, tuple(map(_block_config, shape.blocks)), shape.activation)
         return ModelConfig(_ctc_name(characters=characters), features, encoder, labels, ctc=True, transducer=None)
     if shape.transducer and characters:
-        raise RecipeError("a transducer has a vocabulary of pieces, and not of characters")
+        raise RecipeError("a transducer has a vocabulary of pieces, and not of characters", "characters")
     return _conformer_config(shape, labels, prompts, _ctc_name(characters=characters))
 
 
@@ -222,7 +225,7 @@ def read_initial(path: Path) -> Checkpoint:
     try:
         return read_checkpoint(path)
     except CheckpointError as error:
-        raise RecipeError(str(error)) from error
+        raise RecipeError(str(error), _INITIAL) from error
 
 
 def check_tunable(config: ModelConfig, path: Path) -> None:
@@ -237,17 +240,18 @@ def check_tunable(config: ModelConfig, path: Path) -> None:
     """
     encoder, features = config.encoder, config.features
     if config.name not in MODULES:
-        raise RecipeError(f"{path}: a {config.name} is not trained here; {', '.join(MODULES)} are")
+        raise RecipeError(f"{path}: a {config.name} is not trained here; {', '.join(MODULES)} are", _INITIAL)
     if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
-        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {features.sample_rate} Hz")
+        rate = features.sample_rate
+        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {rate} Hz", _INITIAL)
     if isinstance(encoder, JasperConfig):
         return
     usual = ("positions", "relative"), ("convolution_norm", "batch_norm"), ("attention_context", None)
     for what, expected in usual:
         if (found := getattr(encoder, what)) != expected:
-            raise RecipeError(f"{path}: encoders with {what} {found} are not trained here")
+            raise RecipeError(f"{path}: encoders with {what} {found} are not trained here", _INITIAL)
     if encoder.subsampling == "stacking":
-        raise RecipeError(f"{path}: encoders that stack features are not trained here")
+        raise RecipeError(f"{path}: encoders that stack features are not trained here", _INITIAL)
 
 
 def relabelled(
@@ -266,12 +270,12 @@ def relabelled(
     """
     if (config.attention is not None) != (prompts is not None):
         wanted = "languages" if config.attention else "vocabulary or characters"
-        raise RecipeError(f"a {config.name} gets other labels by {wanted}")
+        raise RecipeError(f"a {config.name} gets other labels by {wanted}", _INITIAL)
     name = config.name
     if name in {_ctc_name(characters=True), _ctc_name(characters=False)}:
         name = _ctc_name(characters=characters)
     elif characters:
-        raise RecipeError(f"a {name} has a vocabulary of pieces, and not of characters")
+        raise RecipeError(f"a {name} has a vocabulary of pieces, and not of characters", _INITIAL)
     return replace(config, name=name, vocabulary_size=labels, prompts=prompts)
 
 
@@ -289,7 +293,7 @@ def start_from(
         RecipeError: if the encoder is of another shape.
     """
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
-        raise RecipeError(f"initial, a {checkpoint.config.name}, is of another shape than the student")
+        raise RecipeError(f"the {checkpoint.config.name} in initial has another shape than the student", _INITIAL)
     wanted = ["encoder."]
     wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
     if config.attention and checkpoint.config.attention == config.attention:

@@ -203,9 +203,9 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
                 digest.update(_identity(take).encode(errors="surrogatepass"))
             clips.add(line)
     if not fitted:
-        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s")
+        raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s", "data")
     if not survey.takes:
-        raise RecipeError(f"no clip is left: {density.line()}")
+        raise RecipeError(f"no clip is left: {density.line()}", "data.max_labels_per_second")
     lines = survey.lines()
     return {
         "survey": [*lines, *filter(None, [density.line()])],

@@ -18,6 +18,9 @@ from training.precision import autocast
 from training.recipe import Precision
 from training.student import FRONT_END
 
+# The key of a recipe that names it.
+_KEY = "teacher.checkpoint"
+
 
 class TeacherModel:
     """A CTC model without its search.
@@ -43,16 +46,18 @@ class TeacherModel:
         try:
             checkpoint = read_checkpoint(path)
         except CheckpointError as error:
-            raise RecipeError(str(error)) from error
+            raise RecipeError(str(error), _KEY) from error
         config = checkpoint.config
         if not config.ctc:
-            raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames")
+            raise RecipeError(f"{path} has no CTC head, and so no posteriors of frames", _KEY)
         if (config.features.sample_rate, config.features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
             raise RecipeError(
-                f"{path} takes audio at {config.features.sample_rate} Hz in hops of {config.features.hop} samples"
+                f"{path} takes audio at {config.features.sample_rate} Hz in hops of {config.features.hop} samples",
+                _KEY,
             )
         if not labels < config.vocabulary_size <= MAX_LABEL:
-            raise RecipeError(f"{path} has {config.vocabulary_size} labels; {labels + 1} to {MAX_LABEL} are supported")
+            supported = f"{labels + 1} to {MAX_LABEL} are supported"
+            raise RecipeError(f"{path} has {config.vocabulary_size} labels; {supported}", _KEY)
         self.stride = config.encoder.subsampling_factor
         self.width = config.encoder.width if hidden else 0
         self.tokenizer = checkpoint.tokenizer

@@ -22,11 +22,11 @@ def read_vocabulary(path: Path) -> TrainingVocabulary:
     try:
         return _from_checkpoint(path) if path.suffix == ".nemo" else PieceVocabulary(path.read_bytes())
     except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror or error}") from error
+        raise RecipeError(f"{path}: {error.strerror or error}", "vocabulary") from error
     except CheckpointError as error:
-        raise RecipeError(str(error)) from error
+        raise RecipeError(str(error), "vocabulary") from error
     except ValueError as error:
-        raise RecipeError(f"{path} is not a SentencePiece model, and not a .nemo checkpoint") from error
+        raise RecipeError(f"{path} is not a SentencePiece model, and not a .nemo checkpoint", "vocabulary") from error
 
 
 def read_languages(languages: tuple[Language, ...]) -> PromptedVocabulary:
@@ -39,9 +39,9 @@ def read_languages(languages: tuple[Language, ...]) -> PromptedVocabulary:
     for language in languages:
         vocabulary = read_vocabulary(language.vocabulary)
         if not isinstance(vocabulary, PieceVocabulary):
-            raise RecipeError(f"{language.vocabulary} is not a SentencePiece model")
+            raise RecipeError(f"{language.vocabulary} is not a SentencePiece model", "languages")
         if language.code in models:
-            raise RecipeError(f"languages has {language.code} twice")
+            raise RecipeError(f"languages has {language.code} twice", "languages")
         models[language.code] = vocabulary.model
     return vocabulary_of_languages(models)
 
@@ -55,7 +55,9 @@ def _from_checkpoint(path: Path) -> TrainingVocabulary:
         if not model.tokenizer_files:
             return CharacterVocabulary(model.labels)
         if len(model.tokenizer_files) != 1 or model.word_pieces:
-            raise RecipeError(f"{path} has labels of another kind, and not those of one SentencePiece model")
+            raise RecipeError(
+                f"{path} has labels of another kind, and not those of one SentencePiece model", "vocabulary"
+            )
         return PieceVocabulary(archive.read(model.tokenizer_files[0], MAX_TOKENIZER_BYTES))
 
 

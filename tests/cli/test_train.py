@@ -50,6 +50,7 @@ def test_a_recipe_becomes_a_model(recipe, capsys):
 
 def test_minutes_stop_a_run_and_resume_goes_on_with_it(recipe, capsys):
     assert run(recipe, "--minutes", "1e-9") == 0
+    assert "stopped at step 0; its state is saved, --resume continues" in capsys.readouterr().out
     assert run(recipe) == 2
     assert "--resume continues it" in capsys.readouterr().err
 
@@ -272,9 +273,10 @@ def test_seeds_need_something_to_be_compared_on(recipe, capsys):
     assert "the recipe names no dev" in capsys.readouterr().err
 
 
-def test_a_fault_of_a_recipe_is_reported_with_its_name(recipe, capsys):
-    recipe_file(recipe, batches={"seconds": 8, "buckets": 2, "rows": [1]})
+def test_a_fault_of_a_recipe_is_reported_with_its_file_and_line(recipe, capsys):
+    path = recipe_file(recipe, batches={"seconds": 8, "buckets": 2, "rows": [1]})
+    line = 1 + [text.strip() for text in path.read_text().splitlines()].index("rows:")
 
     assert run(recipe) == 2
 
-    assert capsys.readouterr().err.startswith(f"steno: {recipe / 'recipe.yaml'}: batches.rows has 1 numbers")
+    assert capsys.readouterr().err.startswith(f"steno: {path}, line {line}: batches.rows has 1 numbers")

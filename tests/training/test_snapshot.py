@@ -84,8 +84,9 @@ def test_a_changed_byte_is_noticed(tmp_path):
         read_snapshot(tmp_path / "state.pt", CPU)
 
 
-def test_another_run_is_refused_by_what_differs():
-    check_identity({"seed": 1, "speeds": [1.0]}, {"seed": 1, "speeds": (1.0,)})
+def test_another_run_is_refused_by_what_differs(tmp_path):
+    path = tmp_path / "state.pt"
+    check_identity(path, {"seed": 1, "speeds": [1.0]}, {"seed": 1, "speeds": (1.0,)})
 
     with pytest.raises(ResumeError, match="other values of seed, ema"):
-        check_identity({"seed": 1, "steps": 5}, {"seed": 2, "steps": 5, "ema": 0.9})
+        check_identity(path, {"seed": 1, "steps": 5}, {"seed": 2, "steps": 5, "ema": 0.9})
