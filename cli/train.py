@@ -109,10 +109,11 @@ def _with_line(error: "RecipeError", recipe: str) -> str:
     """Return the message of an error with the file and the line of the recipe, if it does not begin with them."""
     from training.recipe_file import line_of
 
-    if str(error).startswith(recipe):
+    path = Path(recipe)
+    if str(error).startswith(str(path)):
         return str(error)
-    line = line_of(Path(recipe), error.key)
-    return f"{recipe}{f', line {line}' if line else ''}: {error}"
+    line = line_of(path, error.key) if error.key else None
+    return f"{path}{f', line {line}' if line else ''}: {error}"
 
 
 def _train(
