@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from enum import StrEnum
 from typing import Protocol
@@ -90,19 +90,28 @@ class Engine:
         name: name of its device.
         models: its description of each ready model, by id.
         pid: its process id.
+        loss: the reason of its end; EXIT until another is known.
+        start_failure: why it cannot load a configured model, if so.
     """
 
     def __init__(
-        self, name: str, process: asyncio.subprocess.Process, channel: FrontChannel, memory: int, writing: Executor
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        channel: FrontChannel,
+        memory: int,
+        writing: Executor,
+        clock: Callable[[], float],
     ) -> None:
         self.name = name
         self.pid = process.pid
         self.models: dict[str, Ready] = {}
         self.process = process
         self.channel = channel
-        self.load_began = self.last_message = time.monotonic()
-        self.verdict: Loss | None = None
+        self.loss = Loss.EXIT
         self.start_failure: str | None = None
+        self._clock = clock
+        self._load_began = self._last_message = clock()
         self._memory = memory
         self._writing = writing
         self._staging: Staging | None = None
@@ -118,7 +127,7 @@ class Engine:
     def load(self, load: Load) -> None:
         """Ask the engine to load a model; the answer comes as a message."""
         self._loading.add(load.model)
-        self.load_began = time.monotonic()
+        self._load_began = self._clock()
         self.channel.send(load)
 
     def unload(self, model: str) -> None:
@@ -128,7 +137,7 @@ class Engine:
 
     def become_ready(self, ready: Ready, longest_seconds: float) -> None:
         """Size the staging memory by the announced budget; batches for the model may be sent from now on."""
-        self.answered_load(ready.model)
+        self.end_load(ready.model)
         self._slot_seconds = max(self._slot_seconds, ready.batch_seconds, longest_seconds)
         slot_samples = int((self._slot_seconds + _SLACK_SECONDS) * ready.sample_rate)
         if self._staging is None:
@@ -136,10 +145,32 @@ class Engine:
         self._staging.grow(slot_samples)
         self.models[ready.model] = ready
 
-    def answered_load(self, model: str) -> None:
+    def end_load(self, model: str) -> None:
         """Record that a load is over; the next one begins now."""
         self._loading.discard(model)
-        self.load_began = time.monotonic()
+        self._load_began = self._clock()
+
+    async def messages(self) -> AsyncIterator[FromEngine]:
+        """Yield its messages, each of which ends a silence, until its process ends."""
+        async for message in self.channel.messages():
+            self.end_silence()
+            if isinstance(message, Downloading):
+                self._load_began = self._last_message
+            yield message
+
+    def end_silence(self) -> None:
+        """Count its silence from now."""
+        self._last_message = self._clock()
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        self.loss = Loss.STOPPED
+        self.channel.send(Stop())
+
+    def kill(self, loss: Loss) -> None:
+        """End it at once."""
+        self.loss = loss
+        self.process.kill()
 
     async def send(
         self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
@@ -165,7 +196,7 @@ class Engine:
 
     def take_slot(self, number: int) -> None:
         """Reserve a slot, at once, for a batch that `send` will send."""
-        self._outstanding[number] = time.monotonic()
+        self._outstanding[number] = self._clock()
 
     def answered(self, number: int) -> bool:
         """Free the slot of a batch; False if it was not outstanding here."""
@@ -175,18 +206,18 @@ class Engine:
         self._staging.free(number)
         return True
 
-    def is_stuck(self, now: float, timeout: float) -> bool:
+    def is_stuck(self, timeout: float) -> bool:
         """Return whether it is silent, loads for ever, or computes for far longer than its batches can take.
 
         It sends a heartbeat each second. Before its first model is ready it imports libraries, which hold the
         interpreter lock for long; while it loads a further model, they may do so for a few seconds.
         """
-        patience = timeout
+        now, patience = self._clock(), timeout
         if self._loading:
             patience = 2 * timeout if self.models else max(timeout, _LOADING_SILENCE_SECONDS)
-        if now - self.last_message > patience:
+        if now - self._last_message > patience:
             return True
-        if self._loading and now - self.load_began > _LOAD_SECONDS:
+        if self._loading and now - self._load_began > _LOAD_SECONDS:
             return True
         slowest = min((ready.rtfx for ready in self.models.values()), default=1.0)
         expected = self._slot_seconds / slowest * len(self._outstanding)
@@ -232,6 +263,7 @@ class Supervisor:
             the expected time of its batches.
         module: the engine's Python module.
         engine_arguments: its command line.
+        clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -244,6 +276,7 @@ class Supervisor:
         timeout: float,
         module: str = SPEECH_ENGINE,
         engine_arguments: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._loads = {load.model: load for load in loads}
         self._required = frozenset(self._loads)
@@ -252,6 +285,7 @@ class Supervisor:
         self._device = device
         self._longest_seconds = longest_seconds
         self._timeout = timeout
+        self._clock = clock
         self._command = [sys.executable, "-m", module, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
@@ -292,7 +326,7 @@ class Supervisor:
             await self._pause(_SHORTAGE_SECONDS)
             return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
         if self._stopping.is_set():  # `stop` was called before the engine existed
-            self._send_stop(engine)
+            engine.stop()
         loss = await self._watch(engine)
         log.log(
             logging.INFO if loss is Loss.STOPPED else logging.ERROR,
@@ -310,7 +344,7 @@ class Supervisor:
         self._stopping.set()
         if (engine := self._engine) is None:
             return
-        self._send_stop(engine)
+        engine.stop()
         await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
 
     async def load(self, load: Load) -> None:
@@ -333,11 +367,6 @@ class Supervisor:
         if self._engine is not None:
             self._engine.unload(model)
 
-    @staticmethod
-    def _send_stop(engine: Engine) -> None:
-        engine.verdict = Loss.STOPPED
-        engine.channel.send(Stop())
-
     async def _start(self) -> Engine:
         with contextlib.ExitStack() as unless_started:
             ours, theirs = socket.socketpair()
@@ -354,7 +383,7 @@ class Supervisor:
                 )
             channel = await FrontChannel.open(ours)
             unless_started.pop_all()
-        engine = Engine(self._device, process, channel, memory, self._writing)
+        engine = Engine(self._device, process, channel, memory, self._writing, self._clock)
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
         for load in self._loads.values():
             engine.load(load)
@@ -365,8 +394,7 @@ class Supervisor:
         """Handle the engine's messages until it is gone; return why."""
         watchdog = asyncio.create_task(self._kill_when_stuck(engine))
         try:
-            async for message in engine.channel.messages():
-                engine.last_message = time.monotonic()
+            async for message in engine.messages():
                 self._handle(engine, message)
         finally:
             watchdog.cancel()
@@ -375,14 +403,12 @@ class Supervisor:
             engine.release()
             for model in list(self._awaited):
                 self._give_up_load(model, "the engine was lost while it loaded")
-        return engine.verdict or Loss.EXIT
+        return engine.loss
 
     def _handle(self, engine: Engine, message: FromEngine) -> None:
         match message:
             case Heartbeat():
                 self._listener.engine_heartbeat(engine)
-            case Downloading():
-                engine.load_began = engine.last_message
             case Ready():
                 engine.become_ready(message, self._longest_seconds)
                 self._pin(message)
@@ -402,10 +428,10 @@ class Supervisor:
                 if answer := self._awaited.pop(message.model, None):
                     answer.set_result(None)
             case LoadFailure():
-                engine.answered_load(message.model)
+                engine.end_load(message.model)
                 self._load_failed(engine, message.model, message.message)
             case Failure(kind=FailureKind.DEVICE):
-                engine.verdict = Loss.DEVICE  # it exits by itself, and its batches count as lost, not as failed
+                engine.loss = Loss.DEVICE  # it exits by itself, and its batches count as lost, not as failed
             case Result() | Failure():
                 if engine.answered(message.number):
                     self._listener.engine_answered(engine, message)
@@ -423,7 +449,7 @@ class Supervisor:
         """Kill an engine that cannot load a configured model; it does without any other model."""
         if model in self._required:
             engine.start_failure = reason
-            engine.process.kill()
+            engine.kill(Loss.EXIT)
         elif model in self._awaited:
             self._give_up_load(model, reason)
         elif self._loads.pop(model, None):
@@ -438,16 +464,14 @@ class Supervisor:
 
     async def _kill_when_stuck(self, engine: Engine) -> None:
         while True:
-            asleep = time.monotonic()
+            asleep = self._clock()
             await asyncio.sleep(_WATCH_SECONDS)
-            now = time.monotonic()
-            if now - asleep > _WATCH_SECONDS + _OVERSLEPT_SECONDS:
-                engine.last_message = now  # our own process was stopped, and messages since then are not read yet
-            elif engine.is_stuck(now, self._timeout):
+            if self._clock() - asleep > _WATCH_SECONDS + _OVERSLEPT_SECONDS:
+                engine.end_silence()  # our own process was stopped, and messages since then are not read yet
+            elif engine.is_stuck(self._timeout):
                 break
-        engine.verdict = Loss.STUCK
         log.error("engine stuck", extra={"pid": engine.pid, "device": engine.name})
-        engine.process.kill()
+        engine.kill(Loss.STUCK)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -1,11 +1,12 @@
 """Progress of a download is reported, in the log and to the supervisor, which then waits."""
 
+import asyncio
 import logging
 from types import SimpleNamespace
 
 from service.engine.download import DownloadReport
 from service.engine.protocol import Downloading, Load
-from service.engine.supervisor import Engine, Supervisor
+from service.engine.supervisor import Engine
 
 
 def test_a_download_is_reported_every_second_and_logged_every_ten_and_at_its_end(caplog):
@@ -30,14 +31,24 @@ def test_a_download_of_unknown_length_is_reported_too():
 
 
 def test_the_time_for_loading_begins_when_the_download_is_over():
-    supervisor = Supervisor([], None, device="cpu", longest_seconds=1.0, timeout=1e6)
-    engine = Engine("cpu", SimpleNamespace(pid=1), SimpleNamespace(send=print), memory=-1, writing=None)
+    now = 1000.0
+
+    async def reports():
+        yield Downloading(1, 2)
+
+    async def receive() -> None:
+        async for _ in engine.messages():
+            pass
+
+    channel = SimpleNamespace(send=lambda message: None, messages=reports)
+    engine = Engine("cpu", SimpleNamespace(pid=1), channel, memory=-1, writing=None, clock=lambda: now)
     engine.load(Load("m", "m", "cpu", "float32", [1.0], None, None))
-    late = engine.load_began + 1000.0
-    assert engine.is_stuck(late, timeout=1e6)
+    now += 1000.0
+    assert engine.is_stuck(timeout=1e6)
 
-    engine.last_message = late
-    supervisor._handle(engine, Downloading(1, 2))
+    asyncio.run(receive())
 
-    assert not engine.is_stuck(late + 800.0, timeout=1e6)
-    assert engine.is_stuck(late + 1000.0, timeout=1e6)
+    now += 800.0
+    assert not engine.is_stuck(timeout=1e6)
+    now += 200.0
+    assert engine.is_stuck(timeout=1e6)
