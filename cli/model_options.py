@@ -9,6 +9,7 @@ from bulk.file_transcripts import Options
 from cli.errors import CommandError
 from cli.numbers import positive
 from models.prompt import Prompt
+from service.languages import language_code
 
 if TYPE_CHECKING:
     import torch
@@ -33,9 +34,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--language",
-        metavar="CODE",
-        help="spoken language in ISO 639-1, for models of several languages; auto: as if it were left out, and "
-        "--language-identifier decides",
+        type=_code,
+        metavar="LANGUAGE",
+        help="spoken language (en, en-US, eng or english), for models of several languages; auto: as if it were left "
+        "out, and --language-identifier decides",
     )
     parser.add_argument(
         "--language-identifier",
@@ -47,11 +49,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--languages",
         type=_codes,
         default=[],
-        metavar="CODES",
+        metavar="LANGUAGES",
         help="for --language-identifier: languages that may be spoken, comma-separated (default: all of the model)",
     )
     parser.add_argument(
-        "--target-language", metavar="CODE", help="language of the text; another one than spoken translates"
+        "--target-language",
+        type=_code,
+        metavar="LANGUAGE",
+        help="language of the text; another one than spoken translates",
     )
     parser.add_argument("--no-punctuation", action="store_true", help="leave out punctuation and capitals (Canary)")
     parser.add_argument("--itn", action="store_true", help="ask the model to write numbers as people do (Canary)")
@@ -110,8 +115,16 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _code(text: str) -> str:
+    """Return the code of a language as clients of the service may name it; the model says what else it speaks."""
+    try:
+        return language_code(text)
+    except ValueError:
+        return text.strip()
+
+
 def _codes(text: str) -> list[str]:
-    return [code.strip() for code in text.split(",") if code.strip()]
+    return [_code(language) for language in text.split(",") if language.strip()]
 
 
 def _utterance_seconds(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 import json
@@ -24,10 +25,12 @@ def formats(text: str) -> list[Format]:
     """Read formats separated by commas, each once.
 
     Raises:
-        ValueError: if one is unknown.
+        ArgumentTypeError: if one is unknown.
     """
     wanted = list(dict.fromkeys(part.strip() for part in text.split(",")))
-    return [FORMATS[FORMATS.index(one)] for one in wanted]  # index() raises for an unknown one
+    if unknown := [one for one in wanted if one not in FORMATS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(FORMATS)}")
+    return [FORMATS[FORMATS.index(one)] for one in wanted]
 
 
 def check_installed(wanted: list[Format], *, by_channel: bool) -> None:

@@ -403,8 +403,9 @@ def test_an_identifier_decides_on_the_language_which_json_names(told, clips, gol
     assert len({line["language"] for line in lines}) == 2
 
 
-def test_a_language_that_is_named_is_not_identified(told, clips, capsys):
-    assert told("--format", "json", "--language", "de", clips[0]) == 0
+@pytest.mark.parametrize("language", ["de", "deu", "German", "de-AT"])
+def test_a_language_that_is_named_is_not_identified(told, clips, capsys, language):
+    assert told("--format", "json", "--language", language, clips[0]) == 0
 
     assert "language" not in json.loads(capsys.readouterr().out)
 
@@ -420,6 +421,7 @@ def test_languages_that_may_be_spoken_narrow_the_choice(told, clips, capsys):
     ("flags", "message"),
     [
         (["--languages", "fr"], "--languages: 'fr' is not one of de, en"),
+        (["--language", "klingon"], "--language: this model does not speak 'klingon'; it speaks en, de"),
         (["--languages", "de", "--language", "en"], "--languages is for --language-identifier, without --language"),
         (["--model", "bundled"], "--language-identifier is for models whose prompt names the language (Canary)"),
         (["--language-identifier", "bundled"], "EncDecSpeakerLabelModel, which language identifiers are"),
@@ -443,6 +445,13 @@ def test_auto_is_accepted_for_a_model_without_prompts(transcribe, clips, expecte
     assert transcribe("--language", "auto", clips[0]) == 0
 
     assert capsys.readouterr().out == expected[name_of(clips[0])]["alone"]["transducer"]["text"] + "\n"
+
+
+def test_a_format_that_does_not_exist_is_refused_with_those_that_do(clips, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["transcribe", "--format", "srt,written", clips[0]])
+
+    assert "--format: 'written' is not one of txt, json, srt, vtt, tsv" in capsys.readouterr().err
 
 
 def test_an_identifier_named_as_the_model_is_refused_in_one_line(golden, clips, capsys):
