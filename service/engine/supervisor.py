@@ -1,10 +1,8 @@
 """Starts an engine process, has it load models, watches it, and replaces it when it dies or hangs."""
 
 import asyncio
-import contextlib
 import logging
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -14,7 +12,6 @@ from typing import Protocol
 
 import msgspec
 
-from audio.descriptor import unnamed_file
 from audio.samples import Samples
 from models.prompt import Prompt
 from service.engine.channel import FrontChannel
@@ -33,6 +30,7 @@ from service.engine.protocol import (
     Unload,
 )
 from service.engine.staging import Staging
+from service.supervision import Restarts, end, started
 from service.threads import in_thread
 
 log = logging.getLogger("steno.supervisor")
@@ -48,10 +46,6 @@ _WATCH_SECONDS = 0.5
 _OVERSLEPT_SECONDS = 1.0
 _FEW_SAMPLES = 1 << 19  # 2 MB, which take less time to copy than another thread takes to start
 _SLACK_SECONDS = 1.0  # resampling may make a recording of the longest length a little longer
-# In a row; then the machine or the checkpoint is at fault, and the service ends, so that its orchestrator knows.
-_FAILED_STARTS = 5
-_SHORTAGE_SECONDS = 1.0  # between attempts while the system has no room for a process
-_BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
 
 
 class EngineStartError(RuntimeError):
@@ -289,6 +283,7 @@ class Supervisor:
         self._command = [sys.executable, "-m", module, *engine_arguments]
         self._engine: Engine | None = None
         self._stopping = asyncio.Event()
+        self._restarts = Restarts(self._stopping)
         self._was_ready = False
         # Started now, so that batches can be sent later even if the system can start no thread.
         self._writing = ThreadPoolExecutor(1, "staging")
@@ -305,15 +300,14 @@ class Supervisor:
         Raises:
             EngineStartError: if the first start fails, or too many in a row do.
         """
-        failed_starts = 0
         with self._writing:
             while not self._stopping.is_set():
                 failure = await self._run_one()
-                failed_starts = failed_starts + 1 if failure else 0
+                self._restarts.note(has_failed=failure is not None)
                 was_ready, self._was_ready = self._was_ready, self._was_ready or failure is None
-                if failure and not self._stopping.is_set() and (not was_ready or failed_starts == _FAILED_STARTS):
+                if failure and not self._stopping.is_set() and (not was_ready or self._restarts.are_futile):
                     raise EngineStartError(failure, is_first=not was_ready)
-                await self._pause(_BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)])
+                await self._restarts.pause()
 
     async def _run_one(self) -> str | None:
         """Run an engine until it is gone; return why it never had all configured models ready, or None if it had."""
@@ -323,7 +317,7 @@ class Supervisor:
             if not self._was_ready:
                 return f"no engine process can be started: {error}"
             log.error("no engine can be started now", extra={"device": self._device, "reason": str(error)})  # noqa: TRY400
-            await self._pause(_SHORTAGE_SECONDS)
+            await self._restarts.pause_for_room()
             return None  # neither the device nor the checkpoint is at fault: it is tried for as long as it takes
         if self._stopping.is_set():  # `stop` was called before the engine existed
             engine.stop()
@@ -345,7 +339,7 @@ class Supervisor:
         if (engine := self._engine) is None:
             return
         engine.stop()
-        await _end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
+        await end(engine.process, _STOP_SECONDS if engine.models else 0.0)  # while it loads, it has no requests
 
     async def load(self, load: Load) -> None:
         """Load another model, now and after each restart, until `unload`.
@@ -368,22 +362,9 @@ class Supervisor:
             self._engine.unload(model)
 
     async def _start(self) -> Engine:
-        with contextlib.ExitStack() as unless_started:
-            ours, theirs = socket.socketpair()
-            unless_started.enter_context(ours)
-            with theirs:
-                memory = unnamed_file()
-                unless_started.callback(os.close, memory)
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    *("--socket", str(theirs.fileno()), "--memory", str(memory)),
-                    pass_fds=(theirs.fileno(), memory),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    env=_environment(),
-                )
-            channel = await FrontChannel.open(ours)
-            unless_started.pop_all()
-        engine = Engine(self._device, process, channel, memory, self._writing, self._clock)
+        async with started(self._command, environment=_environment()) as child:
+            channel = await FrontChannel.open(child.connection)
+        engine = Engine(self._device, child.process, channel, child.memory, self._writing, self._clock)
         log.info("engine started", extra={"pid": engine.pid, "device": engine.name})
         for load in self._loads.values():
             engine.load(load)
@@ -399,7 +380,7 @@ class Supervisor:
         finally:
             watchdog.cancel()
             # The stream ends when the process does; a process that lives on without it is of no use.
-            await _end(engine.process, _STOP_SECONDS)
+            await end(engine.process, _STOP_SECONDS)
             engine.release()
             for model in list(self._awaited):
                 self._give_up_load(model, "the engine was lost while it loaded")
@@ -472,19 +453,6 @@ class Supervisor:
                 break
         log.error("engine stuck", extra={"pid": engine.pid, "device": engine.name})
         engine.kill(Loss.STUCK)
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-
-
-async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
-    """Wait for a process to exit; kill it after ``patience`` seconds."""
-    try:
-        await asyncio.wait_for(process.wait(), patience)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 # An engine's environment variables, unless the operator set them.

@@ -4,16 +4,17 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from audio.descriptor import unnamed_file
 from service.http.access import Key
 from service.http.allowance import KeyLimits
 from service.metrics import Metrics
 from service.settings import Settings
+from service.supervision import Restarts, end, started
 from service.workers.protocol import Finish, FromWorker, KeyEntry, Keys, ModelEntry, Models, Start, ToWorker
 from service.workers.session import MainProcess, Session
 from service.workers.shared_counts import SharedCounts
@@ -27,28 +28,30 @@ _PUBLISH_SECONDS = 0.02
 _WATCH_SECONDS = 1.0
 # A worker sends its metrics every second. One that is silent for this long answers no client.
 _SILENCE_SECONDS = 30.0
+_START_SECONDS = 60.0  # until it answers; importing takes longer on a busy machine
 _SNAPSHOT_SECONDS = 1.0
 # Longer than a worker waits for answers that are being written, and for its spans to be sent.
 _FINISH_SECONDS = 20.0
 _EXIT_SECONDS = 5.0
-_FAILED_STARTS = 5
-_BACKOFF_SECONDS = (0.0, 0.5, 2.0, 5.0, 10.0)
 
 
 class WorkerStartError(RuntimeError):
     """No worker can be started; the message says why in one line."""
 
 
+@dataclass(slots=True)
 class _RunningWorker:
-    """A running worker."""
+    """A running worker.
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, stream: Stream[FromWorker], session: Session, memory: int
-    ) -> None:
-        self.process = process
-        self.stream = stream
-        self.session = session
-        self.memory = memory
+    Attributes:
+        is_stuck: whether it was silent for too long, and is killed.
+    """
+
+    process: asyncio.subprocess.Process
+    stream: Stream[FromWorker]
+    session: Session
+    memory: int
+    is_stuck: bool = False
 
 
 class WorkerSupervisor:
@@ -72,6 +75,7 @@ class WorkerSupervisor:
         self._totals = Totals(metrics.registry)
         self._workers: dict[int, _RunningWorker] = {}
         self._finishing = asyncio.Event()
+        self._was_listening = False  # whether any worker ever answered connections
         self._models_version = 0
         self._published = asyncio.Event()  # set whenever the state of the queue was published
         self._main: MainProcess | None = None
@@ -89,7 +93,8 @@ class WorkerSupervisor:
             main: what they use of this process.
 
         Raises:
-            WorkerStartError: if a worker cannot be started, again and again.
+            WorkerStartError: if one of the first cannot be started, or none is left and one fails to start again and
+                again. While another worker is there, the service goes on with fewer.
         """
         self._main = main
         catalog = main.dispatcher.catalog
@@ -143,72 +148,67 @@ class WorkerSupervisor:
         return await asyncio.to_thread(self._totals.exposition, snapshots)
 
     async def _keep_running(self, row: int, listener: socket.socket, main: MainProcess) -> None:
-        failed_starts = 0
+        restarts = Restarts(self._finishing)
         while not self._finishing.is_set():
-            try:
-                worker = await self._start(row, listener, main)
-            except OSError as error:  # no descriptor, no process, no memory
-                log.error("no worker can be started now", extra={"reason": str(error)})  # noqa: TRY400
-                was_listening = False
-            else:
-                was_listening = await self._run_until_gone(row, worker)
-            failed_starts = 0 if was_listening else failed_starts + 1
-            if failed_starts == _FAILED_STARTS:
-                raise WorkerStartError("no HTTP process can be started")
-            if not self._finishing.is_set():
-                self._metrics.http_process_restarts.inc()
-                with contextlib.suppress(TimeoutError):
-                    pause = _BACKOFF_SECONDS[min(failed_starts, len(_BACKOFF_SECONDS) - 1)]
-                    await asyncio.wait_for(self._finishing.wait(), pause)
+            failure = await self._run_one(row, listener, main, restarts)
+            restarts.note(has_failed=failure is not None)
+            if self._finishing.is_set():
+                return
+            if failure and (not self._was_listening or (restarts.are_futile and not self._listening)):
+                raise WorkerStartError(failure)
+            self._metrics.http_process_restarts.inc()
+            await restarts.pause()
 
-    async def _start(self, row: int, listener: socket.socket, main: MainProcess) -> _RunningWorker:
-        with contextlib.ExitStack() as unless_started:
-            ours, theirs = socket.socketpair()
-            unless_started.enter_context(ours)
-            with theirs:
-                memory = unnamed_file()
-                unless_started.callback(os.close, memory)
-                numbers = {
-                    "--socket": theirs.fileno(),
-                    "--listener": listener.fileno(),
-                    "--memory": memory,
-                    "--counts": self._counts_file,
-                }
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", _MODULE, *self._arguments),
-                    *(part for flag, number in numbers.items() for part in (flag, str(number))),
-                    pass_fds=tuple(numbers.values()),
-                    stdin=asyncio.subprocess.DEVNULL,
-                )
-            stream = Stream(from_worker)
-            session = Session(main, memory, stream.send)
-            await stream.open(ours, session.handle)
-            unless_started.pop_all()
-        worker = self._workers[row] = _RunningWorker(process, stream, session, memory)
-        stream.send(Start(self._settings.model_dump_json().encode(), row))
-        stream.send(self._key_message())
-        stream.send(self._models_message())
-        if self._finishing.is_set():
-            stream.send(Finish())
-        log.info("worker started", extra={"pid": process.pid})
-        return worker
-
-    async def _run_until_gone(self, row: int, worker: _RunningWorker) -> bool:
-        """Wait until a worker is gone, and take back what it had; return whether it ever answered."""
+    async def _run_one(self, row: int, listener: socket.socket, main: MainProcess, restarts: Restarts) -> str | None:
+        """Run a worker until it is gone; return why it never answered connections, or None if it did."""
+        try:
+            worker = await self._start(row, listener, main)
+        except OSError as error:
+            if not self._was_listening:
+                return f"no HTTP process can be started: {error}"
+            log.error("no worker can be started now", extra={"reason": str(error)})  # noqa: TRY400
+            await restarts.pause_for_room()
+            return None  # it is tried for as long as it takes
         try:
             await worker.stream.lost
         finally:
             worker.stream.close()
             del self._workers[row]
             await worker.session.close()
-            await _end(worker.process)
+            await end(worker.process, _EXIT_SECONDS)
             os.close(worker.memory)
             self.counts.clear(row)
             self._totals.retire(worker.session.samples)
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})
-        return worker.session.is_listening
+        if worker.session.is_listening:
+            return None
+        if worker.is_stuck:
+            return f"an HTTP process was not ready after {_START_SECONDS:.0f} s"
+        return f"an HTTP process ended while it started (status {worker.process.returncode})"
+
+    @property
+    def _listening(self) -> int:
+        """Number of workers that answer connections."""
+        return sum(worker.session.is_listening for worker in self._workers.values())
+
+    async def _start(self, row: int, listener: socket.socket, main: MainProcess) -> _RunningWorker:
+        async with started(
+            [sys.executable, "-m", _MODULE, *self._arguments],
+            {"--listener": listener.fileno(), "--counts": self._counts_file},
+        ) as child:
+            stream = Stream(from_worker)
+            session = Session(main, child.memory, stream.send)
+            await stream.open(child.connection, session.handle)
+        worker = self._workers[row] = _RunningWorker(child.process, stream, session, child.memory)
+        stream.send(Start(self._settings.model_dump_json().encode(), row))
+        stream.send(self._key_message())
+        stream.send(self._models_message())
+        if self._finishing.is_set():
+            stream.send(Finish())
+        log.info("worker started", extra={"pid": child.process.pid})
+        return worker
 
     async def _watch(self) -> None:
         """Publish the state of the queue, and kill workers that are silent."""
@@ -219,12 +219,15 @@ class WorkerSupervisor:
             await asyncio.sleep(_PUBLISH_SECONDS)
             now = loop.time()
             for worker in self._workers.values():
+                limit = _SILENCE_SECONDS if worker.session.is_listening else _START_SECONDS
                 if now - last > _WATCH_SECONDS:
                     worker.session.last_message = now  # this process was stopped, and has not read what came meanwhile
-                elif worker.session.is_listening and now - worker.session.last_message > _SILENCE_SECONDS:
+                elif not worker.is_stuck and now - worker.session.last_message > limit:
                     log.error("worker stuck", extra={"pid": worker.process.pid})
-                    worker.process.send_signal(signal.SIGKILL)
-            self._metrics.http_processes.set(sum(worker.session.is_listening for worker in self._workers.values()))
+                    worker.is_stuck = True
+                    worker.process.kill()
+            self._metrics.http_processes.set(self._listening)
+            self._was_listening |= self._listening > 0
             last = now
             self._published.set()
             self._published = asyncio.Event()
@@ -259,12 +262,3 @@ def _limits(limits: KeyLimits | None) -> tuple[int | None, int | None, float | N
     if limits is None:
         return None
     return limits.max_requests, limits.requests_per_minute, limits.audio_seconds_per_minute
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Wait for a process without a stream to exit; kill it if it does not."""
-    try:
-        await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()

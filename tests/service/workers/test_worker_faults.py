@@ -1,0 +1,138 @@
+"""HTTP processes that die, stand still, or never become ready; and their ends."""
+
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service import supervision
+from service.engine.supervisor import STUB_ENGINE
+from service.workers import supervisor
+from service.workers.supervisor import WorkerStartError
+from tests.service.serving import PATIENCE, form, serving, steno_serve, tone, wait_for, wav
+from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
+def test_a_worker_that_dies_or_stands_still_takes_only_its_own_requests_with_it(fault, monkeypatch):
+    monkeypatch.setattr(supervisor, "_SILENCE_SECONDS", 15.0)
+    with serving(http_processes=2, engine_timeout_seconds=PATIENCE) as served:
+        wait_until_listening(served)
+        assert served.post(**form(wav(tone(2000)))).status_code == 200
+        before = served.metric("steno_http_requests_total")
+        served.hold_engine()
+        lengths = range(2000, 2040)
+        sent = [posted(served.server.port, tone(length)) for length in lengths]
+        admission = served.server.dispatcher.admission
+        wait_for(lambda: len(admission.backlog.entries) == len(lengths))
+        faulty, kept = workers(served)
+
+        os.kill(faulty, fault)
+        for _ in range(8):  # whoever accepts these, it is not the faulty one
+            assert httpx.get(f"{served.client.base_url}/healthz", timeout=PATIENCE).status_code == 200
+        wait_for(lambda: faulty not in workers(served) and len(workers(served)) == 2)
+        withdrawn = len(lengths) - len(admission.backlog.entries)
+        assert admission.requests == len(lengths) - withdrawn
+        served.release_engine()
+
+        told = [answer(connection) for connection in sent]
+        assert told.count(b"") == withdrawn
+        assert all(f'"{length} '.encode() in one for length, one in zip(lengths, told, strict=True) if one)
+        assert kept in workers(served)
+        wait_until_listening(served)
+        assert served.post(**form(wav(tone(2000)))).status_code == 200
+        assert served.metric("steno_http_requests_total") >= before + len(lengths) - withdrawn
+        assert served.metric("steno_http_process_restarts_total") == 1
+        wait_for(lambda: admission.requests == admission.stored_bytes == 0)
+        assert admission.backlog.seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("ends", r"an HTTP process ended while it started \(status 3\)"),
+        ("hangs", "an HTTP process was not ready after 1 s"),
+    ],
+)
+def test_a_service_whose_first_workers_never_become_ready_ends_and_says_why(fault, message, monkeypatch):
+    monkeypatch.setenv("FAULTY_WORKER", fault)
+    monkeypatch.setattr(supervisor, "_MODULE", "tests.service.workers.faulty_worker")
+    monkeypatch.setattr(supervisor, "_START_SECONDS", 1.0)
+
+    with serving(http_processes=2, wait_ready=False) as served:
+        wait_for(lambda: bool(served.outcome))
+
+        (error,) = served.outcome
+        assert isinstance(error, WorkerStartError)
+        with pytest.raises(WorkerStartError, match=f"^{message}$"):
+            raise error
+        assert not workers(served)
+
+
+def test_a_worker_whose_successors_never_become_ready_is_replaced_when_one_can(monkeypatch):
+    monkeypatch.setenv("FAULTY_WORKER", "ends")
+    monkeypatch.setattr(supervision, "_BACKOFF_SECONDS", (0.0,))
+    with serving(http_processes=2) as served:
+        wait_until_listening(served)
+        with monkeypatch.context() as patched:
+            patched.setattr(supervisor, "_MODULE", "tests.service.workers.faulty_worker")
+
+            os.kill(workers(served)[0], signal.SIGKILL)
+            reconnect(served)
+
+            wait_for(lambda: served.metric("steno_http_process_restarts_total") > 6)
+            assert served.metric("steno_http_processes") == 1
+            assert served.post(**form(wav(tone(2000)))).status_code == 200
+        wait_until_listening(served)
+        assert served.post(**form(wav(tone(2000)))).status_code == 200
+
+
+def test_workers_end_with_the_main_process(tmp_path: Path):
+    with steno_serve(tmp_path / "log", "--model", "stub.nemo", "--http-processes", "2", engine=STUB_ENGINE) as served:
+        wait_for(lambda: served.metric("steno_http_processes") == 2)
+        pids = [one["pid"] for one in served.events("worker started")]
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+
+        served.process.kill()
+
+        wait_for(lambda: not any(_lives(pid) for pid in pids))
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_drain_answers_what_was_accepted_and_refuses_the_rest():
+    with serving(http_processes=2) as served:
+        wait_until_listening(served)
+        served.hold_engine()
+        sent = [posted(served.server.port, tone(2000 + number)) for number in range(8)]
+        wait_for(lambda: len(served.server.dispatcher.admission.backlog.entries) == 8)
+
+        served.stop()
+        wait_for(lambda: served.client.get("/readyz").status_code == 503)
+        refused = served.post(**form(wav(tone(2000))))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
+        served.release_engine()
+
+        assert all(b"200 OK" in answer(connection) for connection in sent)
+        wait_for(lambda: not workers(served))
+    assert not served.outcome
+
+
+def test_a_second_signal_gives_up_what_waits():
+    with serving(http_processes=2) as served:
+        served.hold_engine()
+        connection = posted(served.server.port, tone(2000))
+        wait_for(lambda: len(served.server.dispatcher.admission.backlog.entries) == 1)
+
+        served.stop()
+        served.stop()
+
+        assert b"engine_lost" in answer(connection)
+        wait_for(lambda: not workers(served))
