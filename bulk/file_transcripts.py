@@ -174,7 +174,7 @@ class _Languages:
         """Return what decides; None if the prompt names the language, or nothing could identify it."""
         if model.language_identifier is None or options.prompt.language is not None:
             return None
-        possible = possible_languages(options.languages or model.info()["languages"], options.prompt.target_language)
+        possible = possible_languages(options.languages or model.languages or (), options.prompt.target_language)
         return cls(model.language_identifier, model.sample_rate, possible, options)
 
     def of(self, parts: Sequence[_Part]) -> tuple[list[str | None], list[Spoken | None]]:

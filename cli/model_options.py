@@ -200,7 +200,7 @@ def _check_language(args: argparse.Namespace, model: "Model") -> None:
         return
     if model.language_identifier is None or args.language not in (None, AUTO):
         raise CommandError("--languages is for --language-identifier, without --language")
-    known = {*model.info()["languages"]} & {*model.language_identifier.languages}
+    known = {*(model.languages or ())} & {*model.language_identifier.languages}
     if unknown := [code for code in args.languages if code not in known]:
         raise CommandError(f"--languages: {unknown[0]!r} is not one of {', '.join(sorted(known))}")
 

@@ -151,6 +151,7 @@ class Model(DeviceModel):
         seconds_per_frame: seconds from one encoder frame to the next.
         piece_seconds: the longest part of a recording that it transcribes well; None for any length.
         decoders: its decoders, the default first.
+        languages: ISO 639-1 codes of the languages that it transcribes; None if they are unknown.
         language_identifier: finds the language of utterances whose prompts name none; None if there is none.
     """
 
@@ -165,7 +166,7 @@ class Model(DeviceModel):
     ) -> None:
         self.precision = checked_precision(dtype, device)
         self.dtype = dtype = DTYPES[self.precision]
-        self._languages = languages
+        self.languages = languages
         self.language_identifier = language_identifier
         self._config = checkpoint.config
         if dtype is torch.int8 and not isinstance(self._config.encoder, ConformerConfig):
@@ -195,7 +196,7 @@ class Model(DeviceModel):
             self._vocabulary = vocabulary = PromptedVocabulary(checkpoint.tokenizer)
             prompts = PromptWriter(self._config.prompts, checkpoint.tokenizer)
             self._writer = Writer(self._network.attention_decoder, self._config, prompts, vocabulary)
-            self._languages = self._config.prompts.languages
+            self.languages = self._config.prompts.languages
         for_aligner = self._activations if dtype is torch.int8 else self.precision
         self._aligner = Model(checkpoint.aligner, device, for_aligner) if checkpoint.aligner else None
         self.weight_bytes = sum(tensor.nbytes for tensor in chain(self._network.parameters(), self._network.buffers()))
@@ -267,7 +268,7 @@ class Model(DeviceModel):
         for spoken in {prompt.language, *languages}:
             self._check_prompt(prompt._replace(language=spoken))
         if self.language_identifier and None in languages:
-            possible = possible_languages(self._languages or (), target_language)
+            possible = possible_languages(self.languages or (), target_language)
             languages = self._with_identified(pcm, languages, possible, batch_seconds)
         transcripts: dict[int, Transcript] = {}
         given: tuple[list[int], Recognition] | None = None
@@ -406,7 +407,7 @@ class Model(DeviceModel):
             "max_symbols": transducer.max_symbols if transducer else None,
             "beam": config.attention.beam if config.attention else None,
             "language_model": self._language_model.ngrams if self._language_model else None,
-            "languages": None if self._languages is None else list(self._languages),
+            "languages": None if self.languages is None else list(self.languages),
             "capabilities": {
                 "transcription": True,
                 "translation": prompts is not None and translates(prompts),
@@ -503,7 +504,7 @@ class Model(DeviceModel):
             raise ValueError(f"the aligner takes audio at {aligner.sample_rate} Hz, and the model at {rate} Hz")
 
     def _check_identifier(self, identifier: LanguageIdentifier) -> None:
-        if set(identifier.languages).isdisjoint(self._languages or ()):
+        if set(identifier.languages).isdisjoint(self.languages or ()):
             raise ValueError("the language identifier knows none of the model's languages")
 
     def _with_identified(
@@ -559,7 +560,7 @@ class Model(DeviceModel):
         if self._writer:
             self._writer.check(self._prompt_for_writer(prompt))
         else:
-            check_unprompted(prompt, self._languages, punctuates=self._punctuates)
+            check_unprompted(prompt, self.languages, punctuates=self._punctuates)
 
     @property
     def _punctuates(self) -> bool:
