@@ -56,7 +56,9 @@ class SharedCounts:
         memory = mmap.mmap(descriptor, size)
         self.outlook = np.frombuffer(memory, _OUTLOOK, 1)[0]
         self._rows = rows = np.frombuffer(memory, _ROW, processes, _OUTLOOK.itemsize)
-        self.requests, self.stored_bytes, self.connections = rows["requests"], rows["stored_bytes"], rows["connections"]
+        # As memory views, because their sum takes a tenth of the time of a small array's.
+        self.requests, self.stored_bytes = rows["requests"].data, rows["stored_bytes"].data
+        self.connections = rows["connections"].data
         self.by_network = rows["by_network"]
         self.row = row
         if not row:
@@ -88,12 +90,12 @@ class SharedRequestCounts(RequestCounts):
     @property
     def requests(self) -> int:
         """Number of requests."""
-        return int(self._shared.requests.sum())
+        return sum(self._shared.requests)
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of uploads."""
-        return int(self._shared.stored_bytes.sum())
+        return sum(self._shared.stored_bytes)
 
     def add(self, requests: int = 0, stored_bytes: int = 0) -> None:
         """Add to the counts of this process."""
@@ -112,7 +114,7 @@ class SharedConnectionCounts(ConnectionCounts):
     @property
     def total(self) -> int:
         """Number of connections."""
-        return int(self._shared.connections.sum())
+        return sum(self._shared.connections)
 
     def of(self, network: str) -> int:
         """Return the connections from a network."""

@@ -125,7 +125,7 @@ class WorkerSupervisor:
 
     async def until_idle(self) -> None:
         """Wait until no process has a request under way."""
-        while self.counts.requests.any():
+        while any(self.counts.requests):
             await self._published.wait()
 
     def publish(self) -> None:
