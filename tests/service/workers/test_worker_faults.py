@@ -125,6 +125,7 @@ def test_a_drain_answers_what_was_accepted_and_refuses_the_rest():
     assert not served.outcome
 
 
+@pytest.mark.long
 def test_a_second_signal_gives_up_what_waits():
     with serving(http_processes=2) as served:
         served.hold_engine()
