@@ -1,13 +1,15 @@
 """A decoded recording, up to hours long: a short one stays in memory, a long one lies in an unnamed file."""
 
+import os
 import tempfile
-import threading
-from io import RawIOBase
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from audio.samples import Samples
+
+if TYPE_CHECKING:
+    from io import RawIOBase
 
 _SAMPLE_BYTES = 4
 
@@ -32,7 +34,6 @@ class Recording:
         self._memory = bytearray()
         self._most_in_memory = int(seconds_in_memory * rate) * _SAMPLE_BYTES
         self._file: RawIOBase | None = None
-        self._lock = threading.Lock()
         self._length = 0
 
     def __enter__(self) -> Self:
@@ -51,7 +52,7 @@ class Recording:
         return self._length / self.rate
 
     def append(self, samples: bytes | memoryview) -> None:
-        """Add the bytes of float32 samples at the end, before any are read.
+        """Add the bytes of float32 samples at the end; those in the file may be read meanwhile, those in memory not.
 
         Raises:
             StorageFullError: if they cannot be stored.
@@ -69,9 +70,8 @@ class Recording:
         """
         if self._file is None:
             return np.frombuffer(memoryview(self._memory).toreadonly(), np.float32)[start:stop]
-        with self._lock:
-            self._file.seek(start * _SAMPLE_BYTES)
-            return np.frombuffer(self._file.read((stop - start) * _SAMPLE_BYTES), np.float32)
+        stop = min(stop, self._length)
+        return np.frombuffer(_read(self._file.fileno(), start * _SAMPLE_BYTES, stop * _SAMPLE_BYTES), np.float32)
 
     def close(self) -> None:
         """Release its memory and its file."""
@@ -84,13 +84,22 @@ class Recording:
             if self._file is None:
                 # Not buffered, so that a full disk is noticed here, not when the file is read or closed.
                 self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed with the recording
-                _write_all(self._file, memoryview(self._memory))
+                _write_all(self._file.fileno(), memoryview(self._memory), 0)
                 self._memory = bytearray()
-            _write_all(self._file, memoryview(samples))
+            _write_all(self._file.fileno(), memoryview(samples), self._length * _SAMPLE_BYTES)
         except OSError as error:
             raise StorageFullError(f"a recording cannot be stored: {error.strerror}") from error
 
 
-def _write_all(file: RawIOBase, what: memoryview) -> None:
+def _read(descriptor: int, start: int, stop: int) -> bytes:
+    blocks = []
+    while start < stop and (block := os.pread(descriptor, stop - start, start)):
+        blocks.append(block)
+        start += len(block)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def _write_all(descriptor: int, what: memoryview, offset: int) -> None:
     while what:
-        what = what[file.write(what) :]
+        written = os.pwrite(descriptor, what, offset)
+        what, offset = what[written:], offset + written

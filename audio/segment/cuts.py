@@ -15,7 +15,7 @@ from audio.segment.voice_activity import FRAME_SECONDS, RATE, SpeechDetector
 SpeechProbabilities = NDArray[np.float32]  # of each frame of ``FRAME_SECONDS``
 
 # A block takes about 50 ms of one core, which bounds the work that is wasted when a caller leaves.
-_BLOCK_SECONDS = 30
+BLOCK_SECONDS = 30
 
 
 def cuts(
@@ -25,6 +25,9 @@ def cuts(
     note: Callable[[SpeechProbabilities], None] = lambda _: None,
 ) -> Iterator[list[Segment]]:
     """Yield the utterances of a recording, in samples of its own rate: after each block, those that ended in it.
+
+    A block has ``BLOCK_SECONDS``, the last one what is left. If the recording grows meanwhile, each of these blocks
+    must be there before it is asked for.
 
     They are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and together
     they hold all speech; a recording without speech has none. ``note`` gets the probabilities of each block.
@@ -61,6 +64,7 @@ def _in_samples(segments: Iterable[Segment], recording: Recording) -> list[Segme
 
 
 def _blocks(recording: Recording) -> Iterator[Samples]:
-    size = _BLOCK_SECONDS * recording.rate
-    for start in range(0, len(recording), size):
+    start, size = 0, BLOCK_SECONDS * recording.rate
+    while start < len(recording):
         yield recording.read(start, start + size)
+        start += size

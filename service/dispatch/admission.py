@@ -15,6 +15,7 @@ from service.dispatch.backlog import Backlog, BacklogEntry
 from service.dispatch.errors import DrainingError, ModelNotReadyError, OverloadedError
 
 _LOADING_SECONDS = 10.0  # Retry-After while it is not known how long a model takes to load
+_ROUNDING = 1e-3  # seconds that sums may be wrong by
 _RETRY_AFTER = (1, 60)  # clients ignore longer waits, and a shorter wait would have them hammer the service
 
 
@@ -276,6 +277,17 @@ class Admission(Gate):
             yield accepted
         finally:
             self.backlog.remove(accepted)
+
+    def grow(self, entry: BacklogEntry, seconds: float) -> None:
+        """Count more audio of an accepted recording that is still arriving.
+
+        Raises:
+            OverloadedError: if there is other audio, and it would exceed the limit on queued audio.
+        """
+        others = self.waiting_seconds - entry.unanswered_seconds
+        if others > _ROUNDING and self.waiting_seconds + seconds > self.limits.max_queued_audio_seconds:
+            raise self._overloaded(f"{self.waiting_seconds:.0f} s of audio are waiting")
+        self.backlog.grow(entry, seconds)
 
 
 def _retry_after(seconds: float) -> int:

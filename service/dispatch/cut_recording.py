@@ -1,5 +1,6 @@
 """A decoded recording and its utterances: a short one is one utterance, a long one is cut part by part."""
 
+import itertools
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -9,9 +10,10 @@ import numpy as np
 
 from audio.recording import Recording
 from audio.samples import Samples
-from audio.segment.cuts import SpeechProbabilities, cuts, speech
+from audio.segment.cuts import BLOCK_SECONDS, SpeechProbabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
+from service.dispatch.growth import Growth
 from service.threads import in_thread
 
 T = TypeVar("T")
@@ -50,12 +52,14 @@ class CutRecording:
         rule: where to cut it; None does not cut.
         detector: finds the speech.
         threads: threads for cutting and reading.
+        growth: how much of it may be cut, if it is still arriving.
     """
 
     recording: Recording
     rule: SegmentRule | None
     detector: SpeechDetector
     threads: Executor
+    growth: Growth | None = None
     _probabilities: list[SpeechProbabilities] = field(default_factory=list, init=False, repr=False)
     _answered: list[tuple[Segment, bool]] = field(default_factory=list, init=False, repr=False)
 
@@ -70,7 +74,12 @@ class CutRecording:
         blocks: Iterator[list[Segment] | None] = cuts(
             self.recording, self.detector, self.rule, self._probabilities.append
         )
-        while (found := await self._in_thread(lambda: next(blocks, None))) is not None:
+        for number in itertools.count(1):
+            if self.growth is not None:
+                await self.growth.until(number * BLOCK_SECONDS * self.recording.rate)
+            found = await self._in_thread(lambda: next(blocks, None))
+            if found is None:
+                return
             for segment in found:
                 yield segment
 

@@ -33,6 +33,13 @@ class AcceptedRecording(Protocol):
     def window(self) -> PartWindow:
         """Where its parts ask for room, if it is long."""
 
+    async def grow(self, seconds: float) -> None:
+        """Count more audio of a recording that is still arriving.
+
+        Raises:
+            OverloadedError: if it would exceed the limit on queued audio.
+        """
+
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part. Cancelling the call drops it.
 
@@ -88,7 +95,7 @@ class LocalQueue:
             yield LocalRecording(self._dispatcher, entry, seconds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LocalRecording:
     """A recording that the dispatcher of this process accepted."""
 
@@ -100,6 +107,15 @@ class LocalRecording:
     def window(self) -> PartWindow:
         """The window for its parts."""
         return self.dispatcher.background_window if self.entry.is_background else self.dispatcher.window
+
+    async def grow(self, seconds: float) -> None:
+        """Count more audio; see `AcceptedRecording`."""
+        self.grow_now(seconds)
+
+    def grow_now(self, seconds: float) -> None:
+        """Count more audio, at once."""
+        self.dispatcher.admission.grow(self.entry, seconds)
+        self.seconds += seconds
 
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part; see `AcceptedRecording`."""

@@ -7,7 +7,7 @@ others wait behind them no longer than behind a short recording.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Hashable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -34,11 +34,22 @@ class _Request:
     caller: Hashable
     lane: Lane
     prompt: Prompt
-    deadline: float | None
+    began: float  # time of the event loop
+    most_seconds: float | None  # that it may take in addition to the length of the recording; None: no deadline
     accepted: AcceptedRecording
-    unstaged_seconds: float  # audio that is not on its way to the queue yet
-    unanswered_seconds: float
     languages: PartLanguages | None
+    staged_samples: int = 0  # audio that is on its way to the queue, or was
+    answered_seconds: float = 0.0
+
+    @property
+    def deadline(self) -> float | None:
+        """Time of the event loop by which answers are needed; it moves while the recording grows."""
+        if self.most_seconds is None:
+            return None
+        growth, since = self.cut_recording.growth, self.began
+        if growth is not None:
+            since = asyncio.get_running_loop().time() if growth.ended is None else growth.ended
+        return since + self.most_seconds + self.cut_recording.recording.seconds
 
 
 class Recordings:
@@ -54,6 +65,14 @@ class Recordings:
         self._timeout = timeout
         self._metrics = metrics
 
+    def accept(self, seconds: float, lane: Lane) -> AbstractAsyncContextManager[AcceptedRecording]:
+        """Gate 2 for a recording that is still arriving, and has this length so far.
+
+        Raises:
+            OverloadedError: if it would wait too long, or exceed the limit on queued audio.
+        """
+        return self._queue.accept(lane.model, seconds, is_single=False, is_background=False)
+
     async def transcribe(
         self,
         cut_recording: CutRecording,
@@ -62,6 +81,7 @@ class Recordings:
         prompt: Prompt = DEFAULT_PROMPT,
         *,
         identification: Identification | None = None,
+        accepted: AcceptedRecording | None = None,
         waited_seconds: float = 0.0,
         is_background: bool = False,
     ) -> AsyncGenerator[Answer, None]:
@@ -75,6 +95,7 @@ class Recordings:
             lane: the model, and which of its decoders.
             prompt: the prompt of every part.
             identification: identifies the language that each part is transcribed in; None: the prompt says it.
+            accepted: the recording, if gate 2 has accepted it already.
             waited_seconds: seconds that it waited for its model, which count in its deadline.
             is_background: whether it is a job's: it goes after all others, and has no deadline.
 
@@ -82,28 +103,31 @@ class Recordings:
             OverloadedError: at gate 2, before anything else.
             DispatchError: if a part gets no transcript; see `Dispatcher.transcribe`.
         """
-        seconds = cut_recording.recording.seconds
-        left = self._timeout + seconds - waited_seconds
-        deadline = None if is_background else asyncio.get_running_loop().time() + left
+        seconds, began = cut_recording.recording.seconds, asyncio.get_running_loop().time()
+        most_seconds = None if is_background else self._timeout - waited_seconds
         under_way: deque[tuple[asyncio.Task[Answer], Segment]] = deque()
         joiner = Joiner()
         is_single = cut_recording.is_whole and identification is None
-        queued = self._queue.accept(lane.model, seconds, is_single=is_single, is_background=is_background)
-        async with queued as accepted:
+        queued: AbstractAsyncContextManager[AcceptedRecording] = (
+            nullcontext(accepted)
+            if accepted
+            else self._queue.accept(lane.model, seconds, is_single=is_single, is_background=is_background)
+        )
+        async with queued as queued_recording:
             languages = PartLanguages(identification) if identification else None
-            request = _Request(cut_recording, caller, lane, prompt, deadline, accepted, seconds, seconds, languages)
+            request = _Request(*(cut_recording, caller, lane, prompt, began, most_seconds, queued_recording, languages))
             with self._counted(request):
                 if cut_recording.is_whole:
                     yield await self._transcribe_whole(request)
                     return
-                window = accepted.window
+                window = queued_recording.window
                 try:
                     async with aclosing(cut_recording.cuts()) as cuts:
                         async for cut in cuts:
                             room = window.acquire(cut.stop - cut.start)
                             try:
                                 while not room.done():
-                                    await _either(room, under_way, deadline)
+                                    await _either(room, under_way, request.deadline)
                                     # Answers do not wait until the next part has room.
                                     while under_way and under_way[0][0].done():
                                         yield await _joined(joiner, cut_recording, *under_way.popleft())
@@ -124,7 +148,7 @@ class Recordings:
         """Transcribe a recording that is one utterance; it is in memory already, and needs no room."""
         cut_recording = request.cut_recording
         whole = Segment(0, len(cut_recording.recording))
-        answer = await self._transcribe_part(request, whole, request.unanswered_seconds, _turn(request))
+        answer = await self._transcribe_part(request, whole, cut_recording.recording.seconds, _turn(request))
         cut_recording.note_answer(whole, has_text=bool(answer.transcript.text))
         return answer
 
@@ -132,11 +156,9 @@ class Recordings:
         self, request: _Request, cut: Segment, window: PartWindow, room: "asyncio.Future[None]"
     ) -> "asyncio.Task[Answer]":
         """Start a part that has its room."""
-        cut_recording = request.cut_recording
         # A part's share includes the silence before it, which gets no transcript.
-        unstaged = (len(cut_recording.recording) - cut.stop) / cut_recording.recording.rate
-        share = request.unstaged_seconds - unstaged
-        request.unstaged_seconds = unstaged
+        share = (cut.stop - request.staged_samples) / request.cut_recording.recording.rate
+        request.staged_samples = cut.stop
         task = asyncio.create_task(self._transcribe_part(request, cut, share, _turn(request)))
         # A callback, because a task that is cancelled before it begins never runs.
         task.add_done_callback(lambda _: window.release(room))
@@ -149,7 +171,7 @@ class Recordings:
             prompt = prompt._replace(language=identified.part.language)
         part = Part(samples, share, request.caller, request.deadline, request.lane, prompt)
         answer = await request.accepted.transcribe(part)
-        request.unanswered_seconds -= share
+        request.answered_seconds += share
         self._metrics.audio_seconds.labels("ok", request.lane.model).inc(share)
         offset = cut.start / request.cut_recording.recording.rate
         return Answer(shifted(answer.transcript, offset), answer.queue_seconds, offset, identified)
@@ -157,7 +179,7 @@ class Recordings:
     @contextmanager
     def _counted(self, request: _Request) -> Iterator[None]:
         """Count the audio without an answer at the end: silence after the last part, or parts that were given up."""
-        outcome = "error"
+        outcome, is_refused = "error", False
         try:
             yield
             outcome = "ok"
@@ -165,10 +187,11 @@ class Recordings:
             outcome = "cancelled"
             raise
         except OverloadedError:  # gate 2 refused it
-            request.unanswered_seconds = 0.0
+            is_refused = True
             raise
         finally:
-            self._metrics.audio_seconds.labels(outcome, request.lane.model).inc(max(0.0, request.unanswered_seconds))
+            unanswered = 0.0 if is_refused else request.cut_recording.recording.seconds - request.answered_seconds
+            self._metrics.audio_seconds.labels(outcome, request.lane.model).inc(max(0.0, unanswered))
 
 
 async def _either(

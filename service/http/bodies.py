@@ -12,7 +12,7 @@ from starlette.datastructures import FormData, Headers, QueryParams, UploadFile
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.http.schemas import LISTS
-from service.http.upload import Upload, no_room
+from service.http.upload import Arrival, Upload, no_room
 
 # As in the parser of forms; larger files go to the disk.
 _IN_MEMORY_BYTES = 1 << 20
@@ -34,18 +34,25 @@ class Body:
     url: str | None = None
 
 
-async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
+async def receive(upload: Upload, headers: Headers, query: QueryParams, arrival: Arrival | None = None) -> Body:
     """Receive a body of any of the three types.
+
+    Args:
+        upload: the body.
+        headers: the request's.
+        query: the options of a recording that is the body itself.
+        arrival: follows a recording that is uploaded.
 
     Raises:
         RequestError: for a body that is too large, too slow, incomplete or of another type.
+        AudioTooLongError: if the recording is found to be too long on the way.
         OverloadedError: if there is no room for it.
         ClientDisconnect: if the client left.
     """
     content_type = headers.get("content-type", "").strip()
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        return Body(await upload.form(headers))
+        return Body(await upload.form(headers, arrival))
     if kind == "application/json":
         return _of_json(await upload.whole(_MAX_JSON_BYTES))
     if not kind.startswith(_RECORDING_TYPES):
@@ -57,9 +64,12 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams) -> Body:
     async with AsyncExitStack() as unless_received:
         file = new_file(content_type)
         unless_received.push_async_callback(file.close)
-        await fill(file, upload.pieces())
+        form = _form(query.multi_items(), file)
+        if arrival is not None:
+            arrival.begin(form)
+        await fill(file, upload.pieces(), arrival)
         unless_received.pop_all()
-    return Body(_form(query.multi_items(), file))
+    return Body(form)
 
 
 def new_file(content_type: str) -> UploadFile:
@@ -68,15 +78,18 @@ def new_file(content_type: str) -> UploadFile:
     return UploadFile(spooled, size=0, headers=Headers({"content-type": content_type}))  # type: ignore[arg-type]
 
 
-async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None]) -> None:
+async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None], arrival: Arrival | None = None) -> None:
     """Write blocks to a file as they arrive, and seek back to its start.
 
     Raises:
         OverloadedError: if the disk is full.
+        AudioTooLongError: if the recording is found to be too long on the way.
     """
     async for piece in pieces:
         try:
             await file.write(piece)
+            if arrival is not None:
+                arrival.arrived()
         except OSError as error:
             raise no_room(error) from error
     await file.seek(0)

@@ -33,6 +33,7 @@ from service.http.formats import (
 )
 from service.http.logprobs import token_logprobs
 from service.http.parts import Parts
+from service.http.pump import Pump
 from service.http.reply import TranscriptionOptions, count, count_coverage, segment_languages
 from service.http.subtitle_stream import SubtitleStream
 from service.http.subtitles import Cue, cues, srt, vtt
@@ -317,32 +318,13 @@ async def in_order(channels: Sequence[AsyncGenerator[Turn, None]]) -> AsyncGener
     Raises:
         Exception: the error of a channel, when its next segment would come.
     """
-    queues: list[asyncio.Queue[Turn | Exception | None]] = [asyncio.Queue() for _ in channels]
-    tasks = [asyncio.create_task(_pump(*pair)) for pair in zip(channels, queues, strict=True)]
-
-    async def following(index: int) -> Turn | None:
-        turn = await queues[index].get()
-        if isinstance(turn, Exception):
-            raise turn
-        return turn
-
+    pumps = [Pump(channel) for channel in channels]
+    turns = [pump.items() for pump in pumps]
     try:
-        heads = [await following(index) for index in range(len(channels))]
+        heads = [await anext(following, None) for following in turns]
         while waiting := [(turn.start, index, turn) for index, turn in enumerate(heads) if turn is not None]:
             _, index, turn = min(waiting, key=lambda head: head[:2])
             yield turn
-            heads[index] = await following(index)
+            heads[index] = await anext(turns[index], None)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _pump(turns: AsyncGenerator[Turn, None], queue: "asyncio.Queue[Turn | Exception | None]") -> None:
-    try:
-        async with aclosing(turns):
-            async for turn in turns:
-                queue.put_nowait(turn)
-        queue.put_nowait(None)
-    except Exception as error:  # noqa: BLE001  # raised where the segments are merged
-        queue.put_nowait(error)
+        await asyncio.gather(*(pump.aclose() for pump in pumps))

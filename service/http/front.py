@@ -41,6 +41,7 @@ class Front:
         detector: finds speech for cutting.
         intake: receives uploads no faster than they are decoded.
         decode_pool: decodes untrusted files in child processes.
+        early_decoding: held while the beginning of an upload is decoded.
         started: Unix time of the start, the `created` of models.
         access: the API keys.
         grammars: write numbers in digits.
@@ -62,6 +63,7 @@ class Front:
     grammars: Grammars
     outbound: Outbound | None
     tracer: Tracer = field(default_factory=PassingOn)
+    early_decoding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def ready_model(self, name: str | None) -> LoadedModel:
         """Return the model of this id or alias, or without a name the default.

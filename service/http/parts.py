@@ -48,11 +48,11 @@ class Parts(Generic[P]):
         if patience is None:  # a task of its own costs time, and is not needed
             first = asyncio.get_running_loop().create_future()
         else:
-            first = asyncio.ensure_future(_first(parts, record))
+            first = asyncio.ensure_future(_first(parts, record, began))
         begun = cls(record, began, first, parts)
         try:
             if patience is None:
-                first.set_result(await _first(parts, record))
+                first.set_result(await _first(parts, record, began))
             else:
                 done, _ = await asyncio.wait({first}, timeout=patience)
                 if done:
@@ -84,9 +84,12 @@ class Parts(Generic[P]):
         stages["infer"] = time.monotonic() - self._began - stages["queue"] - stages.get("identify", 0.0)
 
 
-async def _first(parts: AsyncGenerator[P, None], record: Record) -> P | None:
+async def _first(parts: AsyncGenerator[P, None], record: Record, began: float) -> P | None:
     first = await anext(parts, None)
-    if first and first.identify_seconds:
-        record.stages["identify"] = first.identify_seconds
-    record.stages["queue"] = first.queue_seconds if first else 0.0
+    # Of a request that began before its upload had ended, the first part may have waited then.
+    waited = time.monotonic() - began
+    identified = min(waited, first.identify_seconds) if first else 0.0
+    if identified:
+        record.stages["identify"] = identified
+    record.stages["queue"] = min(waited - identified, first.queue_seconds) if first else 0.0
     return first

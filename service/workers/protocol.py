@@ -4,10 +4,10 @@ Messages are small structs, sent as MessagePack frames over a socket pair. Audio
 into memory that both processes map (`arena`), and the dispatcher's staging reads it there.
 
 A worker numbers what it asks for. The main process answers each `GetOrLoad`, `Accept`, `AcquireRoom`, `UseKey` and
-`UseAudio` once, and holds what it granted until the worker sends `End`. It answers each `Transcribe` and `Identify`
-once, also after an `End`, which withdraws it. A request that the worker passes on is ASGI in messages: `Forward` begins
-it, each `WantBody` asks for the next `BodyPiece` or `Disconnected`, each `ResponsePiece` is acknowledged by
-`PieceWritten`, and `ForwardEnded` is the last.
+`UseAudio` once, and holds what it granted until the worker sends `End`; each `Grow` once, for which the `End` of the
+recording's `Accept` is enough; and each `Transcribe` and `Identify` once, also after an `End`, which withdraws it. A
+request that the worker passes on is ASGI in messages: `Forward` begins it, each `WantBody` asks for the next
+`BodyPiece` or `Disconnected`, each `ResponsePiece` is acknowledged by `PieceWritten`, and `ForwardEnded` is the last.
 """
 
 import msgspec
@@ -61,6 +61,14 @@ class Accept(Tagged, frozen=True):
 
     call: int
     model: str
+    seconds: float
+
+
+class Grow(Tagged, frozen=True):
+    """Count more audio of an accepted recording that is still arriving."""
+
+    call: int
+    recording: int
     seconds: float
 
 
@@ -333,6 +341,7 @@ FromWorker = (
     | Snapshot
     | GetOrLoad
     | Accept
+    | Grow
     | AcquireRoom
     | UseKey
     | UseAudio

@@ -26,6 +26,7 @@ from service.workers.protocol import (
     FromWorker,
     GetOrLoad,
     Granted,
+    Grow,
     Identify,
     LanguageProbabilities,
     LimitReached,
@@ -60,7 +61,7 @@ class Calls:
         return self._last
 
     def begin(
-        self, message: Accept | AcquireRoom | GetOrLoad | UseKey | UseAudio | Transcribe | Identify
+        self, message: Accept | Grow | AcquireRoom | GetOrLoad | UseKey | UseAudio | Transcribe | Identify
     ) -> asyncio.Future[Reply]:
         """Send a message, and return the future of its reply."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -259,6 +260,12 @@ class RemoteRecording:
         """Give back room, granted or not."""
         room.cancel()
         self.calls.end(self._rooms.pop(room))
+
+    async def grow(self, seconds: float) -> None:
+        """Count more audio; see `service.dispatch.queue.AcceptedRecording`."""
+        assert self.number is not None
+        await self.calls.begin(Grow(self.calls.number(), self.number, seconds))
+        self.seconds += seconds
 
     async def transcribe(self, part: Part) -> Answer:
         """Transcribe a part; see `service.dispatch.queue.AcceptedRecording`."""

@@ -31,6 +31,7 @@ from service.workers.protocol import (
     FromWorker,
     GetOrLoad,
     Granted,
+    Grow,
     Identify,
     LanguageProbabilities,
     LimitReached,
@@ -111,6 +112,8 @@ class Session:
                 self._use_model(message)
             case Accept():
                 self._accept(message)
+            case Grow():
+                self._grow(message)
             case AcquireRoom():
                 self._acquire_room(message)
             case UseKey() | UseAudio():
@@ -214,6 +217,14 @@ class Session:
         self._recordings[message.call] = LocalRecording(dispatcher, entry, message.seconds)
         held.callback(self._recordings.pop, message.call)
         self._grant(Granted(message.call), lambda _: held.close())
+
+    def _grow(self, message: Grow) -> None:
+        try:
+            self._recordings[message.recording].grow_now(message.seconds)
+        except OverloadedError as error:
+            self._send(failed(message.call, error))
+        else:
+            self._send(Granted(message.call))
 
     def _acquire_room(self, message: AcquireRoom) -> None:
         window = self._recordings[message.recording].window

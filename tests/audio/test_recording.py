@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -58,16 +57,14 @@ def test_what_is_read_from_memory_is_not_copied_and_outlasts_the_recording():
     assert list(second) == list(range(25, 100))
 
 
-def test_threads_that_read_a_file_at_the_same_time_get_what_each_asked_for(monkeypatch):
+def test_threads_that_read_a_file_while_it_grows_get_what_each_asked_for():
     with Recording(rate=16_000, seconds_in_memory=0) as recording, ThreadPoolExecutor(4) as threads:
         recording.append(np.arange(100_000, dtype=np.float32).tobytes())
-        seek = recording._file.seek
-
-        def seek_and_let_others_run(position: int) -> None:
-            seek(position)
-            time.sleep(0)
-
-        monkeypatch.setattr(recording._file, "seek", seek_and_let_others_run)
         starts = range(0, 90_000, 100)
 
-        assert list(threads.map(lambda start: recording.read(start, start + 10)[0], starts)) == list(starts)
+        read = threads.map(lambda start: recording.read(start, start + 10)[0], starts)
+        for value in range(100_000, 110_000, 100):
+            recording.append(np.arange(value, value + 100, dtype=np.float32).tobytes())
+
+        assert list(read) == list(starts)
+        assert list(recording.read(99_990, 120_000)) == list(range(99_990, 110_000))

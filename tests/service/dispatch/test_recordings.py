@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
 from service.dispatch.errors import DeadlineExceededError, OverloadedError, TranscriptionFailedError
+from service.dispatch.growth import Growth
 from service.dispatch.queue import LocalQueue
 from service.dispatch.recordings import Recordings
 from service.engine.protocol import FailureKind
@@ -278,3 +280,55 @@ def test_a_job_uses_a_window_of_its_own(monkeypatch):
         assert dispatching.admission.backlog.seconds == 0
 
     asyncio.run(scenario())
+
+
+def test_a_recording_that_grows_is_cut_as_far_as_it_is_there(monkeypatch):
+    """Blocks are of 30 s."""
+
+    async def scenario() -> None:
+        dispatching, engine, recordings, metrics = front()
+        cuts = [(start, start + 10) for start in range(5, 95, 30)]
+        with recorded(monkeypatch, 100, *cuts) as source:
+            growth = Growth(0)
+            growing = replace(source, growth=growth)
+            async with recordings.accept(20.0, LANE) as accepted:
+                answers = collect(recordings.transcribe(growing, "me", LANE, accepted=accepted))
+                asked = asyncio.create_task(answers)
+                for samples, parts in ((20 * RATE, 0), (30 * RATE, 1), (89 * RATE, 1), (90 * RATE, 1)):
+                    await accepted.grow((samples - max(growth.samples, 20 * RATE)) / RATE)
+                    growth.grow(samples)
+                    await settle()
+                    assert sum(map(len, engine.batches.values())) == parts
+                    if engine.batches:
+                        engine.answer(dispatching)
+                    await settle()
+                assert not asked.done()
+                await accepted.grow(10.0)
+                growth.end()
+                while not asked.done():
+                    await settle()
+                    if engine.batches:
+                        engine.answer(dispatching)
+
+                assert [answer.transcript.text for answer in await asked] == ["5.0", "35.0", "65.0"]
+            assert dispatching.admission.backlog.seconds == 0
+            assert metrics.audio_seconds.labels("ok", "m")._value.get() == pytest.approx(100)
+
+    asyncio.run(scenario())
+
+
+def test_the_deadline_of_a_recording_moves_until_it_is_there(monkeypatch):
+    async def scenario() -> None:
+        dispatching, _, recordings, _ = front(timeout=60.0)
+        await dispatching.window.acquire(10**9)
+        with recorded(monkeypatch, 40, (0, 10)) as source:
+            growth = Growth(0)
+            asked = asyncio.create_task(collect(recordings.transcribe(replace(source, growth=growth), "me", LANE)))
+            await asyncio.sleep(1000.0)
+            assert not asked.done()
+            growth.end()
+            with pytest.raises(DeadlineExceededError):
+                await asked
+            assert asyncio.get_running_loop().time() == pytest.approx(1100.0)
+
+    virtual_time.run(scenario())

@@ -15,6 +15,7 @@ import soundfile
 
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE
 from tests.service.serving import PATIENCE, ThreadedServer, form, serving, tone, wait_for, wav
+from tests.service.slow_upload import Upload, sound, transcribed_seconds
 from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers
 
 LONGEST = 5.0
@@ -277,3 +278,15 @@ def test_all_workers_follow_the_file_of_keys(keyed):
     assert [one.status_code for one in new] == [200, 200]
     assert {one.headers["x-ratelimit-limit-requests"] for one in new} == {"600"}
     assert [one.status_code for one in answers_of_workers(served, "old")] == [401, 401]
+
+
+def test_a_slow_upload_is_transcribed_while_it_arrives(one, two):
+    options = {"chunking_strategy": "none", "response_format": "verbose_json"}
+    file = wav(sound(60), subtype="PCM_16")
+    before = transcribed_seconds(two)
+    upload = Upload(two, file, "audio/wav", **options)
+    shares = iter(np.linspace(0.6, 0.9, 10_000))
+    wait_for(lambda: upload.send(next(shares)) and transcribed_seconds(two) > before)
+
+    assert upload.send().answer() == (200, one.post(**form(file, **options)).json())
+    wait_for(lambda: not two.server.dispatcher.admission.backlog.entries)

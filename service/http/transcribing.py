@@ -1,0 +1,70 @@
+"""From a decoded recording to the answers of its parts, as the options of a request ask for."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from audio.recording import Recording
+from audio.segment.segmenter import SegmentRule
+from service.dispatch.cut_recording import CutRecording
+from service.dispatch.dispatcher import Answer
+from service.dispatch.growth import Growth
+from service.dispatch.queue import AcceptedRecording
+from service.grammars import LANGUAGES as GRAMMARS
+from service.http.front import Front
+from service.http.reply import TranscriptionOptions
+from service.http.telemetry import Record
+from service.http.written_form import answers_in_written_form
+
+
+def cut(
+    front: Front, options: TranscriptionOptions, recording: Recording, growth: Growth | None = None
+) -> CutRecording:
+    """Return a recording with its cuts; one that grows must be longer than an utterance already."""
+    return CutRecording(recording, _rule(front, options, recording), front.detector, front.cut_threads, growth)
+
+
+def answers(
+    front: Front,
+    record: Record,
+    options: TranscriptionOptions,
+    cut_recording: CutRecording,
+    *,
+    accepted: AcceptedRecording | None = None,
+    is_background: bool = False,
+) -> AsyncGenerator[Answer, None]:
+    """Return the answers of a recording's parts; see `Recordings.transcribe`.
+
+    Args:
+        front: the service.
+        record: who asks for it.
+        options: what is asked for.
+        cut_recording: the recording.
+        accepted: the recording in the queue, if gate 2 has accepted it already.
+        is_background: whether it is a job's.
+    """
+
+    async def write(part: Answer, phrases: Sequence[str]) -> list[str]:
+        language = options.text_language.language
+        if language is None and part.identified:
+            language = part.identified.part.language
+        elif language is None:
+            language = (await options.detect_language(phrases)).language
+        return await front.grammars.write(phrases, language) if language in GRAMMARS else list(phrases)
+
+    transcribed = front.recordings.transcribe(
+        *(cut_recording, record.caller or record.request_id, options.lane, options.prompt),
+        identification=options.identification,
+        accepted=accepted,
+        waited_seconds=record.stages.get("load", 0.0),
+        is_background=is_background,
+    )
+    return answers_in_written_form(transcribed, write) if options.fields.format == "written" else transcribed
+
+
+def _rule(front: Front, options: TranscriptionOptions, recording: Recording) -> SegmentRule | None:
+    """Return where to cut a recording; None if it is one utterance."""
+    longest = front.settings.max_utterance_seconds
+    # A recording that fits is not cut; a longer one is cut into parts of the length that suits the model.
+    piece = min(longest, options.model.info.piece_seconds or longest)
+    if options.fields.chunking_strategy is not None:
+        return options.fields.chunking_strategy.rule(piece)
+    return SegmentRule(piece) if recording.seconds > longest else None
