@@ -236,8 +236,8 @@ def _parts_of_long(recording: Recording, longest: float, *, ends_file: bool) -> 
     from audio.segment.voice_activity import SpeechDetector
 
     last = Segment(0, 0)
-    for found in cuts(recording, SpeechDetector(), SegmentRule(longest)):
-        for cut in found:
+    for block in cuts(recording, SpeechDetector(), SegmentRule(longest)):
+        for cut in block.utterances:
             if last.stop:
                 yield _part(recording, last)
             last = cut

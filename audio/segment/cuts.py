@@ -1,6 +1,7 @@
 """Cut a recording into utterances."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +19,26 @@ SpeechProbabilities = NDArray[np.float32]  # of each frame of ``FRAME_SECONDS``
 BLOCK_SECONDS = 30
 
 
-def cuts(
-    recording: Recording,
-    detector: SpeechDetector,
-    rule: SegmentRule,
-    note: Callable[[SpeechProbabilities], None] = lambda _: None,
-) -> Iterator[list[Segment]]:
-    """Yield the utterances of a recording, in samples of its own rate: after each block, those that ended in it.
+class CutBlock(NamedTuple):
+    """A block of a recording: the utterances that end in it, in samples, and its probabilities of speech."""
+
+    utterances: list[Segment]
+    probabilities: SpeechProbabilities
+
+
+def cuts(recording: Recording, detector: SpeechDetector, rule: SegmentRule) -> Iterator[CutBlock]:
+    """Yield the utterances of a recording, in samples of its own rate, block by block.
 
     A block has ``BLOCK_SECONDS``, the last one what is left. If the recording grows meanwhile, each of these blocks
     must be there before it is asked for.
 
     They are in order, none is longer than the rule allows, each shares ``shared`` samples with the next, and together
-    they hold all speech; a recording without speech has none. ``note`` gets the probabilities of each block.
+    they hold all speech; a recording without speech has none.
     """
     segmenter = Segmenter(rule, FRAME_SECONDS)
     for probabilities, energies in _scored(recording, detector):
-        note(probabilities)
-        yield _in_samples(segmenter.push(probabilities, energies), recording)
-    yield _in_samples(segmenter.finish(), recording)
+        yield CutBlock(_in_samples(segmenter.push(probabilities, energies), recording), probabilities)
+    yield CutBlock(_in_samples(segmenter.finish(), recording), np.empty(0, np.float32))
 
 
 def speech(recording: Recording, detector: SpeechDetector) -> SpeechProbabilities:

@@ -10,7 +10,7 @@ import numpy as np
 
 from audio.recording import Recording
 from audio.samples import Samples
-from audio.segment.cuts import BLOCK_SECONDS, SpeechProbabilities, cuts, speech
+from audio.segment.cuts import BLOCK_SECONDS, CutBlock, SpeechProbabilities, cuts, speech
 from audio.segment.segmenter import Segment, SegmentRule
 from audio.segment.voice_activity import FRAME_SECONDS, SpeechDetector
 from service.dispatch.growth import Growth
@@ -71,16 +71,15 @@ class CutRecording:
     async def cuts(self) -> AsyncGenerator[Segment, None]:
         """Yield the utterances of a recording that is cut, in samples, in order, and only as far as they are needed."""
         assert self.rule is not None
-        blocks: Iterator[list[Segment] | None] = cuts(
-            self.recording, self.detector, self.rule, self._probabilities.append
-        )
+        blocks: Iterator[CutBlock | None] = cuts(self.recording, self.detector, self.rule)
         for number in itertools.count(1):
             if self.growth is not None:
                 await self.growth.until(number * BLOCK_SECONDS * self.recording.rate)
-            found = await self._in_thread(lambda: next(blocks, None))
-            if found is None:
+            block = await self._in_thread(lambda: next(blocks, None))
+            if block is None:
                 return
-            for segment in found:
+            self._probabilities.append(block.probabilities)
+            for segment in block.utterances:
                 yield segment
 
     async def speech(self) -> SpeechProbabilities:

@@ -25,7 +25,7 @@ def voices(golden):
 def cut(detector, samples, rule, rate=RATE):
     with Recording(rate, seconds_in_memory=1.0) as recording:
         recording.append(samples.astype(np.float32).tobytes())
-        return [segment for found in cuts(recording, detector, rule) for segment in found]
+        return [segment for block in cuts(recording, detector, rule) for segment in block.utterances]
 
 
 def test_each_voice_is_inside_a_segment_and_the_silence_between_is_not(detector, voices):

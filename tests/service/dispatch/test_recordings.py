@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from audio.recording import Recording
+from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment, SegmentRule
 from service.dispatch import cut_recording
 from service.dispatch.cut_recording import CutRecording
@@ -38,9 +39,8 @@ class Immediately(ThreadPoolExecutor):
 def recorded(monkeypatch, seconds: float, *cuts: tuple[float, float], rule: SegmentRule | None = RULE):
     """A recording in which each second has its own number as samples, cut as given, one a block."""
     segments = [Segment(int(start * RATE), int(stop * RATE)) for start, stop in cuts]
-    monkeypatch.setattr(
-        cut_recording, "cuts", lambda recording, detector, rule, note: iter([[cut] for cut in segments])
-    )
+    blocks = [CutBlock([segment], np.empty(0, np.float32)) for segment in segments]
+    monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter(blocks))
     with Recording(RATE, seconds_in_memory=1.0) as recording:
         recording.append(np.repeat(np.arange(seconds, dtype=np.float32), RATE).tobytes())
         yield CutRecording(recording, rule, detector=None, threads=Immediately())
