@@ -1,19 +1,21 @@
 """Rewrite Silero's network so that a frame takes a third of the time: `python -m audio.segment.silero.build`.
 
 The original computes its convolutions frame by frame, over four places each, which is a product of matrices with four
-columns. Here the places of all frames are the rows of one matrix. The weights are the original's, and the probabilities
-are the same up to rounding. It needs the packages silero-vad and onnx, which nothing else does.
+columns. Here a place of all frames is a matrix with a row for each frame, and a convolution is a sum of products. The
+weights are the original's, and the probabilities are the same up to rounding. It needs the packages silero-vad and
+onnx, which nothing else does.
 
 The network, for a frame of 512 samples behind 64 of the frame before:
 
     hops         640 samples, the last 64 mirrored, in five hops of 128
     spectrum     a Fourier transform of each two neighbouring hops: four magnitudes of 129 frequencies
-    encoder      four convolutions over these places, the second and third with a stride of two: one vector of 128
+    encoder      four convolutions, which leave four places, then two, then one: a vector of 128
     recurrent    an LSTM over the frames
     output       the probability of speech
 """
 
 from importlib.metadata import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,34 +44,43 @@ class _Graph:
         self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(value), name)
         return name
 
-    def numbers(self, *values: int) -> str:
-        return self.constant(f"numbers {values}", np.array(values, np.int64))
-
-    def add(self, kind: str, inputs: list[str], outputs: str | list[str], **attributes: Any) -> str:  # noqa: ANN401  # as in onnx
-        outputs = [outputs] if isinstance(outputs, str) else outputs
+    def add(self, kind: str, inputs: list[str], *outputs: str, **attributes: Any) -> tuple[str, ...]:  # noqa: ANN401  # as in onnx
         self.nodes.append(helper.make_node(kind, inputs, outputs, **attributes))
-        return outputs[0]
+        return outputs
 
-    def neighbours(self, places: str, starts: tuple[int, ...], count: int, stride: int) -> str:
-        """Join ``count`` places from each start on: [frames, places, width] to [frames, count, starts x width]."""
-        ends = [start + (count - 1) * stride + 1 for start in starts]
-        each = [
-            self.add(
-                "Slice",
-                [places, self.numbers(start), self.numbers(end), self.numbers(1), self.numbers(stride)],
-                f"{places} from {start}",
-            )
-            for start, end in zip(starts, ends, strict=True)
+    def product(self, factors: list[tuple[str, str]], result: str, bias: str | None = None) -> str:
+        """Return the sum of products of rows and constants; each is added to the sum of those before it."""
+        total = bias
+        for number, (rows, constant) in enumerate(factors):
+            inputs = [rows, constant] if total is None else [rows, constant, total]
+            (total,) = self.add("Gemm", inputs, f"{result}, term {number}")
+        assert total is not None
+        return total
+
+    def magnitude(self, place: int, hops: tuple[str, str]) -> str:
+        """Return the magnitudes of the frequencies of two neighbouring hops, [frames, 129]."""
+        basis = self._weights["stft.forward_basis_buffer"][:, 0].T
+        halves = [self.constant(f"basis {half}", basis[128 * half :][:128]) for half in range(2)]
+        spectrum = self.product(list(zip(hops, halves, strict=True)), f"spectrum {place}")
+        (squares,) = self.add("Mul", [spectrum, spectrum], f"squares {place}")
+        parts = self.add("Split", [squares], f"real {place}", f"imaginary {place}", axis=-1, num_outputs=2)
+        (power,) = self.add("Add", list(parts), f"power {place}")
+        (magnitude,) = self.add("Sqrt", [power], f"magnitudes {place}")
+        return magnitude
+
+    def convolution(self, layer: int, places: list[str], centre: int) -> str:
+        """Apply a layer of the encoder to the place ``centre`` and its neighbours, as far as there are any."""
+        kernel = self._weights[f"encoder.{layer}.weight"]  # [out, in, taps]
+        factors = [
+            (places[place], self.constant(f"weight {layer}, tap {tap}", kernel[:, :, tap].T))
+            for tap, place in enumerate(range(centre - 1, centre + 2))
+            if 0 <= place < len(places)
         ]
-        return self.add("Concat", each, f"{places} joined", axis=-1)
-
-    def convolution(self, joined: str, layer: int, taps: slice) -> str:
-        """Apply a layer of the encoder to joined places; only ``taps`` of its kernel meet any."""
-        kernel = self._weights[f"encoder.{layer}.weight"][:, :, taps]  # [out, in, taps]
-        matrix = self.constant(f"weight {layer}", kernel.transpose(2, 1, 0).reshape(-1, len(kernel)))
         bias = self.constant(f"bias {layer}", self._weights[f"encoder.{layer}.bias"])
-        product = self.add("MatMul", [joined, matrix], f"product {layer}")
-        return self.add("Relu", [self.add("Add", [product, bias], f"sum {layer}")], f"layer {layer}")
+        (positive,) = self.add(
+            "Relu", [self.product(factors, f"sum {layer} at {centre}", bias)], f"{layer} at {centre}"
+        )
+        return positive
 
 
 def original() -> ModelProto:
@@ -84,32 +95,25 @@ def rewritten(network: ModelProto) -> ModelProto:
     """Return the network with products of matrices in place of its convolutions, with the same inputs and outputs."""
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in network.graph.initializer}
     graph = _Graph(weights)
-    add, numbers = graph.add, graph.numbers
+    add, constant = graph.add, graph.constant
 
-    add("Pad", ["input", numbers(0, 0, 0, 64)], "mirrored", mode="reflect")
-    add("Reshape", ["mirrored", numbers(-1, 5, 128)], "hops")
-    basis = graph.constant("basis", weights["stft.forward_basis_buffer"][:, 0].T)
-    add("MatMul", [graph.neighbours("hops", (0, 1), 4, 1), basis], "spectrum")
-    add("Mul", ["spectrum", "spectrum"], "squares")
-    add("Split", ["squares"], ["real", "imaginary"], axis=-1, num_outputs=2)
-    add("Sqrt", [add("Add", ["real", "imaginary"], "power")], "magnitudes")
-
-    add("Pad", ["magnitudes", numbers(0, 1, 0, 0, 1, 0)], "places 0")
-    first = graph.convolution(graph.neighbours("places 0", (0, 1, 2), 4, 1), 0, slice(0, 3))
-    add("Pad", [first, numbers(0, 1, 0, 0, 0, 0)], "places 1")
-    second = graph.convolution(graph.neighbours("places 1", (0, 1, 2), 2, 2), 1, slice(0, 3))
-    # Of two places, and then of one, the other taps meet padding.
-    both = add("Reshape", [second, numbers(-1, 128)], "places 2")
-    fourth = graph.convolution(graph.convolution(both, 2, slice(1, 3)), 3, slice(1, 2))
+    (mirrored,) = add("Pad", ["input", constant("64 at the end", np.array([0, 0, 0, 64]))], "mirrored", mode="reflect")
+    hops = add("Split", [mirrored], *(f"hop {number}" for number in range(5)), axis=-1, num_outputs=5)
+    places = [graph.magnitude(number, pair) for number, pair in enumerate(pairwise(hops))]
+    first = [graph.convolution(0, places, centre) for centre in range(4)]
+    second = [graph.convolution(1, first, centre) for centre in (0, 2)]
+    fourth = graph.convolution(3, [graph.convolution(2, second, 0)], 0)
 
     (lstm,) = (node for node in network.graph.node if node.op_type == "LSTM")
-    tensors = [graph.constant(f"recurrent {number}", weights[name]) for number, name in enumerate(lstm.input[1:4])]
-    add("Unsqueeze", [fourth, numbers(1)], "steps")
-    add("LSTM", ["steps", *tensors, "", "h", "c"], ["states", "hn", "cn"], hidden_size=_STATE[-1])
-    add("Reshape", [add("Relu", ["states"], "positive"), numbers(-1, _STATE[-1])], "vectors")
-    output = graph.constant("output weight", weights["output.weight"][0])
-    add("Gemm", ["vectors", output, graph.constant("output bias", weights["output.bias"])], "score")
-    add("Reshape", [add("Sigmoid", ["score"], "probability"), numbers(-1)], "speech_probs")
+    tensors = [constant(f"recurrent {number}", weights[name]) for number, name in enumerate(lstm.input[1:4])]
+    add("Unsqueeze", [fourth, constant("1", np.array([1]))], "steps")
+    add("LSTM", ["steps", *tensors, "", "h", "c"], "states", "hn", "cn", hidden_size=_STATE[-1])
+    add("Relu", ["states"], "positive")
+    add("Reshape", ["positive", constant("a row for each frame", np.array([-1, _STATE[-1]]))], "vectors")
+    output = constant("output weight", weights["output.weight"][0])
+    add("Gemm", ["vectors", output, constant("output bias", weights["output.bias"])], "score")
+    add("Sigmoid", ["score"], "probability")
+    add("Reshape", ["probability", constant("a number for each frame", np.array([-1]))], "speech_probs")
 
     def value(name: str, *shape: str | int) -> ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
