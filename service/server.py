@@ -209,12 +209,13 @@ class Server:
                 stopping.cancel()
                 http.finish()
                 await self.fleet.stop()
-                await serving
+                await asyncio.wait({serving})
                 if jobs:
                     await jobs.close()
                 if front.outbound is not None:
                     await front.outbound.close()
                 await asyncio.to_thread(self._tracer.close)
+            await serving
             await supervising
 
     def _jobs(self, transcribe: Transcribe) -> Jobs | None:
