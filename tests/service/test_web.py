@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service import grammars
 from service.dispatch import cut_recording
@@ -113,7 +114,8 @@ def test_the_languages_and_decoders_of_the_model_are_offered(browser, clip):
 def test_the_language_that_automatic_found_is_shown_and_where_it_changes(browser, tmp_path, monkeypatch):
     german, french = 63_999, 64_001  # samples that the stub identifies as these
     segments = [Segment(0, german), Segment(german, german + french)]
-    monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule, note: iter([segments]))
+    block = CutBlock(segments, np.empty(0, np.float32))
+    monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
     for name, samples in {"german.wav": german, "both.wav": german + french}.items():
         (tmp_path / name).write_bytes(wav(tone(samples)))
     with serving(model="prompted.nemo", language_identifier="finder.nemo", max_utterance_seconds=5.0) as service:

@@ -7,6 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
+from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, PHRASES, SAMPLE_RATE, SURE, UNSURE
@@ -33,7 +34,8 @@ def cut_as(monkeypatch):
     def cut(*lengths: int) -> np.ndarray:
         ends = np.cumsum((0, *lengths)).tolist()
         segments = [Segment(start, stop) for start, stop in pairwise(ends)]
-        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule, note: iter([segments]))
+        block = CutBlock(segments, np.empty(0, np.float32))
+        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
         return tone(sum(lengths))
 
     return cut

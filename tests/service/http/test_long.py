@@ -14,6 +14,7 @@ import pytest
 import soundfile
 
 from audio.child_process import ChildProcess
+from audio.segment.cuts import CutBlock
 from audio.segment.segmenter import Segment
 from service.dispatch import cut_recording
 from service.engine.stub import CRASH_SAMPLES, FAIL_SAMPLES, SAMPLE_RATE, transcript
@@ -45,7 +46,8 @@ def cut_as(monkeypatch):
     def cut(*lengths: int) -> None:
         ends = np.cumsum((0, *lengths)).tolist()
         segments = [Segment(start, stop) for start, stop in pairwise(ends)]
-        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule, note: iter([segments]))
+        block = CutBlock(segments, np.empty(0, np.float32))
+        monkeypatch.setattr(cut_recording, "cuts", lambda recording, detector, rule: iter([block]))
 
     return cut
 
