@@ -39,8 +39,8 @@ log = logging.getLogger("steno.http")
 # Uploads that take no longer, or have fewer bytes, are decoded once.
 _BRIEF_SECONDS = 1.0
 _LEAST_BYTES = 1 << 17
-# What has arrived is decoded again when an eighth more has arrived, so in all at most nine times; and at most a tenth
-# of the time.
+# What has arrived is decoded again when an eighth more has arrived, which in all takes at most nine times as long as to
+# decode it once; and a pause of nine times its own length follows each decoding.
 _GROWTH = 1 / 8
 _REST = 9
 
@@ -135,8 +135,10 @@ class EarlyStart:
         try:
             if self._options is None:
                 self._options = await self._parse(form, self._held)
-            await self._decode(self._options)
-            await self._go_on(self._options)
+                self._is_over |= self._must_be_whole(self._options)
+            if not self._is_over:
+                await self._decode(self._options)
+                await self._go_on(self._options)
         except AudioTooLongError as error:
             self._too_long, self._is_over = error, True
         except (AudioError, RefusedError, NoChildError, StorageFullError, OSError):
@@ -149,14 +151,17 @@ class EarlyStart:
         finally:
             self._timer = asyncio.get_running_loop().call_at(self._next_time, self._look)
 
-    async def _decode(self, options: TranscriptionOptions) -> None:
-        """Decode what is stored."""
-        fields, longest = options.fields, self._front.settings.max_utterance_seconds
+    def _must_be_whole(self, options: TranscriptionOptions) -> bool:
+        """Whether nothing can begin before the end: channels may be silent; limits are for audio that was received."""
         allowance = self._record.allowance
         has_limit = allowance is not None and allowance.limits.audio_seconds_per_minute is not None
-        if fields.multichannel or has_limit:  # channels may be silent; limits are for audio that was received
-            self._is_over = True
+        return options.fields.multichannel or has_limit
+
+    async def _decode(self, options: TranscriptionOptions) -> None:
+        """Decode what is stored."""
+        fields = options.fields
         if self._growing is None:
+            longest = self._front.settings.max_utterance_seconds
             recording = self._resources.enter_context(Recording(options.model.ready.sample_rate, longest))
             self._growing = GrowingRecording(recording)
         decoding, rate = Decoding(self._growing, is_whole=False), self._growing.recording.rate
