@@ -2,33 +2,19 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.dispatch.catalog import ServedModel
 from service.engine.supervisor import ModelLoadError
 from service.http import schemas
+from service.http.authorization import ADMIN_KEY
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
-from service.http.front import Backend, Front
+from service.http.front import Backend
 from service.settings import model_entry
 
-
-async def authorize(request: Request) -> None:
-    """Check the admin key.
-
-    Raises:
-        RequestError: if it is missing or wrong.
-    """
-    front: Front = request.app.state.front
-    if not front.settings.admin_keys:
-        raise RequestError("No admin key is set, so these routes are closed.", code=ErrorCode.ADMIN_DISABLED)
-    request.state.record.caller = _backend(request).admin_access.authorize(request.headers)
-
-
-bearer = HTTPBearer(auto_error=False, scheme_name="AdminKey", description="An admin key.")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {
         "model": schemas.ErrorBody,
@@ -36,7 +22,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         "404: no such model. 409: there is one of this id, or it is being loaded or unloaded.",
     }
 }
-router = APIRouter(prefix="/admin/models", dependencies=[Depends(bearer), Depends(authorize)], responses=_ERRORS)
+router = APIRouter(prefix="/v1/admin/models", dependencies=[ADMIN_KEY], responses=_ERRORS)
 
 
 class ModelState(BaseModel):

@@ -11,13 +11,13 @@ from starlette.routing import Match
 
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError
+from service.http import admin, debug, jobs, models, probes, transcriptions
 from service.http.error_codes import ErrorCode
 from service.http.errors import ErrorResponse, RequestError, error_response
 from service.http.front import Backend, Front
 from service.http.gate import FirstGate
 from service.http.head import HeadAsGet
 from service.http.pages import page_router
-from service.http.routes import administration, api, operations, transcription
 from service.http.telemetry import Telemetry, note_error
 
 # Headers that pages of other origins may read; OpenAI's client needs them for its retries.
@@ -50,13 +50,11 @@ def create_app(front: Front, backend: Backend | None) -> FastAPI:
         redoc_url=None,
     )
     app.state.front = front
-    app.include_router(transcription)
+    app.include_router(transcriptions.router)
     if backend is not None:
         app.state.backend = backend
-        app.include_router(api)
-        app.include_router(administration)
-        app.include_router(operations)
-        app.include_router(page_router())
+        for router in (probes.router, jobs.router, models.router, admin.router, debug.router, page_router()):
+            app.include_router(router)
     app.add_middleware(HeadAsGet)
     app.add_middleware(
         FirstGate,

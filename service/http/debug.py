@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.http import schemas
-from service.http.admin import authorize, bearer
+from service.http.authorization import ADMIN_KEY
 
 if TYPE_CHECKING:
     from service.http.front import Backend
 
-router = APIRouter(prefix="/debug", dependencies=[Depends(bearer), Depends(authorize)])
+router = APIRouter(prefix="/debug", dependencies=[ADMIN_KEY])
 
 
 class BatchCard(BaseModel):

@@ -21,6 +21,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from audio.errors import AudioError
 from service.dispatch.errors import DispatchError, DrainingError, EngineLostError, OverloadedError, RefusedError
 from service.http import schemas
+from service.http.authorization import KEY, NOT_AUTHORIZED
 from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
@@ -35,7 +36,7 @@ from service.tracing import Traceparent, under
 
 log = logging.getLogger("steno.http")
 
-router = APIRouter()
+router = APIRouter(prefix="/v1/audio/jobs", dependencies=[KEY], responses=NOT_AUTHORIZED)
 
 _FULL_SECONDS = 60
 _POLL_SECONDS = 5  # Retry-After for a result that is not there yet
@@ -147,7 +148,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post(
-    "/audio/jobs",
+    "",
     status_code=202,
     response_model=JobCard,
     response_description="The job; it is on disk, and outlives restarts.",
@@ -186,7 +187,7 @@ async def create_job(request: Request) -> Response:
         return JSONResponse(job.described(), 202, {"location": f"/v1/audio/jobs/{job.id}"})
 
 
-@router.get("/audio/jobs", responses=_ERRORS)
+@router.get("", responses=_ERRORS)
 async def list_jobs(request: Request, page: Annotated[JobPage, Query()]) -> JobList:
     """List the jobs of the key, the newest first."""
     found = await _jobs(request).listed(request.state.record.caller, after=page.after or None, limit=page.limit + 1)
@@ -199,14 +200,14 @@ async def list_jobs(request: Request, page: Annotated[JobPage, Query()]) -> JobL
     )
 
 
-@router.get("/audio/jobs/{job}", responses=_ERRORS)
+@router.get("/{job}", responses=_ERRORS)
 async def get_job(request: Request, job: str) -> JobCard:
     """Describe a job."""
     return JobCard(**(await _found(request, job)).described())
 
 
 @router.get(
-    "/audio/jobs/{job}/result",
+    "/{job}/result",
     response_model=None,
     response_description="The transcript, in the format asked for.",
     responses={200: {"model": schemas.Transcription | schemas.VerboseTranscription}, **_ERRORS},
@@ -225,7 +226,7 @@ async def get_result(request: Request, job: str) -> Response:
     return Response(result.body, result.status, media_type=result.media_type)
 
 
-@router.post("/audio/jobs/{job}/cancel", responses=_ERRORS)
+@router.post("/{job}/cancel", responses=_ERRORS)
 async def cancel_job(request: Request, job: str) -> JobCard:
     """Stop a job; one that is finished stays as it is."""
     jobs = _jobs(request)
@@ -233,7 +234,7 @@ async def cancel_job(request: Request, job: str) -> JobCard:
     return JobCard(**(await _found(request, job)).described())
 
 
-@router.delete("/audio/jobs/{job}", responses=_ERRORS)
+@router.delete("/{job}", responses=_ERRORS)
 async def delete_job(request: Request, job: str) -> DeletedJob:
     """Stop a job, and delete it with its recording and its result."""
     jobs = _jobs(request)

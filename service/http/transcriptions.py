@@ -19,6 +19,7 @@ from models.spoken_language import possible_languages
 from service.dispatch.admission import Permit
 from service.dispatch.identification import Identification
 from service.http import schemas
+from service.http.authorization import KEY, NOT_AUTHORIZED
 from service.http.bodies import receive
 from service.http.conversation import Channel, Conversation, in_order
 from service.http.decoding import decode
@@ -37,7 +38,7 @@ from service.http.transcribing import answers, cut
 from service.http.upload import Arrival, Upload, announced_bytes
 from service.http.written_form import check_written_form
 
-router = APIRouter()
+router = APIRouter(prefix="/v1/audio", dependencies=[KEY], responses=NOT_AUTHORIZED)
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
@@ -59,7 +60,7 @@ _REQUEST_BODY = schemas.request_body(schemas.form_schema())
 
 
 @router.post(
-    "/audio/transcriptions",
+    "/transcriptions",
     response_model=None,
     response_description="The transcript, in the format asked for.",
     responses={200: _TRANSCRIPT, **_ERRORS},
@@ -71,7 +72,7 @@ async def transcribe(request: Request) -> Response:
 
 
 @router.post(
-    "/audio/translations",
+    "/translations",
     response_model=None,
     response_description="The transcript in English, in the format asked for.",
     responses={200: _TRANSCRIPT, **_ERRORS},

@@ -1,5 +1,6 @@
 """Measures a service's processes, threads, descriptors, memory, shared memory and files."""
 
+import contextlib
 import os
 import resource
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ def children(pid: int) -> list[int]:
     """Return the processes that a process started and that live."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+        with contextlib.suppress(OSError):  # a thread that ended meanwhile
+            found += [int(child) for child in (task / "children").read_text().split()]
     return found
 
 
@@ -29,6 +31,11 @@ def _command(pid: int) -> str:
 def workers(pid: int) -> list[int]:
     """Return the HTTP processes of a service, if it has several."""
     return [child for child in children(pid) if "service.workers" in _command(child)]
+
+
+def grammar_processes(pid: int) -> list[int]:
+    """Return the processes of a service that write numbers in digits."""
+    return [child for child in children(pid) if "grammar" in _command(child)]
 
 
 def engine(pid: int) -> list[int]:

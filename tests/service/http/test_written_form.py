@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from service.grammars import PACKAGE, Grammars
 from service.http.written_form import in_written_form
 from tests.service.http.test_api import error
 from tests.service.serving import form, serving, tone, wav
-from tests.soak.processes import children
+from tests.soak.processes import grammar_processes
 
 GERMAN, ENGLISH, FRENCH = (tone(48_000 + remainder) for remainder in range(3))
 SETTINGS = {"model": "polyglot.nemo"}
@@ -150,9 +149,8 @@ def test_a_text_that_ends_the_process_is_an_error_and_the_next_one_is_written():
 
 def test_a_process_of_grammars_that_is_killed_costs_no_answer(service):
     expected = post(service, GERMAN).json()
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(os.getpid())}
-    (grammar_process,) = [pid for pid, command in commands.items() if b"stub_grammars" in command]
-    os.kill(grammar_process, signal.SIGKILL)
+    (process,) = grammar_processes(os.getpid())
+    os.kill(process, signal.SIGKILL)
 
     assert post(service, GERMAN).json() == expected
 

@@ -1,12 +1,17 @@
-"""The description of a model in `GET /v1/models`: OpenAI's fields, and one of ours with its abilities."""
+"""Routes that describe the models. Their cards have OpenAI's fields, and one of ours with the model's abilities."""
 
 from typing import Annotated, Literal
 
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from service.dispatch.catalog import ServedModel
-from service.http.front import Front
+from service.http import schemas
+from service.http.authorization import KEY, NOT_AUTHORIZED
+from service.http.front import Backend, Front
 from service.http.loaded_model import LoadedModel
+
+router = APIRouter(prefix="/v1/models", dependencies=[KEY], responses=NOT_AUTHORIZED)
 
 State = Literal["loading", "ready", "leaving", "absent"]
 
@@ -85,7 +90,30 @@ class ModelList(BaseModel):
     data: list[ModelCard]
 
 
-def card(front: Front, model: ServedModel) -> ModelCard:
+@router.get("")
+async def list_models(request: Request) -> ModelList:
+    """List the models and their abilities; of a model that is not loaded, only the name."""
+    front, backend = _state(request)
+    cards = {model.id: _card(front, model) for model in backend.dispatcher.catalog.served if not model.is_leaving}
+    absent = [_absent_card(front, model) for model in await backend.demand.ids() if model not in cards]
+    return ModelList(data=[*cards.values(), *absent])
+
+
+@router.get("/{name:path}", responses={"4XX": {"model": schemas.ErrorBody, "description": "No such model."}})
+async def get_model(request: Request, name: str) -> ModelCard:
+    """Describe one model."""
+    front, backend = _state(request)
+    if backend.dispatcher.catalog.find(name) is None and await backend.demand.may_load(name):
+        return _absent_card(front, name)
+    return _card(front, front.find_model(name))
+
+
+def _state(request: Request) -> tuple[Front, Backend]:
+    state = request.app.state
+    return state.front, state.backend
+
+
+def _card(front: Front, model: ServedModel) -> ModelCard:
     """Describe a model."""
     loaded = front.loaded_model(model)
     state: State = "leaving" if model.is_leaving else "ready" if loaded else "loading"
@@ -93,7 +121,7 @@ def card(front: Front, model: ServedModel) -> ModelCard:
     return ModelCard(id=model.id, created=front.started, owned_by="steno", steno=details)
 
 
-def absent_card(front: Front, model: str) -> ModelCard:
+def _absent_card(front: Front, model: str) -> ModelCard:
     """Describe a model on demand that is not loaded."""
     return ModelCard(id=model, created=front.started, owned_by="steno", steno=Details(state="absent", abilities=None))
 
