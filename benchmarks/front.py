@@ -70,7 +70,7 @@ class Used:
         front: the front process; with several HTTP processes, the one with the dispatcher.
         workers: the HTTP processes, if there are several.
         engine: the stub engine.
-        decoders: the decoding child processes.
+        decoders: the decoding child processes, also those that ended.
     """
 
     front: float
@@ -140,6 +140,7 @@ def used(front: int) -> Used:
             workers += _processor_seconds(child)
         else:
             decoders += _processor_seconds(child)
+    decoders += _processor_seconds(front, of_ended_children=True)
     return Used(_processor_seconds(front), engine, decoders, workers)
 
 
@@ -150,10 +151,12 @@ def _descendants(parent: int) -> Iterator[int]:
             yield from _descendants(child)
 
 
-def _processor_seconds(process: int) -> float:
-    # Fields after the name, which is in brackets, begin with the third; the 14th and 15th are user and system time.
+def _processor_seconds(process: int, *, of_ended_children: bool = False) -> float:
+    # Fields after the name, which is in brackets, begin with the third; the 14th and 15th are user and system time, the
+    # 16th and 17th those of children that ended.
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    first = 13 if of_ended_children else 11
+    return (int(fields[first]) + int(fields[first + 1])) / _TICK
 
 
 def upload(file: bytes, model: str, **fields: str) -> bytes:

@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=4, help="how often each of 64 clips is transcribed in a round")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--engines", type=int, default=1, help="of the service; they share the threads")
     parser.add_argument("--batch-seconds", type=float, default=60.0, help="of both")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--intake", type=int, help="uploads that are received and not decoded; default: as the service")
@@ -60,13 +61,14 @@ def main() -> None:
             for number in range(args.rounds + 1):
                 offline.send(None)
                 alone, alone_processor = offline.recv()
-                before = used(service)
+                before, client = used(service), time.process_time()
                 wall = asyncio.run(_served(url, files, args.clients))
-                since = used(service)
+                since, client = used(service), time.process_time() - client
                 # No file here needs FFmpeg, so all children are the engine's.
                 engine = since.engine + since.decoders - before.engine - before.decoders
                 row = {"alone": alone, "served": wall, "alone_processor": alone_processor}
                 row |= {"front_processor": since.front - before.front, "engine_processor": engine}
+                row["client_processor"] = client
                 print("  ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
                 if number:  # the first one warms up
                     rounds.append(row)
@@ -76,7 +78,7 @@ def main() -> None:
     for name, ratios in (("wall", walls), ("processor", processors)):
         print(f"{name:>9} {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
     about = describe(torch.device("cpu")) | {
-        key: getattr(args, key) for key in ("model", "clients", "threads", "intake")
+        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "intake")
     }
     print(json.dumps({"benchmark": "served", **about, "audio_seconds": audio, "rounds": rounds}))
 
@@ -128,8 +130,8 @@ def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
     serve = (
         "from service import server; from service.settings import Settings; from service.http.intake import Intake; "
         f"server.Intake = lambda most: Intake({args.intake or 'most'}); "
-        f"server.run(Settings(model={args.model!r}, port={port}, threads={args.threads}, "
-        f"batch_seconds={args.batch_seconds}, log_level='error', max_wait_seconds=3600))"
+        f"server.run(Settings(model={args.model!r}, port={port}, device='cpu:{args.engines}', "
+        f"threads={max(1, args.threads // args.engines)}, batch_seconds={args.batch_seconds}, log_level='error', max_wait_seconds=3600))"
     )
     process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own
     try:

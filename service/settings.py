@@ -114,7 +114,8 @@ class Settings(BaseSettings):
     device: str = Field(
         default="auto",
         description="auto: the first GPU, else the CPU; cuda: every GPU, each with an engine of its own; "
-        "cuda:0,cuda:1: some of them; cpu; cpu:N: N engines that share the cores.",
+        "cuda:0,cuda:1: some of them; cpu; cpu:N: N engines that share the cores, which transcribe more than one does "
+        "(docs/capacity.md).",
     )
     dtype: Literal["auto", "float32", "tf32", "bfloat16", "float16", "int8"] = Field(
         default="auto",
