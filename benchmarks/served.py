@@ -131,7 +131,8 @@ def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
         "from service import server; from service.settings import Settings; from service.http.intake import Intake; "
         f"server.Intake = lambda most: Intake({args.intake or 'most'}); "
         f"server.run(Settings(model={args.model!r}, port={port}, device='cpu:{args.engines}', "
-        f"threads={max(1, args.threads // args.engines)}, batch_seconds={args.batch_seconds}, log_level='error', max_wait_seconds=3600))"
+        f"threads={max(1, args.threads // args.engines)}, batch_seconds={args.batch_seconds}, log_level='error', "
+        "max_wait_seconds=3600))"
     )
     process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own
     try:
