@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from service.engine.devices import engine_devices
 from service.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -99,3 +100,17 @@ def test_every_overlay_renders_into_what_the_schemas_allow(overlay):
     devices = {name for name in container["resources"]["limits"] if name.startswith("nvidia.com/")}
     wanted = {"cpu": set(), "mig": {"nvidia.com/mig-1g.10gb"}}
     assert devices == wanted.get(overlay, {"nvidia.com/gpu"})
+
+
+def test_a_replica_on_cpus_has_an_engine_of_one_thread_for_each_processor():
+    overlay = yaml.safe_load((FOLDER / "overlays" / "cpu" / "kustomization.yaml").read_text(encoding="utf-8"))
+    (container,) = yaml.safe_load(overlay["patches"][0]["patch"])["spec"]["template"]["spec"]["containers"]
+    processors = container["resources"]["limits"]["cpu"]
+    env = {
+        each["name"]: each.get("value", processors).replace("$(PROCESSORS)", processors) for each in container["env"]
+    }
+    settings = Settings(device=env["STENO_DEVICE"], threads=env["STENO_THREADS"])
+
+    engines = engine_devices(settings.device, settings.threads, cores=64, gpus=0)
+
+    assert [engine.threads for engine in engines] == [1] * int(processors)
