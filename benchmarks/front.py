@@ -138,6 +138,7 @@ def used(front: int) -> Used:
             engine += _processor_seconds(child)
         elif _WORKER in command:
             workers += _processor_seconds(child)
+            decoders += _processor_seconds(child, of_ended_children=True)
         else:
             decoders += _processor_seconds(child)
     decoders += _processor_seconds(front, of_ended_children=True)

@@ -61,14 +61,14 @@ def main() -> None:
             for number in range(args.rounds + 1):
                 offline.send(None)
                 alone, alone_processor = offline.recv()
-                before, client = used(service), time.process_time()
+                before, began = used(service), time.process_time()
                 wall = asyncio.run(_served(url, files, args.clients))
-                since, client = used(service), time.process_time() - client
+                since, ended = used(service), time.process_time()
                 # No file here needs FFmpeg, so all children are the engine's.
                 engine = since.engine + since.decoders - before.engine - before.decoders
                 row = {"alone": alone, "served": wall, "alone_processor": alone_processor}
                 row |= {"front_processor": since.front - before.front, "engine_processor": engine}
-                row["client_processor"] = client
+                row["client_processor"] = ended - began
                 print("  ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
                 if number:  # the first one warms up
                     rounds.append(row)

@@ -50,6 +50,7 @@ def create_app(front: Front, backend: Backend | None) -> FastAPI:
         redoc_url=None,
     )
     app.state.front = front
+    # The framework looks through the routes in this order, so those that are asked for most come first.
     app.include_router(transcriptions.router)
     if backend is not None:
         app.state.backend = backend

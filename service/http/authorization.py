@@ -1,6 +1,7 @@
 """Checks of keys, as dependencies of routes.
 
-They extend FastAPI's own check for its part of the API's description; that check's errors have another shape than ours.
+They derive from FastAPI's check, so that the API's description names the keys. The errors of that check have another
+shape than all others, so it is not called.
 """
 
 from typing import TYPE_CHECKING, Any
