@@ -118,15 +118,16 @@ async def _loaded(
         for task in recordings:
             task.cancel()
         await asyncio.gather(*recordings, return_exceptions=True)
-    count, seconds = after[0] - before[0], after[1] - before[1]
+    count, seconds, audio = (ended - began for ended, began in zip(after, before, strict=True))
     row = {
         "share": share,
         "rtfx": round(rtfx, 1),
         "rate": round(rate, 2),
         "errors": load.answers.errors.total(),
         "long_to_the_end": still_long,
-        "batches": count,
+        "batches": int(count),
         "batch_s": round(seconds / count, 4),
+        "all_rtfx": round(audio / (until - since), 1),
     }
     return row, (since, until)
 
@@ -160,19 +161,20 @@ def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> d
     }
 
 
-async def _batches(url: str) -> tuple[int, float]:
+async def _batches(url: str) -> tuple[float, float, float]:
+    """Return the number of all batches so far, their seconds, and the seconds of audio in them."""
     async with httpx.AsyncClient(trust_env=False) as client:
         text = (await client.get(f"{url}/metrics")).text
-    pattern = r"^steno_batch_duration_seconds_{}{{.*}} (\S+)$"
-    count, seconds = (
-        sum(float(value) for value in re.findall(pattern.format(name), text, re.MULTILINE)) for name in ("count", "sum")
-    )
-    return int(count), seconds
+
+    def total(name: str) -> float:
+        return sum(float(value) for value in re.findall(rf"^steno_batch_{name}{{.*}} (\S+)$", text, re.MULTILINE))
+
+    return total("duration_seconds_count"), total("duration_seconds_sum"), total("audio_seconds_total")
 
 
 async def _until_long_under_way(url: str) -> None:
     """Wait until batches have parts of long recordings in them, which come after clips are answered."""
-    before, _ = await _batches(url)
+    before, _, _ = await _batches(url)
     async with asyncio.timeout(_BATCHES_SECONDS):
         while True:
             if (await _batches(url))[0] >= before + 3:

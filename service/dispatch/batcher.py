@@ -19,6 +19,9 @@ steps.
 that length, then from neighbouring lengths, nearest first, while its padding share stays under a bound. Without the
 neighbours, the rest of each bucket would run in small batches. Utterances of later turns may fill it too.
 
+*Recordings.* A clip waits at least for the batch that runs when it comes. So while clips come, parts of recordings take
+only a share of the budget, in batches that they lead and in those that they fill.
+
 *Size.* A batch costs count x longest, which stays within the device's budget. A device with few shapes pads the longest
 to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone.
 """
@@ -32,6 +35,9 @@ from service.dispatch.turns import Turns
 from service.dispatch.utterance import Lane, Utterance
 from service.engine.shapes import computed_seconds, most_rows
 
+# Clips come if one was in one of the last batches.
+_BATCHES_WITHOUT_CLIPS = 24
+
 
 @dataclass(frozen=True, slots=True)
 class BatchPolicy:
@@ -41,19 +47,21 @@ class BatchPolicy:
         batch_seconds: audio-seconds, padding included.
         padded_seconds: lengths that the device pads to, ascending; empty if it pads to the longest utterance.
         max_padding_share: largest share of padding if other buckets than the leader's fill up a batch.
+        parts_share: largest share of the budget for parts of recordings while clips come.
         max_passed_over: batches led by later arrivals after which an utterance is overdue.
         rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
     """
 
     batch_seconds: float = 360.0
     padded_seconds: tuple[float, ...] = ()
-    max_padding_share: float = 0.2
+    max_padding_share: float = 0.3
+    parts_share: float = 0.5
     max_passed_over: int = 24
     rtfx: float = 1.0
 
-    def most_rows(self, longest: float) -> int:
-        """Return how many utterances a batch may have whose longest lasts ``longest`` seconds."""
-        return most_rows(self.batch_seconds, computed_seconds(longest, self.padded_seconds))
+    def most_rows(self, longest: float, share: float = 1.0) -> int:
+        """Return how many utterances a share of the budget allows whose longest lasts ``longest`` seconds."""
+        return most_rows(self.batch_seconds * share, computed_seconds(longest, self.padded_seconds))
 
 
 class _BucketKey(NamedTuple):
@@ -79,6 +87,7 @@ class Batcher:
         # The engines, by their models, whose last batch an overdue utterance led. If all engines alternated together,
         # one of them might never get an overdue utterance.
         self._led_by_overdue: set[frozenset[str]] = set()
+        self._batches_since_clip = _BATCHES_WITHOUT_CLIPS
 
     def __len__(self) -> int:
         return sum(len(bucket) for buckets in self._lanes.values() for bucket in buckets.values())
@@ -136,6 +145,8 @@ class Batcher:
         batch = [leader] if leader.alone else self._fill(leader, policies[leader.lane.model])
         for utterance in batch:
             self.remove(utterance)
+        has_clip = any(self._is_clip(utterance) for utterance in batch)
+        self._batches_since_clip = 0 if has_clip else self._batches_since_clip + 1
         if overdue:
             self._led_by_overdue.add(asking)
         else:
@@ -168,16 +179,22 @@ class Batcher:
     def _key(self, utterance: Utterance) -> "_BucketKey":
         return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
 
+    def _is_clip(self, utterance: Utterance) -> bool:
+        whole = max(utterance.seconds, utterance.recording_seconds)
+        return whole <= self._edges[-1] and not utterance.is_background
+
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = self._key(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
+        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or any(map(self._is_clip, self))
         for is_background in (False, True):
             for key, utterance in _nearest_first(buckets, own):
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
                 together = max(longest, utterance.seconds)
-                if len(batch) + 1 > policy.most_rows(together):
+                share = policy.parts_share if clips_come and not self._is_clip(utterance) else 1.0
+                if len(batch) + 1 > policy.most_rows(together, share):
                     continue
                 padded = together * (len(batch) + 1)
                 if key.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:

@@ -150,6 +150,31 @@ def test_a_clip_as_long_as_the_parts_of_an_hour_does_not_stand_behind_them():
     assert queue.next(now=1.0, batch_seconds=60.0) == [clip]
 
 
+@given(st.lists(st.floats(0.5, 60.0), min_size=1, max_size=12), st.floats(20, 300))
+def test_while_clips_come_parts_of_an_hour_take_half_of_a_batch_at_most(clips, budget):
+    queue = Queue()
+    for clip in clips:
+        for _ in range(12):
+            queue.add(15.0, recording_seconds=3600.0)
+        queue.add(clip)
+        parts = [each.seconds for each in queue.next(batch_seconds=budget) if each.recording_seconds]
+        assert len(parts) <= 1 or len(parts) * max(parts) <= budget / 2
+
+
+def test_without_clips_parts_of_an_hour_fill_their_batches_again():
+    queue = Queue()
+    for _ in range(200):
+        queue.add(15.0, recording_seconds=3600.0)
+    assert len(queue.next(batch_seconds=120.0)) == 8
+
+    queue.add(3.0)
+    sizes = [len(queue.next(batch_seconds=120.0)) for _ in range(30)]
+
+    assert sizes[0] == 5  # with the clip
+    assert sizes[1:25] == [4] * 24
+    assert sizes[25:] == [8] * 5
+
+
 def test_short_work_goes_before_long_work_that_came_with_it():
     queue = Queue()
     queue.add(60.0)
