@@ -10,6 +10,7 @@ from bulk.errors import JobError
 from cli import batch, bench, collect, info, key, language_model, plot, synthesize, train, transcribe, vocabulary
 from cli import eval as evaluation
 from cli.errors import CommandError
+from service.resources import limit_threads
 from training.errors import TrainingError
 
 _EXIT_CODES = """\
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: after help or the version, with 0, and for wrong usage, with 2.
     """
+    limit_threads()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         status = _run(arguments)

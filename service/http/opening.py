@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
 import resource
 import socket
 import time
@@ -31,6 +30,7 @@ from service.http.intake import Intake
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.priorities import give_way
+from service.resources import processors
 from service.settings import Settings
 from service.tracing import Tracer
 
@@ -60,7 +60,7 @@ def open_front(
         access: the API keys.
         tracer: traces requests.
     """
-    cores = math.ceil((os.cpu_count() or 1) / settings.http_processes)
+    cores = math.ceil(processors() / settings.http_processes)
     threads = settings.decode_threads and math.ceil(settings.decode_threads / settings.http_processes)
     with (
         # More than cores, so that short uploads pass long ones.
