@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=4, help="how often each of 64 clips is transcribed in a round")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--engines", type=int, default=1, help="of the service; they share the threads")
+    parser.add_argument("--engines", type=int, default=1, help="of the service; several share all processors")
     parser.add_argument("--batch-seconds", type=float, default=60.0, help="of both")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--intake", type=int, help="uploads that are received and not decoded; default: as the service")
@@ -131,8 +131,8 @@ def _serving(args: argparse.Namespace) -> Iterator[tuple[int, str]]:
         "from service import server; from service.settings import Settings; from service.http.intake import Intake; "
         f"server.Intake = lambda most: Intake({args.intake or 'most'}); "
         f"server.run(Settings(model={args.model!r}, port={port}, device='cpu:{args.engines}', "
-        f"threads={max(1, args.threads // args.engines)}, batch_seconds={args.batch_seconds}, log_level='error', "
-        "max_wait_seconds=3600))"
+        f"threads={args.threads if args.engines == 1 else None}, batch_seconds={args.batch_seconds}, "
+        "log_level='error', max_wait_seconds=3600))"
     )
     process = subprocess.Popen([sys.executable, "-c", serve])  # noqa: S603  # our own
     try:

@@ -39,6 +39,7 @@ from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.outbound import Outbound
 from service.residency import Residency
+from service.resources import memory_bytes, processors
 from service.settings import Settings, SettingsError
 from service.tracing import tracer
 from service.workers.session import MainProcess
@@ -121,8 +122,10 @@ class Server:
             engine_devices(
                 settings.device,
                 settings.threads,
-                os.cpu_count() or 1,
-                count_gpus() if settings.device == "cuda" else 0,
+                processors(),
+                count_gpus() if settings.device in ("auto", "cuda") else 0,
+                [load.checkpoint for load in loads],
+                memory_bytes(),
             ),
             loads,
             lambda name, loads: Supervisor(

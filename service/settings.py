@@ -113,9 +113,9 @@ class Settings(BaseSettings):
     )
     device: str = Field(
         default="auto",
-        description="auto: the first GPU, else the CPU; cuda: every GPU, each with an engine of its own; "
-        "cuda:0,cuda:1: some of them; cpu; cpu:N: N engines that share the cores, which transcribe more than one does "
-        "(docs/capacity.md).",
+        description="auto: the first GPU; without one the CPU, with an engine for each processor, at most 4, if models "
+        "are small as the bundled one is, and one engine otherwise; cuda: every GPU, each with an engine of its own; "
+        "cuda:0,cuda:1: some of them; cpu: one engine; cpu:N: N engines that share the processors (docs/capacity.md).",
     )
     dtype: Literal["auto", "float32", "tf32", "bfloat16", "float16", "int8"] = Field(
         default="auto",
@@ -123,7 +123,9 @@ class Settings(BaseSettings):
         "(V100, T4), else float32. tf32 is for GPUs since Ampere, int8 for Conformers on a CPU.",
     )
     threads: Count | None = Field(
-        default=None, description="CPU threads per batch; unset: torch decides, and several engines share the cores."
+        default=None,
+        description="CPU threads per batch; unset: as many as the CPU limit allows; of engines that share processors, "
+        "each has those that others do not use.",
     )
     local_attention: Count | None = Field(
         default=None,

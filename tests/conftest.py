@@ -15,6 +15,8 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What answers are compared with was recorded in float32, whatever this processor is fastest in.
 os.environ.setdefault("STENO_DTYPE", "float32")
+# One engine, where `auto` is one for each processor.
+os.environ.setdefault("STENO_DEVICE", "cpu")
 # A measured batch budget would make batches depend on how busy the machine is, and each start slower.
 os.environ.setdefault("STENO_BATCH_SECONDS", "120")
 # Without a GPU, kernels run in Triton's interpreter, which has to know before Triton is imported. Sandboxes show a GPU

@@ -34,6 +34,7 @@ FORBIDDEN_INSIDE = {
 ONLY_HERE_TORCH = "service/engine/process.py"
 # What the rest of the service may import of models: none of it imports torch.
 SHARED = (
+    "models.bundled",
     "models.download",
     "models.joining",
     "models.prompt",

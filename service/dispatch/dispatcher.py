@@ -53,9 +53,15 @@ class EngineLink(Protocol):
         """Reserve a slot for a batch."""
 
     async def send(
-        self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
+        self,
+        number: int,
+        model: str,
+        decoder: str | None,
+        utterances: Sequence[Samples],
+        prompts: Sequence[Prompt],
+        engines: int,
     ) -> None:
-        """Send the batch, with a prompt for each utterance.
+        """Send the batch, with a prompt for each utterance; ``engines`` compute now, this one included.
 
         Raises:
             ValueError: if it has no room.
@@ -345,14 +351,15 @@ class Dispatcher:
         for utterance in batch:
             utterance.sent = now
             self.metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
-        task = asyncio.create_task(self._deliver(engine, number, batch))
+        engines = sum(bool(self._ledger.held(one)) for one in self._engines)
+        task = asyncio.create_task(self._deliver(engine, number, batch, engines))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance]) -> None:
+    async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance], engines: int) -> None:
         try:
             samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
-            await engine.send(number, *batch[0].lane, samples, prompts)
+            await engine.send(number, *batch[0].lane, samples, prompts, engines)
         except Exception as error:  # no memory, or a bug of ours, but callers must be answered
             log.exception("batch could not be sent", extra={"utterances": len(batch)})
             self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))

@@ -1,9 +1,23 @@
 """The engines of a service: one for each device, or several that share a machine's processors."""
 
+import math
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+from models.bundled import CHECKPOINT, NAME
+
+# Several engines pay where the model is small. On two processors, two engines transcribe 1.5 times as much as one with
+# a model of 9 M parameters, 1.14 times with one of 13 M, and as much with one of 110 M (docs/performance.md). Each has
+# its own copy of the model.
+_SMALL_BYTES = 32 << 20
+_MOST_ENGINES = 4
+# With the bundled model the first takes 383 MB with the front, and each further one 267 MB; there must be room for
+# batches and uploads too.
+_FRONT_BYTES, _ENGINE_BYTES = 500 << 20, 400 << 20
 
 _NAME = re.compile(r"(auto|cpu|cuda)(?::(\d+))?")
 
@@ -24,11 +38,13 @@ class EngineDevice:
         name: its unique name in logs and metrics.
         device: PyTorch's name of the device.
         threads: CPU threads for a batch; None: PyTorch decides.
+        shared_threads: threads that the batches of several engines share, at least ``threads`` each; 0: they do not.
     """
 
     name: str
     device: str
     threads: int | None = None
+    shared_threads: int = 0
 
 
 def check_devices(devices: str) -> None:
@@ -51,20 +67,34 @@ def check_devices(devices: str) -> None:
         raise ValueError("cuda is every GPU already; name some by cuda:N")
 
 
-def engine_devices(devices: str, threads: int | None, cores: int, gpus: int) -> list[EngineDevice]:
+def engine_devices(
+    devices: str,
+    threads: int | None,
+    processors: int,
+    gpus: int,
+    checkpoints: Iterable[str] = (),
+    memory_bytes: float = math.inf,
+) -> list[EngineDevice]:
     """Return the devices on which engines run.
+
+    On a CPU, `auto` is an engine for each processor, at most four, if all checkpoints are small; else one.
 
     Args:
         devices: auto, cpu, cpu:N, cuda (every GPU), or some of cuda:N separated by commas.
-        threads: threads of each engine; None: several engines of a CPU share its cores; for one, PyTorch decides.
-        cores: cores of this machine.
-        gpus: GPUs of this machine, for `cuda`; with 0 the engine reports what is wrong.
+        threads: threads of each engine; None: several engines of a CPU share the processors; for one, PyTorch decides.
+        processors: how many there are.
+        gpus: GPUs of this machine, for `auto` and `cuda`; with 0 for `cuda` the engine reports what is wrong.
+        checkpoints: those of the models.
+        memory_bytes: memory of all processes; several engines need more.
     """
     names = _split(devices)
+    if names == ["auto"] and not gpus and threads is None and _are_small(checkpoints):
+        several = int(min(processors, _MOST_ENGINES, (memory_bytes - _FRONT_BYTES) / _ENGINE_BYTES))
+        names = [f"cpu:{several}"] if several > 1 else names
     kind, _, number = names[0].partition(":")
     if kind == "cpu" and int(number or 1) > 1:
-        each = threads or max(1, cores // int(number))
-        return [EngineDevice(f"cpu:{index}", "cpu", each) for index in range(int(number))]
+        each, shared = (threads, 0) if threads else (max(1, processors // int(number)), processors)
+        return [EngineDevice(f"cpu:{index}", "cpu", each, shared) for index in range(int(number))]
     if names == ["cuda"] and gpus > 1:
         return [EngineDevice(f"cuda:{index}", f"cuda:{index}", threads) for index in range(gpus)]
     return [EngineDevice(name, "cpu" if kind == "cpu" else name, threads) for name in names]
@@ -74,6 +104,12 @@ def count_gpus() -> int:
     """Return the number of GPUs that CUDA shows; 0 without its driver."""
     done = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, check=False)  # noqa: S603
     return int(done.stdout) if done.returncode == 0 else 0
+
+
+def _are_small(checkpoints: Iterable[str]) -> bool:
+    """Return whether all checkpoints are small; one that is not on this machine counts as large."""
+    paths = [CHECKPOINT if one == NAME else Path(one) for one in checkpoints]
+    return bool(paths) and all(path.is_file() and path.stat().st_size <= _SMALL_BYTES for path in paths)
 
 
 def _split(devices: str) -> list[str]:

@@ -85,4 +85,6 @@ class Fleet:
 
 
 def _at(device: EngineDevice, load: Load) -> Load:
-    return msgspec.structs.replace(load, device=device.device, threads=device.threads)
+    return msgspec.structs.replace(
+        load, device=device.device, threads=device.threads, shared_threads=device.shared_threads
+    )

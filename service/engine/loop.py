@@ -105,6 +105,9 @@ class Recognizer(Protocol):
     def collate(self, utterances: Sequence[Samples]) -> Collated:
         """Copy the utterances of a batch, padded, to memory that the device reads; any thread may call this."""
 
+    def share_processors(self, engines: int) -> None:
+        """Compute the next batch while ``engines`` engines of this machine compute, this one included."""
+
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Launch one batch on the device, with a prompt for each utterance."""
 
@@ -353,6 +356,7 @@ class Loop:
             self._fail(batch, recognizer, collated)
             return
         try:
+            recognizer.share_processors(batch.engines)
             recognized = recognizer.recognize(collated, batch.prompts, batch.decoder)
         except Exception as error:  # noqa: BLE001  # must not end the loop
             self._fail(batch, recognizer, error)

@@ -72,7 +72,7 @@ class DeviceRecognizer(ABC):
         self._model = model
         self._load = load
         self._device = device = model.device
-        self._threads = load.threads
+        self._threads, self._shared_threads = load.threads, load.shared_threads
         self._sanity = Sanity()
         self.checkpoint, self.identity = checkpoint, identity
         self._bucket_seconds = load.bucket_seconds
@@ -87,6 +87,11 @@ class DeviceRecognizer(ABC):
         self.padded_seconds: Sequence[float] = [samples / self.sample_rate for samples in self._padded_samples]
         self.slots = _SLOTS[device.type]
         self.weight_bytes: int = model.weight_bytes
+
+    def share_processors(self, engines: int) -> None:
+        """Compute the next batch with its share of the threads."""
+        if self._shared_threads:
+            _use_threads(max(self._threads or 1, self._shared_threads // engines))
 
     @abstractmethod
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:

@@ -32,6 +32,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
         bucket_seconds: upper bounds of the length buckets, ascending.
         batch_seconds: the batch budget in audio-seconds, padding included; None lets the engine choose for its device.
         threads: CPU threads that one batch may use; None leaves it to torch.
+        shared_threads: threads that the batches of several engines share, at least ``threads`` each; 0: they do not.
         attention_context: encoder frames on each side that a Conformer attends to; None is as it was trained.
         beam: beam width of an attention decoder; None is that of the checkpoint.
         language_model: language model of a CTC decoder: a path, "none", or None for the bundled model's own.
@@ -48,6 +49,7 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     bucket_seconds: list[float]
     batch_seconds: float | None
     threads: int | None
+    shared_threads: int = 0
     attention_context: int | None = None
     beam: int | None = None
     language_model: str | None = None
@@ -70,13 +72,14 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Utterances to transcribe together, with a prompt for each."""
+    """Utterances to transcribe together, with a prompt for each, and how many engines compute with this one."""
 
     number: int
     model: str
     decoder: str | None  # None: the model's first
     items: list[Item]
     prompts: list[Prompt]
+    engines: int = 1
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):

@@ -144,6 +144,9 @@ class StubRecognizer:
         lengths = [len(samples) for samples in utterances]
         return Collated([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
+    def share_processors(self, engines: int) -> None:
+        """Do nothing: it needs no threads."""
+
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
         """Answer, or have the special effect of a number of samples."""
         lengths = [len(samples) for samples in collated.batch]

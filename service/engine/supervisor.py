@@ -167,7 +167,13 @@ class Engine:
         self.process.kill()
 
     async def send(
-        self, number: int, model: str, decoder: str | None, utterances: Sequence[Samples], prompts: Sequence[Prompt]
+        self,
+        number: int,
+        model: str,
+        decoder: str | None,
+        utterances: Sequence[Samples],
+        prompts: Sequence[Prompt],
+        engines: int,
     ) -> None:
         """Send a batch for which a slot was taken; its `Result` or `Failure` comes to the listener.
 
@@ -186,7 +192,7 @@ class Engine:
         except Exception:
             del self._outstanding[number]
             raise
-        self.channel.send(Batch(number, model, decoder, items, list(prompts)))
+        self.channel.send(Batch(number, model, decoder, items, list(prompts), engines))
 
     def take_slot(self, number: int) -> None:
         """Reserve a slot, at once, for a batch that `send` will send."""

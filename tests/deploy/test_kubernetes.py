@@ -102,15 +102,15 @@ def test_every_overlay_renders_into_what_the_schemas_allow(overlay):
     assert devices == wanted.get(overlay, {"nvidia.com/gpu"})
 
 
-def test_a_replica_on_cpus_has_an_engine_of_one_thread_for_each_processor():
+def test_a_replica_on_cpus_has_an_engine_for_each_processor_of_its_limit():
     overlay = yaml.safe_load((FOLDER / "overlays" / "cpu" / "kustomization.yaml").read_text(encoding="utf-8"))
     (container,) = yaml.safe_load(overlay["patches"][0]["patch"])["spec"]["template"]["spec"]["containers"]
     processors = container["resources"]["limits"]["cpu"]
     env = {
         each["name"]: each.get("value", processors).replace("$(PROCESSORS)", processors) for each in container["env"]
     }
-    settings = Settings(device=env["STENO_DEVICE"], threads=env["STENO_THREADS"])
+    settings = Settings(device=env["STENO_DEVICE"])
 
-    engines = engine_devices(settings.device, settings.threads, cores=64, gpus=0)
+    engines = engine_devices(settings.device, settings.threads, processors=int(processors), gpus=0)
 
-    assert [engine.threads for engine in engines] == [1] * int(processors)
+    assert [(engine.threads, engine.shared_threads) for engine in engines] == [(1, int(processors))] * int(processors)

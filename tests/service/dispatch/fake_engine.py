@@ -33,6 +33,7 @@ class FakeEngine:
     models: dict[str, Ready] = field(default_factory=lambda: {"m": READY, "other": OTHER})
     batches: dict[int, list] = field(default_factory=dict)
     asked: list = field(default_factory=list)
+    beside: list[int] = field(default_factory=list)
 
     @property
     def free_slots(self) -> int:
@@ -41,8 +42,11 @@ class FakeEngine:
     def take_slot(self, number: int) -> None:
         self.batches[number] = []
 
-    async def send(self, number: int, model: str, decoder: str | None, utterances: list, prompts: list) -> None:
+    async def send(
+        self, number: int, model: str, decoder: str | None, utterances: list, prompts: list, engines: int
+    ) -> None:
         self.asked.append((model, decoder))
+        self.beside.append(engines - 1)
         self.batches[number] = utterances
 
     def answer(self, dispatcher: Dispatcher) -> None:

@@ -36,6 +36,29 @@ def test_each_caller_gets_its_own_answer():
     run(scenario)
 
 
+def test_an_engine_is_told_how_many_compute_beside_it():
+    async def scenario() -> None:
+        front, one, other = dispatcher(), FakeEngine(), FakeEngine()
+        front.engine_ready(one, READY)
+        front.engine_ready(other, READY)
+        asked = [ask(front, 1)]
+        await settle()
+        asked.append(ask(front, 2))
+        await settle()
+        assert (one.beside, other.beside) == ([0], [1])
+
+        one.answer(front)
+        other.answer(front)
+        asked.append(ask(front, 3))
+        await settle()
+        assert one.beside == [0, 0]
+
+        one.answer(front)
+        await asyncio.gather(*asked)
+
+    run(scenario)
+
+
 def test_a_lost_engines_work_is_replayed_each_utterance_alone():
     async def scenario() -> None:
         front, lost, successor = dispatcher(), FakeEngine(), FakeEngine()
@@ -244,11 +267,11 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
 def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error):
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
-        async def send(self, number, model, decoder, utterances, prompts) -> None:
+        async def send(self, number, model, decoder, utterances, prompts, engines) -> None:
             if len(utterances) > 1:
                 del self.batches[number]
                 raise error
-            await super().send(number, model, decoder, utterances, prompts)
+            await super().send(number, model, decoder, utterances, prompts, engines)
 
     async def scenario() -> None:
         front, engine = dispatcher(), SmallEngine()

@@ -65,9 +65,10 @@ class SimulatedEngine:
         assert self.free_slots > 0, "a batch has no free slot"
         self.batches[number] = []
 
-    async def send(self, number, model, decoder, utterances, prompts) -> None:
+    async def send(self, number, model, decoder, utterances, prompts, engines) -> None:
         assert model in self.models, "a batch is for a model that is not there"
         assert len(utterances) == len(prompts) > 0
+        assert engines > 0, "the engine with the batch does not count"
         longest = max(map(len, utterances)) / RATE
         assert len(utterances) == 1 or longest * len(utterances) <= BUDGET, "a batch is over its budget"
         self.batches[number] = [samples.copy() for samples in utterances]

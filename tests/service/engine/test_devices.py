@@ -12,7 +12,7 @@ from service.settings import Settings, SettingsError
         ("auto", [EngineDevice("auto", "auto")]),
         ("cpu", [EngineDevice("cpu", "cpu")]),
         ("cpu:1", [EngineDevice("cpu:1", "cpu")]),
-        ("cpu:3", [EngineDevice("cpu:0", "cpu", 2), EngineDevice("cpu:1", "cpu", 2), EngineDevice("cpu:2", "cpu", 2)]),
+        ("cpu:3", [EngineDevice(f"cpu:{index}", "cpu", 2, 6) for index in range(3)]),
         ("cuda:1", [EngineDevice("cuda:1", "cuda:1")]),
         ("cuda:0, cuda:2", [EngineDevice("cuda:0", "cuda:0"), EngineDevice("cuda:2", "cuda:2")]),
         ("cuda", [EngineDevice("cuda:0", "cuda:0"), EngineDevice("cuda:1", "cuda:1")]),
@@ -21,20 +21,52 @@ from service.settings import Settings, SettingsError
 def test_each_device_has_an_engine(devices, expected):
     check_devices(devices)
 
-    assert engine_devices(devices, None, cores=6, gpus=2) == expected
+    assert engine_devices(devices, None, processors=6, gpus=2) == expected
 
 
 def test_one_gpu_or_none_is_the_engines_to_find():
     assert (
-        engine_devices("cuda", None, cores=6, gpus=1)
-        == engine_devices("cuda", None, cores=6, gpus=0)
+        engine_devices("cuda", None, processors=6, gpus=1)
+        == engine_devices("cuda", None, processors=6, gpus=0)
         == [EngineDevice("cuda", "cuda")]
     )
 
 
 def test_the_setting_of_threads_is_per_engine_and_each_has_at_least_one():
-    assert [device.threads for device in engine_devices("cpu:2", 4, cores=6, gpus=0)] == [4, 4]
-    assert [device.threads for device in engine_devices("cpu:4", None, cores=2, gpus=0)] == [1, 1, 1, 1]
+    fixed = engine_devices("cpu:2", 4, processors=6, gpus=0)
+    shared = engine_devices("cpu:4", None, processors=2, gpus=0)
+
+    assert [(device.threads, device.shared_threads) for device in fixed] == [(4, 0)] * 2
+    assert [(device.threads, device.shared_threads) for device in shared] == [(1, 2)] * 4
+
+
+@pytest.mark.parametrize(("processors", "engines"), [(1, 1), (2, 2), (4, 4), (64, 4)])
+def test_a_small_model_has_an_engine_for_each_processor_without_a_gpu(tmp_path, processors, engines):
+    small = tmp_path / "small.nemo"
+    small.write_bytes(b"weights")
+
+    found = engine_devices("auto", None, processors, 0, ["bundled", str(small)])
+
+    assert len(found) == engines
+    assert {device.device for device in found} == {"cpu" if processors > 1 else "auto"}
+    assert {device.shared_threads for device in found} == ({processors} if processors > 1 else {0})
+
+
+@pytest.mark.parametrize(("megabytes", "engines"), [(200, 1), (1000, 1), (1500, 2), (4000, 4), (64_000, 4)])
+def test_several_engines_need_memory(megabytes, engines):
+    assert len(engine_devices("auto", None, 8, 0, ["bundled"], memory_bytes=megabytes << 20)) == engines
+
+
+def test_models_that_are_large_or_elsewhere_have_one_engine(tmp_path):
+    large = tmp_path / "large.nemo"
+    with large.open("wb") as file:
+        file.truncate(1 << 30)
+    one = [EngineDevice("auto", "auto")]
+
+    for checkpoints in (["bundled", str(large)], ["nvidia/parakeet-tdt-0.6b-v3"], [str(tmp_path)]):
+        assert engine_devices("auto", None, 8, 0, checkpoints) == one
+    assert engine_devices("auto", None, 8, 1, ["bundled"]) == one  # there is a GPU
+    assert engine_devices("auto", 2, 8, 0, ["bundled"]) == [EngineDevice("auto", "auto", 2)]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def supervised(
 
 async def send(engine, number: int, *utterances: np.ndarray, model: str = "stub.nemo", decoder=None) -> None:
     engine.take_slot(number)
-    await engine.send(number, model, decoder, utterances, [DEFAULT_PROMPT] * len(utterances))
+    await engine.send(number, model, decoder, utterances, [DEFAULT_PROMPT] * len(utterances), 1)
 
 
 def silence(samples: int) -> np.ndarray:

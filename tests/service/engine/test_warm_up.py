@@ -102,6 +102,22 @@ def test_a_gpu_gets_the_largest_budget_that_fits_and_keeps_it(gpu, tmp_path, mon
     assert recognizer([2.0, 8.0, 32.0], 100.0).batch_seconds == 100.0  # what the operator says, holds
 
 
+@pytest.mark.parametrize(
+    ("threads", "shared", "expected"), [(1, 4, [4, 2, 1, 1]), (2, 4, [4, 2, 2, 2]), (3, 0, []), (None, 0, [])]
+)
+def test_a_batch_has_the_threads_that_no_other_engine_has(gpu, monkeypatch, threads, shared, expected):
+    given_threads = []
+    monkeypatch.setattr(torch, "set_num_threads", given_threads.append)
+    load = Load("m", "", "cuda", "bfloat16", [2.0], None, threads, shared)
+    engine = process.SpeechRecognizer(load, lambda *_: None)
+    given_threads.clear()  # of loading
+
+    for engines in range(1, 5):
+        engine.share_processors(engines)
+
+    assert given_threads == expected
+
+
 def batches(engine, edges, lengths):
     """Yield the samples of each batch that the front forms of utterances of such lengths, in seconds."""
     batcher = Batcher(edges)
