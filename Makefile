@@ -30,7 +30,7 @@ NULL  := runs/null-cuda
 OPENAI_1 := .clients/openai-1
 FRAMEWORKS := .clients/frameworks
 
-.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-long test-cpus
+.PHONY: setup clients serve train train-bundled nemo-check peers image image-test manifests audit test test-slow test-long test-cpus
 .PHONY: soak test-gpu null-cuda lint format bench plots picture clean
 
 setup: $(STAMP)
@@ -144,7 +144,11 @@ tests/deploy/node_modules/.ready: tests/deploy/package.json
 
 # Two test files at a time; ARGS='-n 0 --pdb': in one process.
 test: setup
-	$(BIN)/python -m pytest -m "not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
+
+# The other half of the time: tests of 3 s and more. CI runs both.
+test-slow: setup
+	$(BIN)/python -m pytest -m "slow and not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
 
 test-long: setup
 	$(BIN)/python -m pytest -m long --timeout 3600 $(ARGS)

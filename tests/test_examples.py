@@ -63,6 +63,7 @@ def test_an_example_says_what_went_wrong_and_fails(command, service, tmp_path):
     assert "unsupported_format" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_is_made_awaited_and_deleted(tmp_path):
     recording = tmp_path / "speech.wav"
     recording.write_bytes(wav(SECOND))

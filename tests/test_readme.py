@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = "samples/river.flac"
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -211,6 +211,7 @@ def test_a_cut_anywhere_gives_a_beginning_or_a_typed_error(files, name, share):
     assert audio.seconds <= SECONDS + 0.1
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(MEDIA)), st.data())
 def test_overwritten_bytes_give_audio_or_a_typed_error(files, name, draws):

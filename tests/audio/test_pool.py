@@ -237,6 +237,7 @@ def test_an_idle_child_that_died_is_replaced_without_an_error(pool, losses):
     assert losses.count == 0
 
 
+@pytest.mark.slow
 def test_a_file_that_takes_too_long_is_refused_and_the_limit_named(losses):
     with DecodePool(Confinement(seconds=3), losses) as pool:
         decoded(pool, WEBM)

@@ -34,6 +34,7 @@ def test_the_processor_time_of_a_process_grows_with_what_it_does():
         np.linalg.svd(np.ones((50, 50)))
 
 
+@pytest.mark.slow
 def test_a_service_is_measured_from_start_to_end():
     (row,) = measure({"wav": containers(clip(RIVER, 1.0))["wav"]}, requests=16, clients=2, runs=1)
 

@@ -21,6 +21,7 @@ def texts(picture):
     return re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("picture", "measured"),
     [

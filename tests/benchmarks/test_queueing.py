@@ -45,6 +45,7 @@ def test_a_long_recording_is_done_with_its_last_part():
     assert latency == pytest.approx(parts * COST.of(1, LONGEST))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["poisson", "bursts"])
 def test_as_much_audio_comes_as_was_asked_for(pattern):
     requests = arrivals(pattern, 100.0, 20_000.0, seed=1)

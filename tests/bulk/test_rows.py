@@ -39,6 +39,7 @@ def test_json_lines_come_back_as_they_were(outcomes, detail):
     assert JsonLines().counted(content) == tally(rows)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(OUTCOMES, st.sampled_from(DETAILS))
 def test_parquet_comes_back_as_it_was_with_the_same_columns_for_all(outcomes, detail):

@@ -121,6 +121,7 @@ def test_parquet_has_the_same_rows(batch, archive, tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_and_nothing_is_lost_or_doubled(batch, golden, archive, expected, tmp_path, capsys):
     """The last recording is a pipe into which nobody writes, so that the run is surely in the middle when it dies."""
     names = [*sorted(expected), "page.wav"]

@@ -50,6 +50,7 @@ def test_info_describes_it(capsys, monkeypatch, tmp_path):
     assert json.loads(capsys.readouterr().out) == load_model("bundled").info()
 
 
+@pytest.mark.slow
 @pytest.mark.speech
 def test_eval_prints_the_word_error_rates_of_its_card(speech_dir, capsys):
     stated = {source: float(wer) for source, _, _, wer in WER_ROW.findall(CARD)}

@@ -112,6 +112,7 @@ def test_packages_that_are_missing_are_named_with_the_extra(evaluate, manifest, 
     assert "pip install 'steno[eval]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.teacher
 @pytest.mark.speech
 def test_a_released_model_transcribes_read_speech(teacher, speech_dir, capsys):

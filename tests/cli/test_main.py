@@ -92,6 +92,7 @@ def test_serve_parses_its_own_flags(monkeypatch):
     assert seen == [["--model", "m.nemo", "--port", "9000"]]
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_command_quietly(golden):
     script = "import sys, cli; sys.exit(cli.main(sys.argv[1:]))"
     model = golden / "fastconformer-ctc-bpe" / "model.nemo"

@@ -157,6 +157,7 @@ def test_two_runs_do_not_share_a_folder(recipe, capsys):
     assert run(recipe) == 0
 
 
+@pytest.mark.slow
 def test_threads_that_wait_sleep(recipe):
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     command = [sys.executable, "-m", "cli", "train", str(recipe / "gone.yaml"), "--out", str(recipe / "out")]

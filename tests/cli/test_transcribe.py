@@ -165,6 +165,7 @@ def test_the_longest_audio_is_an_option(transcribe, clips, capsys):
     assert captured.err.count("longer than 0.5 s") == len(clips) - 1
 
 
+@pytest.mark.slow
 def test_a_process_exits_with_the_status_and_shows_no_progress_to_a_pipe(golden, clips, tmp_path):
     command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "transcribe"]
     command += ["--model", str(golden / HYBRID / "model.nemo"), "--device", "cpu", clips[0], str(tmp_path / "none.wav")]
@@ -176,6 +177,7 @@ def test_a_process_exits_with_the_status_and_shows_no_progress_to_a_pipe(golden,
     assert done.stderr == f"{tmp_path / 'none.wav'}: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_a_pipe_is_read(golden, clips, expected):
     command = [sys.executable, "-c", "import sys, cli; sys.exit(cli.main())", "transcribe"]
     command += ["--model", str(golden / HYBRID / "model.nemo"), "--device", "cpu", "-"]
@@ -279,6 +281,7 @@ def test_no_model_is_loaded_if_all_transcripts_exist(archive, tmp_path, capsys):
     assert "0 written, 3 skipped, 0 failed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_leaves_whole_files_only(transcribe, golden, archive, tmp_path):
     out = tmp_path / "out"
     for number in range(60):

@@ -27,6 +27,7 @@ def test_promtool_finds_no_fault():
     promtool("check", "config", "--syntax-only", "../compose/prometheus.yml")
 
 
+@pytest.mark.slow
 @pytest.mark.program("promtool")
 def test_each_fires_where_it_should_and_nowhere_else():
     promtool("test", "rules", "steno.tests.yml")

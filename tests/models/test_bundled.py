@@ -147,6 +147,7 @@ def test_its_tokens_are_the_same_alone_and_in_any_batch(cuts, extra, garbage):
             assert told(hypothesis) == told(reference)
 
 
+@pytest.mark.slow
 @pytest.mark.speech
 def test_with_its_language_model_transcripts_are_the_same_alone_and_together(speech_dir):
     import soundfile  # a GPU machine may have none, and collects this file

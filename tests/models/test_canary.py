@@ -149,6 +149,7 @@ def test_log_probabilities_of_a_forced_transcript_agree(key):
 PROMPTS = st.sampled_from(sorted(canary.PROMPTS)).map(canary.PROMPTS.get)
 
 
+@pytest.mark.slow
 @given(asked=st.lists(st.tuples(CUTS, PROMPTS), min_size=1, max_size=4), extra=st.integers(0, 5000), garbage=GARBAGE)
 @settings(max_examples=20, deadline=None)
 def test_tokens_are_the_same_alone_and_in_any_batch_of_prompts(asked, extra, garbage):

@@ -113,6 +113,7 @@ print(libc.mallinfo2().used - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_pack(torch.float32), reason="this build packs nothing")
 @pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
 def test_what_was_prepared_for_old_shapes_is_forgotten():

@@ -73,6 +73,7 @@ def flat(rows, durations, confidence):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VOCABULARIES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), decoder=st.sampled_from(["ctc", "rnnt", "tdt"]))

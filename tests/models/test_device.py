@@ -29,6 +29,7 @@ def test_float32_transcripts_are_nemos_alone_and_in_a_batch(name, decoder, devic
             assert hypothesis.text == recorded["text"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_language_model_finds_the_same_texts_alone_and_in_a_batch(device):
     clips = golden.clips()

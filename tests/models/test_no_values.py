@@ -37,6 +37,7 @@ def on_meta(monkeypatch):
     monkeypatch.setattr(GraphDriver, "_copy_flag", say_nothing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "decoder"), MODELS)
 def test_a_batch_is_recognised_without_a_look_at_its_values(name, decoder):
     model = load_model(golden.GOLDEN / name / "model.nemo", device=META, dtype=torch.bfloat16)

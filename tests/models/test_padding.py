@@ -32,6 +32,7 @@ def test_tokens_are_the_same_alone_and_in_any_batch(name, decoder, cuts, extra, 
             assert told(hypothesis) == told(reference)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", golden.STEADY)
 @given(cuts=st.lists(CUTS, min_size=1, max_size=5), extra=st.integers(0, 5000), garbage=GARBAGE)
 @settings(max_examples=25, deadline=None)

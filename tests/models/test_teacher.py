@@ -27,6 +27,7 @@ def told(hypothesis):
     return {"tokens": hypothesis.tokens, "frames": hypothesis.frames, "text": hypothesis.text}
 
 
+@pytest.mark.slow
 def test_every_recording_of_the_dev_split_is_transcribed_as_nemo_does(teacher, expected, recordings):
     model = load_model(teacher)
     wanted = [{key: record[key] for key in ("tokens", "frames", "text")} for record in expected.values()]

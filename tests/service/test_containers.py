@@ -14,7 +14,7 @@ from tests.service.spoken import clips_of
 RATE = 16_000
 MOST_SECONDS = 7
 
-pytestmark = [pytest.mark.program("ffmpeg"), pytest.mark.teacher, pytest.mark.speech]
+pytestmark = [pytest.mark.slow, pytest.mark.program("ffmpeg"), pytest.mark.teacher, pytest.mark.speech]
 
 # Also has a picture.
 _PICTURE = "with a picture"

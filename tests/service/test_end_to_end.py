@@ -60,6 +60,7 @@ def post_while_engine_is_held(service: ServerProcess, recordings, pool) -> list[
     return answers
 
 
+@pytest.mark.slow
 def test_mixed_uploads_at_once_are_answered_like_offline_in_full_batches(checkpoint, speech, tmp_path):
     recordings = mixed_lengths(speech, 64)
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
@@ -80,6 +81,7 @@ def test_mixed_uploads_at_once_are_answered_like_offline_in_full_batches(checkpo
     assert padding / (padding + audio) < 0.25
 
 
+@pytest.mark.slow
 def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkpoint, speech, tmp_path):
     recordings = [speech[index * 4000 : index * 4000 + RATE * 2] for index in range(50)]
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
@@ -110,6 +112,7 @@ def test_a_killed_engine_loses_nothing_and_a_second_kill_is_a_typed_error(checkp
         assert post(service, recordings[0]).json()["text"] == offline[0]
 
 
+@pytest.mark.slow
 def test_when_one_of_two_engines_is_killed_the_other_gives_the_offline_transcripts(checkpoint, speech, tmp_path):
     recordings = [speech[index * 4000 : index * 4000 + RATE * 2] for index in range(50)]
     offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
@@ -134,6 +137,7 @@ def test_when_one_of_two_engines_is_killed_the_other_gives_the_offline_transcrip
     assert [answer.json()["text"] for answer in served] == offline
 
 
+@pytest.mark.slow
 def test_kubernetes_names_are_ignored_and_misspelt_ones_refused(checkpoint, tmp_path):
     links = {
         "STENO_PORT": "tcp://10.0.0.1:8000",
@@ -154,6 +158,7 @@ def test_kubernetes_names_are_ignored_and_misspelt_ones_refused(checkpoint, tmp_
     assert refused.stderr == "STENO_MAX_UPLOAD_BYTE is not a setting; did you mean STENO_MAX_UPLOAD_BYTES?\n"
 
 
+@pytest.mark.slow
 def test_a_bad_checkpoint_ends_the_service_with_one_line(tmp_path):
     broken = tmp_path / "broken.nemo"
     broken.write_bytes(b"not an archive")
@@ -171,6 +176,7 @@ def test_a_bad_checkpoint_ends_the_service_with_one_line(tmp_path):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_sigterm_answers_what_was_accepted_and_exits_with_success(checkpoint, speech, tmp_path):
     with (
         steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service,
@@ -185,6 +191,7 @@ def test_sigterm_answers_what_was_accepted_and_exits_with_success(checkpoint, sp
         assert service.process.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_logs_hold_no_words_and_no_file_names(checkpoint, speech, tmp_path):
     with steno_serve(tmp_path / "log", "--model", str(checkpoint)) as service:
         answer = service.client.post(
@@ -198,6 +205,7 @@ def test_logs_hold_no_words_and_no_file_names(checkpoint, speech, tmp_path):
     assert "secret" not in logged
 
 
+@pytest.mark.slow
 def test_log_probabilities_are_those_of_the_model_and_their_bytes_the_text(checkpoint, speech, tmp_path):
     (offline,) = load_model(str(checkpoint)).transcribe([speech[: 8 * RATE]])
 

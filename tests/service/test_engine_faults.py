@@ -60,6 +60,7 @@ def good(speech, samples=16_100):
     return [speech[start : start + samples + start // 4000] for start in range(0, 40_000, 8000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("samples", "fault"), [(NAN_SAMPLES, "no numbers"), (FAIL_SAMPLES, "fails its batch")])
 def test_a_poisoned_utterance_among_good_ones_fails_alone(checkpoint, speech, samples, fault, capfd):
     with serving(engine=ENGINE, model=checkpoint) as service:
@@ -76,6 +77,7 @@ def test_a_poisoned_utterance_among_good_ones_fails_alone(checkpoint, speech, sa
     assert fault in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_repeated_outputs_of_nan_replace_the_engine(checkpoint, speech):
     with serving(engine=ENGINE, model=checkpoint) as service:
         statuses = [post(service, speech[:NAN_SAMPLES]).status_code for _ in range(3)]
@@ -85,6 +87,7 @@ def test_repeated_outputs_of_nan_replace_the_engine(checkpoint, speech):
         assert post(service, speech[:20_000]).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_device_that_failed_gets_no_more_work(checkpoint, speech):
     with serving(engine=ENGINE, model=checkpoint) as service:
         recordings = good(speech)
@@ -98,6 +101,7 @@ def test_a_device_that_failed_gets_no_more_work(checkpoint, speech):
         assert said([post(service, recordings[0])]) == alone[:1]
 
 
+@pytest.mark.slow
 def test_a_batch_that_runs_out_of_memory_is_split_and_everything_is_answered(checkpoint, speech):
     with serving(engine=ENGINE, model=checkpoint) as service:
         recordings = good(speech, ROOM_SAMPLES // 3)

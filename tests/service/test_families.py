@@ -19,6 +19,8 @@ from pydantic import TypeAdapter
 from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
 
+pytestmark = pytest.mark.slow
+
 FAMILIES = {
     "canary-small": ["aed"],
     "fastconformer-ctc-bpe": ["ctc"],

@@ -37,6 +37,7 @@ def test_an_upload_for_which_the_disk_has_no_room_is_refused_for_now(monkeypatch
         assert service.post(**form(CLIP)).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path):
     model = str(golden / "quartznet-small" / "model.nemo")
     with steno_serve(tmp_path / "log", "--model", model) as service:
@@ -60,6 +61,7 @@ def test_a_service_out_of_file_descriptors_refuses_and_recovers(golden, tmp_path
         assert service.client.post("/v1/audio/transcriptions", **form(CLIP)).status_code == 200
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_while_no_file_can_be_opened_is_replaced_when_one_can(tmp_path):
     with steno_serve(tmp_path / "log", "--model", "stub.nemo", engine=STUB_ENGINE) as service:
         pid = service.process.pid
@@ -75,6 +77,7 @@ def test_an_engine_that_dies_while_no_file_can_be_opened_is_replaced_when_one_ca
         assert len(os.listdir(f"/proc/{pid}/fd")) <= used + 2
 
 
+@pytest.mark.slow
 def test_a_service_without_memory_refuses_for_now_and_recovers(tmp_path):
     """With little memory, a request is answered, refused, or has its connection closed, and others are answered."""
     upload = form(wav(tone(30 * SAMPLE_RATE)))
@@ -124,6 +127,7 @@ def test_a_checkpoint_that_changed_when_its_engine_is_replaced_ends_the_service(
         assert ("has changed since it was loaded" in said[0]) == (fault == "changed")
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_replaced_does_not_ask_the_hub(golden, tmp_path):
     files = {"small.nemo": (golden / "quartznet-small" / "model.nemo").read_bytes()}
     with Hub({"owner/small": Repository({"main": files})}) as hub:
@@ -168,6 +172,7 @@ def exists(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_ends_whatever_is_under_way_and_leaves_no_process(golden, tmp_path):
     """A client in each stage: in its head, in its body, queued, and with the engine."""
     model = str(golden / "quartznet-small" / "model.nemo")
@@ -208,6 +213,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["error"]["code"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_job", [False, True])
 def test_a_second_sigterm_ends_a_decoder_process_that_would_decode_for_minutes(tmp_path, is_job):
     upload = form(media(tone(SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac"))
@@ -236,6 +242,7 @@ def test_a_second_sigterm_ends_a_decoder_process_that_would_decode_for_minutes(t
             wait_for(lambda: service.client.get(f"/v1/audio/jobs/{job}").json()["status"] == "completed")
 
 
+@pytest.mark.slow
 def test_one_sigterm_does_not_wait_for_the_decoder_of_a_job(tmp_path):
     upload = form(media(tone(SAMPLE_RATE), SAMPLE_RATE, "ipod", "aac"))
     flags = ("--model", "stub.nemo", "--jobs-folder", str(tmp_path / "jobs"))
@@ -251,6 +258,7 @@ def test_one_sigterm_does_not_wait_for_the_decoder_of_a_job(tmp_path):
         assert service.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_ends_a_stream_with_an_error(tmp_path):
     """It has begun, so that its status is sent: a client takes an event with an error for one."""
     flags = ("--model", "stub.nemo", "--heartbeat-seconds", "0.05")

@@ -39,6 +39,7 @@ def signal_if_there(pid: int) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_kill_9_loses_no_job(tmp_path):
     tones = [tone(SAMPLE_RATE // 2 + number) for number in range(5)]
 

@@ -11,6 +11,8 @@ from models.spoken_language import LanguageDecision
 from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def checkpoints(golden):

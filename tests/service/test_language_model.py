@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
 
 
+@pytest.mark.slow
 def test_a_service_whose_language_model_is_missing_says_so_and_ends(tmp_path):
     path = tmp_path / "none.ngrams"
 

@@ -50,12 +50,14 @@ def check(teacher, speech_dir, tmp_path, sources, seconds, *flags):
     assert front < MOST_MEGABYTES
 
 
+@pytest.mark.slow
 @pytest.mark.teacher
 @pytest.mark.speech
 def test_a_minute_in_small_pieces_has_the_words_of_its_clips_at_their_times(teacher, speech_dir, tmp_path):
     check(teacher, speech_dir, tmp_path, ("kathleen",), 60, "--max-utterance-seconds", "8")
 
 
+@pytest.mark.slow
 def test_with_local_attention_a_piece_of_minutes_is_transcribed_whole(golden, tmp_path):
     checkpoint = golden / "fastconformer-tdt-bpe" / "model.nemo"
     samples = np.tile(golden_data.clip("awb-4s"), 32)
@@ -117,6 +119,7 @@ def post_silence(golden, tmp_path, hours: float, *flags: str):
     return answer, megabytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [0.1, pytest.param(1, marks=pytest.mark.long)])
 def test_hours_of_silence_in_a_small_file_are_an_empty_text_in_little_memory(golden, tmp_path, hours):
     answer, megabytes = post_silence(golden, tmp_path, hours)

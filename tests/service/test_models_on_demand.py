@@ -28,6 +28,7 @@ def ask(service, model: str):
     return service.client.post("/v1/audio/transcriptions", **form(wav(golden_data.clip(CLIP)), model=model))
 
 
+@pytest.mark.slow
 def test_checkpoints_of_a_folder_come_go_and_come_again(golden, folder, tmp_path):
     clip = golden_data.clip(CLIP)
     heard = {name: load_model(golden / name / "model.nemo").transcribe([clip])[0].text for name in FAMILIES}

@@ -8,6 +8,8 @@ from models import load_model
 from tests.models import golden_data
 from tests.service.serving import form, steno_serve, wav
 
+pytestmark = pytest.mark.slow
+
 CLIP = "awb-4s"
 FAMILIES = {"canary": "canary-small", "jasper": "jasper-small", "hybrid": "hybrid-tdt-ctc-bpe"}
 

@@ -69,6 +69,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+@pytest.mark.slow
 def test_after_a_storm_no_request_no_file_and_no_byte_is_held(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with serving(max_requests=64) as service:

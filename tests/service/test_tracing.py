@@ -140,6 +140,7 @@ def test_a_job_goes_on_with_the_trace_that_it_was_made_with(collector, tmp_path)
     assert job.span_id in {link.span_id for batch in named(collector, "batch") for link in batch.links}
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_down_costs_no_request_anything(collector):
     with serving(otlp_endpoint="http://127.0.0.1:1") as service:
         assert service.post(**form(wav(SECOND))).status_code == 200

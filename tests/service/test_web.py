@@ -500,6 +500,7 @@ def test_a_file_that_the_browser_cannot_play_is_transcribed(browser, service, tm
     assert spoken(browser) == [browser.text("#words .word")]
 
 
+@pytest.mark.slow
 def test_the_servers_numbers_are_live(browser, service, clip):
     visit(browser, service)
     before = browser.text("[data-number=rtfx]")
@@ -567,6 +568,7 @@ def test_a_page_of_another_origin_reads_what_cors_allows(browser, service):
     assert refused == "TypeError"
 
 
+@pytest.mark.slow
 def test_swagger_ui_sends_a_request_loads_nothing_from_elsewhere_and_fits_a_phone(browser, service, clip):
     browser.requested_hosts()
     browser.complaints()
@@ -615,6 +617,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
 
 
+@pytest.mark.slow
 def test_of_several_models_one_is_chosen_and_a_new_choice_is_announced(browser, clip):
     with serving(model=None, models="first.nemo,endless", wait_ready=False) as service:
         wait_for(lambda: service.client.get("/readyz").json()["models"]["first"] == "ready")

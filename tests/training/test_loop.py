@@ -52,6 +52,7 @@ def losses_of(folder, out="out"):
     return [(line["step"], line["loss"], line["gradient_norm"]) for line in log(folder, out) if "loss" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -128,6 +129,7 @@ cli.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [AFTER_A_STEP, WHILE_WRITING_THE_STATE], ids=["after a step", "writing the state"])
 def test_a_run_killed_by_kill_9_resumes_with_the_same_losses(tmp_path, moment):
     finish(new_run(tmp_path, "whole", steps=30, save_every=8, report_every=1))
@@ -223,6 +225,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_gets_sigterm_saves_its_last_step(tmp_path, asked):
     manifest(tmp_path)

@@ -73,6 +73,7 @@ def test_parts_of_a_step_are_one_batch_of_twice_the_size(tmp_path, head):
         torch.testing.assert_close(same[name], value, atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["ctc", *(pytest.param(name, marks=pytest.mark.long) for name in ("tdt", "aed"))])
 def test_two_ranks_have_the_losses_of_one_with_the_same_parts(tmp_path, head):
     batches = {"seconds": 8, "buckets": 2, "parts": 2}
@@ -103,6 +104,7 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_loses_a_rank_ends_with_one_line_and_goes_on_alone(tmp_path):
     changes = {"save_every": 1, "batches": {"seconds": 8, "buckets": 2, "parts": 2}}
     one, _ = alone(tmp_path, "one", **changes)
@@ -141,6 +143,7 @@ torch.testing.assert_close(part.running_var, whole.running_var)
 """
 
 
+@pytest.mark.slow
 def test_batch_norm_over_ranks_is_that_of_one_batch(tmp_path):
     # Without torchrun, which would be a third process that imports PyTorch.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -152,6 +155,7 @@ def test_batch_norm_over_ranks_is_that_of_one_batch(tmp_path):
     assert [rank.returncode for rank in ranks] == [0, 0], errors
 
 
+@pytest.mark.slow
 def test_every_precision_reaches_the_loss_of_float32(tmp_path):
     # All short clips in one batch.
     short = {"manifests": ["manifest.jsonl"], "max_seconds": 3.0}

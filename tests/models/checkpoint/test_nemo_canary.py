@@ -237,6 +237,7 @@ def leaves(values, path=""):
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.lists(st.integers())
 
 
+@pytest.mark.slow
 @given(key=st.sampled_from(sorted(leaves(document()))), value=VALUES)
 @settings(max_examples=200, deadline=None)
 def test_any_value_anywhere_is_understood_or_refused(key, value):

@@ -149,6 +149,7 @@ def alone(model, samples, prompt):
     return hypothesis.tokens, min(leads)
 
 
+@pytest.mark.slow
 def test_random_models_write_the_same_tokens(tmp_path_factory):
     compared = []
 

@@ -147,6 +147,7 @@ def reaches_the_cap(hypothesis):
     return max((len(list(run)) for _, run in groupby(hypothesis.frames)), default=0) >= MAX_SYMBOLS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ctc", "rnnt", "tdt"])
 def test_random_models_give_the_same_tokens(kind, tmp_path_factory):
     compared = []

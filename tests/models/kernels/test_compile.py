@@ -24,6 +24,7 @@ PLAIN += ("_sum_forwards", "_sum_backwards", "_weigh", "_pull", "_fold")
 SHARED_MEMORY = {70: 98_304, 75: 65_536, 80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "capability", [90, *(pytest.param(other, marks=pytest.mark.long) for other in (80, 86, 89, 100, 120))]
 )

@@ -35,6 +35,7 @@ CONFIG = ConformerConfig(
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
 @given(

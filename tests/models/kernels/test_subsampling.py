@@ -19,6 +19,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 1e-2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @settings(deadline=None, max_examples=8, phases=(Phase.reuse, Phase.generate))
 @given(
@@ -52,6 +53,7 @@ def test_they_give_what_the_operations_give(device, seed, dtype, batch, time, me
     assert ((found.float() - wanted)[valid].abs() <= room).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_folded_subsampling_uses_them_in_inference(device, monkeypatch):
     torch.manual_seed(1)

@@ -162,6 +162,7 @@ def assert_same(found, wanted):
         assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
 
 
+@pytest.mark.slow
 @few_examples
 @given(
     seed=st.integers(0, 1000),
@@ -187,6 +188,7 @@ def test_steps_find_what_plain_operations_find(
     assert_same(state.result(columns=state.capacity), look_ahead(encoded, lengths, predictor, joint, max_symbols))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durations", [(), TDT], ids=["rnnt", "tdt"])
 def test_replays_find_what_plain_operations_find(device, durations, monkeypatch):
     monkeypatch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", 2)  # interpreted, each takes seconds

@@ -19,6 +19,7 @@ def batch(rows, frames, device, seed):
     return encoded.to(device), lengths.to(device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("durations", [(), (0, 1, 2, 3, 4)], ids=["rnnt", "tdt"])
 def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, durations):

@@ -69,6 +69,7 @@ def search(request):
     return request.param
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(batches(), st.sampled_from(list(SEARCHES.values())))
 def test_every_row_of_a_batch_equals_the_plain_loop(batch, search):

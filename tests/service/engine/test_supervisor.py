@@ -215,6 +215,7 @@ def test_a_front_that_was_stopped_does_not_replace_its_engine():
     supervised(scenario, clock=lambda: time.monotonic() + lost)
 
 
+@pytest.mark.slow
 def test_an_engine_that_hangs_is_killed_and_replaced():
     async def scenario(supervisor, listener) -> None:
         engine = await listener.event("ready")

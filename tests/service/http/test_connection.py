@@ -247,6 +247,7 @@ def test_connect_of_a_proxy_is_refused(service):
         assert refused(connection)[0] in (400, 405)
 
 
+@pytest.mark.slow
 def test_two_thousand_heads_that_never_end_cost_others_nothing():
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     heads = min(2_000, files // 4)  # two sockets each, and half of the files are for uploads

@@ -193,6 +193,7 @@ def test_a_recording_and_its_options_are_described_in_every_way(service, path):
     assert ("webhook" in form) is (path == "/v1/audio/jobs")
 
 
+@pytest.mark.slow
 def test_keys_of_the_other_kind_and_none_open_nothing(service, ask):
     document = schemathesis.openapi.from_dict(service.client.get("/openapi.json").json())
     for operation in (result.ok() for result in document.get_all_operations()):
@@ -223,6 +224,7 @@ def test_recordings_with_options_are_answered_as_described(service, ask, store):
     assert {way for way, count in accepted.items() if count > 10} >= WAYS, accepted
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_answered_as_described(service, ask):
     check_all(service, ask, examples=10)
 

@@ -304,6 +304,7 @@ def test_invalid_hosts_stop_the_start(hosts):
         Settings.read({"url_hosts": hosts})
 
 
+@pytest.mark.slow
 def test_a_job_takes_its_recording_from_a_url_too(store, tmp_path):
     with serving(url_hosts=store.origin, jobs_folder=tmp_path) as served:
         options = {"response_format": "verbose_json", "timestamp_granularities": ["word"], "punctuation": False}

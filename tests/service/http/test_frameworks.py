@@ -81,6 +81,7 @@ def test_vercel_tries_again_when_its_key_has_enough(recording):
         assert first.result().status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_litellm_gets_formats_a_stream_and_typed_errors(service, recording):
     got = ask("litellm_client.py", service, recording)
@@ -106,6 +107,7 @@ def test_a_wrong_key_is_an_error_of_authentication(service, recording):
     assert ask("vercel.mjs", service, recording, key="wrong")["plain"]["status"] == 401
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 @pytest.mark.program("ffmpeg")
 def test_langchain_in_python_makes_documents(service, recording):

@@ -304,6 +304,7 @@ def test_a_webhook_is_sent_signed_and_once(tmp_path, receiver):
         assert service.metric('steno_webhook_deliveries_total{outcome="delivered"}') == 1
 
 
+@pytest.mark.slow
 def test_a_webhook_is_sent_again_until_it_is_accepted(tmp_path, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01,) * 8)
     receiver.answers += [500, 302, 404]
@@ -318,6 +319,7 @@ def test_a_webhook_is_sent_again_until_it_is_accepted(tmp_path, receiver, monkey
         assert json.loads(receiver.received[0][1])["type"] == "audio.job.failed"
 
 
+@pytest.mark.slow
 def test_a_webhook_that_answers_410_or_never_accepts_is_given_up(tmp_path, receiver, monkeypatch):
     monkeypatch.setattr(webhooks, "RETRY_SECONDS", (0.01, 0.01))
     receiver.answers += [410] + [500] * 3

@@ -68,6 +68,7 @@ def test_a_replaced_file_is_read_again(tmp_path):
     assert [key.name for key in file.refresh()] == ["always", "alice"]
 
 
+@pytest.mark.slow
 def test_keys_come_and_go_while_the_service_runs_and_a_wrong_file_changes_nothing(tmp_path):
     path = tmp_path / "keys"
     path.write_text(ALICE)

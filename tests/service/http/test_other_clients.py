@@ -130,6 +130,7 @@ def test_javascript_tries_again_when_its_key_has_enough(tmp_path):
         assert first.result().status_code == 200
 
 
+@pytest.mark.slow
 def test_the_python_client_1_passes_the_same_tests_as_the_current_one():
     tests = Path(__file__).with_name("test_openai_client.py")
     version = "import openai; print(openai.__version__)"

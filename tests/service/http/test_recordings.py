@@ -57,6 +57,7 @@ def test_a_file_that_its_decoder_cannot_finish_is_an_error_and_is_counted():
         assert served.post(**form(wav(tone(16_000)))).status_code == 200
 
 
+@pytest.mark.slow
 def test_decoders_that_are_killed_under_load_cost_no_answer(monkeypatch):
     upload = form(sample_of("webm", lambda rate: tone(5 * rate)))
     start, started, killed = subprocess.Popen, [], []

@@ -15,6 +15,7 @@ from tests.service.serving import PATIENCE, form, serving, steno_serve, tone, wa
 from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.long)])
 def test_a_worker_that_dies_or_stands_still_takes_only_its_own_requests_with_it(fault, monkeypatch):
     monkeypatch.setattr(supervisor, "_SILENCE_SECONDS", 15.0)
@@ -71,6 +72,7 @@ def test_a_service_whose_first_workers_never_become_ready_ends_and_says_why(faul
         assert not workers(served)
 
 
+@pytest.mark.slow
 def test_a_worker_whose_successors_never_become_ready_is_replaced_when_one_can(monkeypatch):
     monkeypatch.setenv("FAULTY_WORKER", "ends")
     monkeypatch.setattr(supervision, "_BACKOFF_SECONDS", (0.0,))
@@ -89,6 +91,7 @@ def test_a_worker_whose_successors_never_become_ready_is_replaced_when_one_can(m
         assert served.post(**form(wav(tone(2000)))).status_code == 200
 
 
+@pytest.mark.slow
 def test_workers_end_with_the_main_process(tmp_path: Path):
     with steno_serve(tmp_path / "log", "--model", "stub.nemo", "--http-processes", "2", engine=STUB_ENGINE) as served:
         wait_for(lambda: served.metric("steno_http_processes") == 2)
@@ -107,6 +110,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_drain_answers_what_was_accepted_and_refuses_the_rest():
     with serving(http_processes=2) as served:
         wait_until_listening(served)

@@ -18,6 +18,8 @@ from tests.service.serving import PATIENCE, ThreadedServer, form, serving, tone,
 from tests.service.slow_upload import Upload, sound, transcribed_seconds
 from tests.service.workers.connections import answer, posted, reconnect, wait_until_listening, workers
 
+pytestmark = pytest.mark.slow
+
 LONGEST = 5.0
 # One that need not know the language, and one that has to be told.
 MODELS = {"model": None, "models": ("stub.nemo", "prompted.nemo"), "language_identifier": "finder.nemo"}

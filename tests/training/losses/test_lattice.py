@@ -58,6 +58,7 @@ def test_the_sum_is_that_over_all_alignments(clips, durations, seed):
     assert aligned.log_probability.tolist() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @given(CLIPS, DURATIONS, st.integers(0, 99))
 @settings(max_examples=60, deadline=None)
 def test_shares_are_the_derivatives_and_nothing_else_matters(clips, durations, seed):

@@ -85,6 +85,7 @@ def test_it_is_the_loss_of_all_scores_in_whatever_parts(sizes, durations, activa
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
 def test_its_gradients_are_those_of_its_value(durations, activation):

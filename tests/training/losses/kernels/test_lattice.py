@@ -19,6 +19,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 
 # The interpreter takes seconds an example: whatever fails is shown as it was found.
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25, phases=(Phase.reuse, Phase.generate))
 @given(
     st.lists(st.tuples(st.integers(0, 7), st.integers(0, 5)), min_size=1, max_size=3),
