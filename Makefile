@@ -146,7 +146,7 @@ tests/deploy/node_modules/.ready: tests/deploy/package.json
 test: setup
 	$(BIN)/python -m pytest -m "not slow and not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
 
-# The other half of the time: tests of 3 s and more. CI runs both.
+# The other half of the time: tests of 2 s and more. CI runs both.
 test-slow: setup
 	$(BIN)/python -m pytest -m "slow and not long and not gpu" --numprocesses 2 --dist loadfile $(ARGS)
 

@@ -312,7 +312,7 @@ class Settings(BaseSettings):
         "up to 60 a core (120 on one).",
     )
     max_padding_share: float = Field(
-        default=0.3, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
+        default=0.2, ge=0, lt=1, description="Padding allowed when neighbouring buckets fill up a batch."
     )
     max_passed_over: Count = Field(
         default=24,

@@ -100,6 +100,7 @@ def test_only_the_engine_process_imports_torch_in_the_service():
     assert heavy <= {ONLY_HERE_TORCH}
 
 
+@pytest.mark.slow
 def test_a_process_without_a_model_has_no_torch():
     program = "import sys, models, service.server, service.engine.loop; sys.exit('torch' in sys.modules)"
 

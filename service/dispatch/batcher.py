@@ -19,8 +19,9 @@ steps.
 that length, then from neighbouring lengths, nearest first, while its padding share stays under a bound. Without the
 neighbours, the rest of each bucket would run in small batches. Utterances of later turns may fill it too.
 
-*Recordings.* A clip waits at least for the batch that runs when it comes. So while clips come, parts of recordings take
-only a share of the budget, in batches that they lead and in those that they fill.
+*Clips beside long recordings.* A clip waits at least for the batch that runs when it comes. So while clips come, parts
+of long recordings take only a share of the budget, in batches that they lead and in those that they fill. And while
+parts wait, clips may pad a batch half as much again: a clip that is left out waits for the next batch of parts too.
 
 *Size.* A batch costs count x longest, which stays within the device's budget. A device with few shapes pads the longest
 to one of them (`engine/shapes`). An utterance that alone is over the budget runs alone.
@@ -37,6 +38,7 @@ from service.engine.shapes import computed_seconds, most_rows
 
 # Clips come if one was in one of the last batches.
 _BATCHES_WITHOUT_CLIPS = 24
+_PADDING_OF_CLIPS_BESIDE_PARTS = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class BatchPolicy:
 
     batch_seconds: float = 360.0
     padded_seconds: tuple[float, ...] = ()
-    max_padding_share: float = 0.3
+    max_padding_share: float = 0.2
     parts_share: float = 0.5
     max_passed_over: int = 24
     rtfx: float = 1.0
@@ -188,16 +190,22 @@ class Batcher:
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
         clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or any(map(self._is_clip, self))
+        parts_wait = not all(map(self._is_clip, self))
         for is_background in (False, True):
             for key, utterance in _nearest_first(buckets, own):
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
                 together = max(longest, utterance.seconds)
-                share = policy.parts_share if clips_come and not self._is_clip(utterance) else 1.0
-                if len(batch) + 1 > policy.most_rows(together, share):
+                is_clip = self._is_clip(utterance)
+                if len(batch) + 1 > policy.most_rows(
+                    together, policy.parts_share if clips_come and not is_clip else 1.0
+                ):
                     continue
-                padded = together * (len(batch) + 1)
-                if key.length != own.length and 1 - (audio + utterance.seconds) / padded > policy.max_padding_share:
+                padding_share = 1 - (audio + utterance.seconds) / (together * (len(batch) + 1))
+                most_padding = policy.max_padding_share
+                if is_clip and parts_wait:
+                    most_padding *= _PADDING_OF_CLIPS_BESIDE_PARTS
+                if key.length != own.length and padding_share > most_padding:
                     continue
                 batch.append(utterance)
                 longest, audio = together, audio + utterance.seconds

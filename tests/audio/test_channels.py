@@ -59,6 +59,7 @@ def test_channels_of_raw_samples_and_of_ffmpegs_formats_are_separated():
     np.testing.assert_array_equal(channels_of(media(samples.T, 16_000, "mov", "pcm_s16be")), samples.T)
 
 
+@pytest.mark.slow
 def test_channels_come_out_of_a_child_even_if_it_dies_in_the_middle():
     tones = np.stack([tone(300, 60, 48_000), tone(500, 60, 48_000, 0.1)])
     data = media(tones, 48_000, "webm", "libopus")

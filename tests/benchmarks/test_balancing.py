@@ -32,6 +32,7 @@ def test_round_robin_sends_work_to_busy_replicas(policy, waits):
     assert (last > COST.of(1, 5.0) + 0.01) == waits
 
 
+@pytest.mark.slow
 def test_the_documentations_row_is_that_of_the_command():
     requests = arrivals("poisson", 2 * 0.5 / COST.second, 1200.0, seed=1)
     page = (Path(__file__).parents[2] / "docs/capacity.md").read_text(encoding="utf-8")

@@ -59,6 +59,7 @@ def test_a_jasper_of_full_size_has_the_published_parameters():
     assert parameters == pytest.approx(333e6, rel=0.005)
 
 
+@pytest.mark.slow
 def test_random_weights_are_the_same_for_the_same_seed():
     one, other = random_checkpoint("toy", "tdt"), random_checkpoint("toy", "tdt")
 

@@ -81,6 +81,7 @@ def test_the_document_has_the_rows_and_the_minutes_of_the_steps():
     assert len({step.name for step in STEPS}) == len(STEPS)
 
 
+@pytest.mark.slow
 def test_the_steps_are_listed_with_what_is_left(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "gpu_backlog", "--list", "--folder", str(tmp_path), "2b"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

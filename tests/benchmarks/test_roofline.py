@@ -61,6 +61,7 @@ def test_values_of_four_bytes_and_exact_stages_take_longer():
     assert Stage("attention", gpu.operations["float32"], 0, 0).seconds(gpu, dtype="tf32") == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_every_decoder_has_a_table():
     command = [sys.executable, "-m", "benchmarks", "roofline", "--device", "t4"]
     command += ["--decoder", "ctc", "rnnt", "tdt", "attention", "--shape", "110m"]
@@ -70,6 +71,7 @@ def test_every_decoder_has_a_table():
     assert done.stdout.count("RTFx  ") == 4
 
 
+@pytest.mark.slow
 def test_a_dtype_without_units_is_refused():
     command = [sys.executable, "-m", "benchmarks", "roofline", "--device", "t4", "--dtype", "tf32"]
 

@@ -20,6 +20,7 @@ def step(number, **more):
     return line | {"padding_share": 0.1, "label_padding_share": 0.2, "memory": 2e9} | more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["svg", "png"])
 def test_runs_are_drawn_together(tmp_path, capsys, form):
     measured = [{"step": 0, "wer": {"all": 1.0}}, *map(step, range(1, 501)), {"step": 500, "wer": {"all": 0.3}}]

@@ -25,6 +25,7 @@ def run(text, out, *more):
     return cli.main(["synthesize", str(text), "--out", str(out), *more])
 
 
+@pytest.mark.slow
 @ESPEAK
 @pytest.mark.program("flite")
 @pytest.mark.program("text2wave")
@@ -87,6 +88,7 @@ def test_without_any_synthesizer_the_packages_are_named(text, tmp_path, capsys, 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @ESPEAK
 def test_kokoro_says_sentences_and_fragments_of_them(text, tmp_path, capsys):
     model, styles = hummed.write(tmp_path)

@@ -46,6 +46,7 @@ def scores(path, vocabulary, sure=0.9):
 WORDS = st.lists(st.tuples(st.text("etaoinshr", min_size=1, max_size=6), st.integers(1, 4)), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=3))
 def test_words_begin_with_their_first_piece_and_end_before_the_next_alone_and_in_a_batch(utterances):

@@ -53,6 +53,7 @@ def test_it_is_small_enough_for_a_repository():
     assert CHECKPOINT.stat().st_size + LANGUAGE_MODEL.stat().st_size < 30e6
 
 
+@pytest.mark.slow
 def test_its_language_model_can_be_left_out():
     clips = [golden.clip(name) for name in golden.CLIPS]
 

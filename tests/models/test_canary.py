@@ -57,6 +57,7 @@ def test_transcripts_are_nemos(name, together):
         assert all(0 < confidence <= 1 for confidence in hypothesis.token_confidence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [2, 4])
 def test_a_beam_finds_what_nemos_finds(beam):
     recorded = json.loads((GOLDEN / canary.NAME / "beams.json").read_text(encoding="utf-8"))
@@ -80,6 +81,7 @@ def unsure(beam, scale=0.3):
     return model
 
 
+@pytest.mark.slow
 def test_with_a_beam_too_tokens_are_the_same_alone_and_in_a_batch():
     model, prompt = unsure(beam=3), canary.options(Prompt())
 

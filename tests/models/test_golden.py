@@ -40,6 +40,7 @@ def runs(head):
         yield frame, end
 
 
+@pytest.mark.slow
 @every_model
 def test_features_agree_alone_and_in_a_batch(name):
     model = golden.model(name)

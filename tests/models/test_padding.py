@@ -15,6 +15,7 @@ from tests.models import golden_data as golden
 from tests.models.companions import CUTS, GARBAGE, MARGIN, alone, cut, padded, told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "decoder"), golden.DECODERS)
 @given(cuts=st.lists(CUTS, min_size=1, max_size=5), extra=st.integers(0, 5000), garbage=GARBAGE)
 @settings(max_examples=25, deadline=None)

@@ -55,6 +55,7 @@ def joined(pieces, seams):
     return [word.text for word in (*texts, *carried)]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(SPOKEN, st.floats(4.0, 10.0), st.floats(-0.02, 0.02))
 def test_no_word_is_lost_or_doubled_at_a_seam(spoken, longest, shift):

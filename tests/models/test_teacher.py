@@ -6,7 +6,7 @@ import pytest
 
 from models import load_model
 
-pytestmark = [pytest.mark.teacher, pytest.mark.speech]
+pytestmark = [pytest.mark.slow, pytest.mark.teacher, pytest.mark.speech]
 
 ALONE = 6
 
@@ -27,7 +27,6 @@ def told(hypothesis):
     return {"tokens": hypothesis.tokens, "frames": hypothesis.frames, "text": hypothesis.text}
 
 
-@pytest.mark.slow
 def test_every_recording_of_the_dev_split_is_transcribed_as_nemo_does(teacher, expected, recordings):
     model = load_model(teacher)
     wanted = [{key: record[key] for key in ("tokens", "frames", "text")} for record in expected.values()]

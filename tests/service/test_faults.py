@@ -274,6 +274,7 @@ def test_a_second_sigterm_ends_a_stream_with_an_error(tmp_path):
     assert [json.loads(event.removeprefix("data: "))["error"]["code"] for event in events] == ["engine_lost"]
 
 
+@pytest.mark.slow
 def test_a_second_sigterm_ends_the_load_of_a_further_model(tmp_path):
     flags = ("--model", "stub.nemo", "--models-on-demand", "hub/*")
     with (
@@ -308,6 +309,7 @@ def test_a_job_that_is_done_while_nothing_can_be_written_is_kept_when_it_can(tmp
         assert service.client.get(f"/v1/audio/jobs/{job}/result").status_code == 200
 
 
+@pytest.mark.slow
 def test_sigterm_twice_while_the_model_loads_ends_the_service(golden, tmp_path):
     model = str(golden / "quartznet-small" / "model.nemo")
     with steno_serve(tmp_path / "log", "--model", model, wait_ready=False) as service:

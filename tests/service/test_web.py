@@ -17,7 +17,7 @@ from service.http.access import digest
 from tests.service.browser import ENTER, LEFT, RIGHT, TAB, chromium
 from tests.service.serving import form, serving, tone, wait_for, wav
 
-pytestmark = [pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
+pytestmark = [pytest.mark.slow, pytest.mark.program("chromium"), pytest.mark.program("chromedriver")]
 
 AXE = Path(__file__).parents[1] / "clients" / "node_modules" / "axe-core" / "axe.min.js"
 SAMPLE = Path(__file__).parents[2] / "samples" / "river.flac"
@@ -500,7 +500,6 @@ def test_a_file_that_the_browser_cannot_play_is_transcribed(browser, service, tm
     assert spoken(browser) == [browser.text("#words .word")]
 
 
-@pytest.mark.slow
 def test_the_servers_numbers_are_live(browser, service, clip):
     visit(browser, service)
     before = browser.text("[data-number=rtfx]")
@@ -568,7 +567,6 @@ def test_a_page_of_another_origin_reads_what_cors_allows(browser, service):
     assert refused == "TypeError"
 
 
-@pytest.mark.slow
 def test_swagger_ui_sends_a_request_loads_nothing_from_elsewhere_and_fits_a_phone(browser, service, clip):
     browser.requested_hosts()
     browser.complaints()
@@ -617,7 +615,6 @@ def test_a_phone_needs_no_sideways_scrolling(browser, service, tmp_path):
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
 
 
-@pytest.mark.slow
 def test_of_several_models_one_is_chosen_and_a_new_choice_is_announced(browser, clip):
     with serving(model=None, models="first.nemo,endless", wait_ready=False) as service:
         wait_for(lambda: service.client.get("/readyz").json()["models"]["first"] == "ready")

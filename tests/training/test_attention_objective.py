@@ -144,6 +144,7 @@ def test_padding_changes_neither_cost_nor_gradient(tmp_path):
     assert (found[0][1] - found[1][1]).norm() < 1e-3 * found[0][1].norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_loss_of_a_new_canary_falls_and_it_is_exported(tmp_path, precision):
     run = new_run(tmp_path, steps=40, precision=precision, dev={"manifest": "manifest.jsonl", "every": 40})

@@ -80,6 +80,7 @@ def test_the_loss_falls(tmp_path, changes):
     assert all((line["transducer"] is not None) == ("student" in changes) for line in log(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "matrices", "transducer"),
     [("float32", "adamw", None), ("bfloat16", "adamw", TDT), ("float32", "muon", None)],

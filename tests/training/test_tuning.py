@@ -184,6 +184,7 @@ def test_a_ctc_head_with_new_labels_must_learn_them(tmp_path):
         run_from(tmp_path, "hybrid-tdt-ctc-bpe", vocabulary=german(tmp_path), objective={"ctc": 0})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TUNABLE)
 def test_the_loss_of_a_released_model_falls(tmp_path, name):
     run = run_from(tmp_path, name, steps=30, dropout=0.0, optimizer={"peak": 0.003, "warmup": 2})

@@ -24,6 +24,7 @@ def test_what_is_quiet_has_the_level_of_speech(decibels):
     assert power(Level().raised(noise(30, 10 ** (decibels / 10)))) == pytest.approx(-23, abs=1)
 
 
+@pytest.mark.slow
 def test_what_is_loud_stays_as_it_is():
     loud = noise(30, 0.05)
 

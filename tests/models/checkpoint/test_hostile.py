@@ -160,6 +160,7 @@ def test_a_file_cut_short_is_refused(path, share, gzipped):
     assert isinstance(refusal(path), UnreadableCheckpointError)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_bytes_never_give_anything_but_a_model_or_an_error_of_ours(path, data):
@@ -255,6 +256,7 @@ def test_a_bare_pickle_is_refused_and_not_run(path, trap):
     assert isinstance(error, UnsafeCheckpointError)
 
 
+@pytest.mark.slow
 def test_weights_that_an_old_torch_saved_are_read(path):
     weights = saved(golden_tensors(), _use_new_zipfile_serialization=False)
 

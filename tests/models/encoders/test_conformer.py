@@ -42,6 +42,7 @@ def encoder(config):
     return module
 
 
+@pytest.mark.slow
 @given(
     config=CONFIGS,
     lengths=st.lists(st.integers(0, 40), min_size=1, max_size=4),

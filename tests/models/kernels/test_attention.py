@@ -29,6 +29,7 @@ def attention(heads, share, context=None):
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @settings(deadline=None, max_examples=15, phases=(Phase.reuse, Phase.generate))
 @given(

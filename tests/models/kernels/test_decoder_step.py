@@ -81,6 +81,7 @@ def test_products_are_those_of_the_operations(
     torch.testing.assert_close(found.float(), wanted, atol=10 * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
+@pytest.mark.slow
 @few_examples
 @given(
     dtype=dtypes,
@@ -110,6 +111,7 @@ def test_logits_and_what_is_kept_are_those_of_the_operations(device, dtype, head
         torch.testing.assert_close(cache.values, wanted_cache.values, **tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 2])
 def test_a_search_finds_the_same_tokens(device, beam, monkeypatch):
     model = decoder(device, layers=1, beam=beam)

@@ -93,6 +93,7 @@ def test_the_lowest_of_equal_labels_is_chosen(device):
     assert scores.mass.unique(dim=1).tolist() == [[[64, 37, 5]]] * 2
 
 
+@pytest.mark.slow
 @few_examples
 @given(
     seed=st.integers(0, 1000),

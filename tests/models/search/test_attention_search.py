@@ -37,6 +37,7 @@ def search(driver, encoded, lengths, prompts):
     return driver.search(encoded, lengths, prompts, bound).rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("beam", BEAMS)
 def test_ragged_batches_of_changing_sizes_find_what_the_host_would(device, beam):

@@ -64,6 +64,7 @@ def spoken_by(model, text):
     return total + model.weight * float(model.score_end(state))
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 5))
 @settings(max_examples=40, deadline=None)
 def test_it_finds_the_likeliest_of_all_texts(seed, frames):

@@ -61,6 +61,7 @@ def test_the_host_waits_for_nothing_but_the_flag_of_a_replay(loops):
     assert found.rows() == look_ahead(*inputs, predictor, joint, 5).rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_that_are_given_before_the_last_is_fetched_find_what_they_find_alone(device):
     predictor, joint = random_transducer(5, durations=(0, 1, 2, 3, 4), blank_bias=1.0)

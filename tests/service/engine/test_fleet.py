@@ -126,6 +126,7 @@ def test_a_model_that_one_engine_refuses_is_kept_by_none():
     controlled(scenario)
 
 
+@pytest.mark.slow
 def test_the_death_of_one_engine_loses_nothing_and_the_other_goes_on():
     clips = [tone(8_000 + number) for number in range(24)]
     with serving(device="cpu:2", batch_seconds=1.0) as served, ThreadPoolExecutor(len(clips)) as callers:

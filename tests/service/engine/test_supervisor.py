@@ -196,6 +196,7 @@ def test_a_batch_that_never_ends_is_noticed_after_twice_its_expected_time_and_a_
         assert engine.is_stuck(TIMEOUT) == (age > 2 * TIMEOUT + 2 * 2.0 * batches)
 
 
+@pytest.mark.slow
 def test_a_front_that_was_stopped_does_not_replace_its_engine():
     lost = 0.0
 
@@ -265,6 +266,7 @@ def test_an_engine_ends_with_the_front():
     supervised(scenario)
 
 
+@pytest.mark.slow
 def test_replaced_engines_leave_no_descriptor_behind():
     async def scenario(supervisor, listener) -> None:
         engine = await listener.event("ready")

@@ -179,6 +179,7 @@ def test_without_keys_answers_have_no_headers_of_limits():
         assert not [name for name in service.post(**form(RECORDING)).headers if "ratelimit" in name]
 
 
+@pytest.mark.slow
 def test_openais_client_waits_for_retry_after_and_tries_again():
     url = "http://127.0.0.1:{}/v1"
     with serving(api_keys=f"alice:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:

@@ -112,6 +112,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 def test_so_are_containers_that_decode_as_they_come(service, kind):
     file = FILES[kind]()
@@ -237,6 +238,7 @@ def test_an_mp4_whose_index_comes_last_is_transcribed_at_its_end(service):
     assert raw(service, file, "audio/mp4").send(0.8).send().answer()[0] == 200
 
 
+@pytest.mark.slow
 def test_files_in_a_row_that_decode_in_another_way_than_the_first_alone_are_transcribed_again(service):
     """Libsndfile reads the first of two MP3s, but FFmpeg reads both, so the last bits are others."""
     one = media(sound(60, 16_000), 16_000, "mp3", "libmp3lame")
@@ -261,6 +263,7 @@ def test_a_key_whose_audio_is_limited_begins_when_its_audio_is_counted(minute, t
         assert again.status_code == 429
 
 
+@pytest.mark.slow
 def test_many_slow_uploads_hold_no_thread(service, minute):
     slow = [raw(service, minute).send(0.5) for _ in range(20)]
     clip = wav(sound(1))

@@ -67,6 +67,7 @@ def test_vercel_gets_text_segments_words_and_typed_errors(service, recording):
     assert not any(one["isRetryable"] for one in refusals)
 
 
+@pytest.mark.slow
 @pytest.mark.clients
 def test_vercel_tries_again_when_its_key_has_enough(recording):
     with serving(api_keys=f"me:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:

@@ -344,6 +344,7 @@ def test_finished_jobs_are_deleted_after_their_retention(tmp_path):
         assert service.client.get(JOBS).json()["data"] == []
 
 
+@pytest.mark.slow
 def test_a_restart_begins_again_what_was_under_way_and_what_waited(tmp_path):
     with jobs(tmp_path) as service:
         with held(service):

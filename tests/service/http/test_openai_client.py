@@ -163,6 +163,7 @@ def test_a_model_that_does_not_translate_is_not_found(client):
     assert refusal.value.code == "model_not_found"
 
 
+@pytest.mark.slow
 def test_only_errors_that_may_pass_are_retried():
     with serving() as service, client_of(service, max_retries=1) as client:
         retries = 'steno_http_client_retries_total{lang="python"}'

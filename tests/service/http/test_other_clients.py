@@ -102,6 +102,7 @@ def test_javascript_finds_the_models(javascript):
     assert javascript["model"]["object"] == "model"
 
 
+@pytest.mark.slow
 def test_javascript_tries_again_when_the_service_refuses(tmp_path):
     with serving() as service:
         service.server.dispatcher.admission.is_draining = True
@@ -114,6 +115,7 @@ def test_javascript_tries_again_when_the_service_refuses(tmp_path):
         assert service.metric(RETRIES) == len(refused)
 
 
+@pytest.mark.slow
 def test_javascript_tries_again_when_its_key_has_enough(tmp_path):
     with serving(api_keys=f"me:{digest(KEY)}", max_requests_per_key=1) as service, ThreadPoolExecutor() as pool:
         service.hold_engine()

@@ -50,6 +50,7 @@ def test_a_worker_that_dies_or_stands_still_takes_only_its_own_requests_with_it(
         assert admission.backlog.seconds == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

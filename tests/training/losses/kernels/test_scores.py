@@ -21,6 +21,7 @@ pytestmark = pytest.mark.parametrize("device", DEVICES)
 
 
 # The interpreter takes seconds an example: whatever fails is shown as it was found.
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30, phases=(Phase.reuse, Phase.generate))
 @given(
     dtype=st.sampled_from(sorted(TOLERANCE, key=str)),
