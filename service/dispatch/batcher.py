@@ -66,6 +66,13 @@ class BatchPolicy:
         return most_rows(self.batch_seconds * share, computed_seconds(longest, self.padded_seconds))
 
 
+class _Bounds(NamedTuple):
+    """Up to which share of the budget, and of padding, an utterance may join a batch."""
+
+    budget_share: float
+    padding_share: float
+
+
 class _BucketKey(NamedTuple):
     """A bucket of a lane: the index of its range of lengths, and whether its texts have times."""
 
@@ -182,30 +189,35 @@ class Batcher:
         return _BucketKey(pick_bucket(utterance.seconds, self._edges), utterance.writes_times)
 
     def _is_clip(self, utterance: Utterance) -> bool:
+        """Return whether it is a whole recording; jobs count as parts, because no client waits for them."""
         whole = max(utterance.seconds, utterance.recording_seconds)
         return whole <= self._edges[-1] and not utterance.is_background
+
+    def _bounds(self, policy: BatchPolicy) -> tuple["_Bounds", "_Bounds"]:
+        """Return the bounds for clips and for parts of long recordings that join a batch."""
+        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or any(map(self._is_clip, self))
+        parts_wait = not all(map(self._is_clip, self))
+        padding_share = policy.max_padding_share
+        return (
+            _Bounds(1.0, padding_share * (_PADDING_OF_CLIPS_BESIDE_PARTS if parts_wait else 1.0)),
+            _Bounds(policy.parts_share if clips_come else 1.0, padding_share),
+        )
 
     def _fill(self, leader: Utterance, policy: BatchPolicy) -> list[Utterance]:
         own = self._key(leader)
         buckets = self._lanes[leader.lane]
         batch, longest, audio = [leader], leader.seconds, leader.seconds
-        clips_come = self._batches_since_clip < _BATCHES_WITHOUT_CLIPS or any(map(self._is_clip, self))
-        parts_wait = not all(map(self._is_clip, self))
+        of_clips, of_parts = self._bounds(policy)
         for is_background in (False, True):
             for key, utterance in _nearest_first(buckets, own):
                 if utterance.is_background != is_background or utterance is leader or utterance.alone:
                     continue
+                bounds = of_clips if self._is_clip(utterance) else of_parts
                 together = max(longest, utterance.seconds)
-                is_clip = self._is_clip(utterance)
-                if len(batch) + 1 > policy.most_rows(
-                    together, policy.parts_share if clips_come and not is_clip else 1.0
-                ):
+                if len(batch) + 1 > policy.most_rows(together, bounds.budget_share):
                     continue
                 padding_share = 1 - (audio + utterance.seconds) / (together * (len(batch) + 1))
-                most_padding = policy.max_padding_share
-                if is_clip and parts_wait:
-                    most_padding *= _PADDING_OF_CLIPS_BESIDE_PARTS
-                if key.length != own.length and padding_share > most_padding:
+                if key.length != own.length and padding_share > bounds.padding_share:
                     continue
                 batch.append(utterance)
                 longest, audio = together, audio + utterance.seconds
