@@ -161,6 +161,17 @@ def test_while_clips_come_parts_of_an_hour_take_half_of_a_batch_at_most(clips, b
         assert len(parts) <= 1 or len(parts) * max(parts) <= budget / 2
 
 
+def test_while_parts_wait_clips_may_pad_a_batch_half_as_much_again():
+    for parts, together in ((0, 1), (1, 2)):
+        queue = Queue()
+        queue.add(8.0)
+        queue.add(4.0)  # 25 % of the batch would be padding
+        for _ in range(parts):
+            queue.add(50.0, recording_seconds=3600.0)
+
+        assert len(queue.next(batch_seconds=20.0, max_padding_share=0.2)) == together
+
+
 def test_without_clips_parts_of_an_hour_fill_their_batches_again():
     queue = Queue()
     for _ in range(200):
