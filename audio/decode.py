@@ -1,7 +1,7 @@
 """Decode a file to samples at one rate, within limits and in bounded memory.
 
-Limits apply to what decodes, because the length in a header may be wrong. libsndfile, FFmpeg and soxr release
-the interpreter lock while they work, so threads decode at the same time.
+Limits apply to the decoded samples, because the length in a header may be wrong. libsndfile, FFmpeg and soxr release
+the interpreter lock while they work, so several threads can decode at the same time.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from audio.source import Source, every_channel, mean_of_channels
 
 RAW = "pcm"
 
-Sink = Callable[[bytes | memoryview, int], None]  # gets the bytes of float32 samples, and their channel, from 0
+Sink = Callable[[bytes | memoryview, int], None]  # gets float32 samples as bytes, and their channel's number, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Origin:
     """The file that audio was decoded from.
 
     Attributes:
-        seconds: length of what was decoded.
+        seconds: length of the decoded audio.
         container: one of ``audio.sniff.SUPPORTED``, or pcm for raw samples.
-        channels: channels of the source.
-        source_rate: sample rate of the source.
-        truncated: whether the source is known to have ended before it should.
+        channels: number of channels in the file.
+        source_rate: sample rate of the file, in Hz.
+        truncated: whether the file is known to end before it should.
     """
 
     seconds: float
@@ -59,9 +59,9 @@ class Audio(Origin):
 
 
 def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | None = None) -> Audio:
-    """Decode ``file`` from its start; one that ends early or is damaged is decoded as far as it goes.
+    """Decode ``file`` from its start, up to where it ends early or is damaged.
 
-    It is decoded in this process. ``audio.pool`` is for untrusted files.
+    The decoder runs in this process; for untrusted files, use ``audio.pool``.
 
     Args:
         file: a seekable binary file.
@@ -71,15 +71,15 @@ def decode(file: BinaryIO, *, rate: int, limits: AudioLimits, raw: RawFormat | N
 
     Raises:
         UnsupportedFormatError: if the container, the codec, the channels or the sample rate are not supported.
-        InvalidAudioError: if nothing decodes, or samples are not finite numbers.
-        AudioTooShortError: if it lasts less than ``limits.min_seconds``.
+        InvalidAudioError: if nothing can be decoded, or samples are not finite numbers.
+        AudioTooShortError: if the audio is shorter than ``limits.min_seconds``.
         AudioTooLongError: as soon as more than ``limits.max_seconds`` are decoded.
     """
     samples = bytearray()
     try:
         origin = decode_into(lambda block, _: samples.extend(block), file, rate=rate, limits=limits, raw=raw)
     except MemoryError:
-        raise InvalidAudioError("the file takes more memory to decode than there is") from None
+        raise InvalidAudioError("decoding the file takes more memory than there is") from None
     return Audio(samples=np.frombuffer(samples, dtype=np.float32), **asdict(origin))  # not copied
 
 
@@ -92,20 +92,20 @@ def decode_into(
     raw: RawFormat | None = None,
     by_channel: bool = False,
 ) -> Origin:
-    """Decode as ``decode`` does, but pass the samples to ``sink`` block by block, as the bytes of float32.
+    """Decode as ``decode`` does, but pass the samples to ``sink`` block by block.
 
     Args:
-        sink: gets the blocks; with ``by_channel``, a block of each channel in turn.
+        sink: called for each block; with ``by_channel``, for each channel of each block.
         file: a seekable binary file.
         rate: samples per second of the blocks.
         limits: what is accepted.
         raw: for a file of 16-bit PCM without a header, its format.
-        by_channel: keep the channels apart; otherwise they are mixed, as channel 0.
+        by_channel: keep the channels apart; otherwise they are mixed to channel 0.
 
     Raises:
         AudioError: as ``decode``, perhaps after some blocks; with ``by_channel``, also if the number of channels
             changes within the file.
-        MemoryError: if it takes more than this process may have.
+        MemoryError: if decoding takes more memory than this process may have.
     """
     if raw is not None:
         file.seek(0)
@@ -119,7 +119,7 @@ def decode_into(
 def decode_by(
     reader: Reader, sink: Sink, file: BinaryIO, container: str, *, rate: int, limits: AudioLimits, by_channel: bool
 ) -> Origin:
-    """Decode as ``decode_into`` does, after ``container_of`` and ``reader_of``."""
+    """Decode as ``decode_into`` does, with the results of ``container_of`` and ``reader_of``."""
     header = riff.read_header(file) if container == "wav" else None
     file.seek(0)
     with _opened(reader, file, container, header, limits) as source:

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from os import SEEK_END
 from typing import BinaryIO, Literal
 
-# A program that does not know the size yet writes at least this, or 0.
+# A writer that does not know the size yet writes 0, or at least this.
 _OPEN_SIZE = 0x7FFF_0000
-_FORMAT_BYTES = 16  # of the format chunk, up to the bits of a sample
+_FORMAT_BYTES = 16  # of the format chunk, up to and including bits per sample
 _PCM = 1
-_MOST_CHUNKS = 100  # before the samples; real files have one to ten
+_MOST_CHUNKS = 100  # that are read; real files have one to ten before the samples
 
 
 @dataclass(frozen=True, slots=True)
 class Pcm:
-    """16-bit PCM in a WAV file, all of which is there.
+    """Complete little-endian 16-bit PCM in a WAV file.
 
     Attributes:
         channels: number of channels.
         rate: samples per second.
         start: offset of the first sample, in bytes.
-        frames: samples of each channel.
+        frames: number of samples in each channel.
     """
 
     channels: int
@@ -34,10 +34,10 @@ class WavHeader:
     """The header of a WAV file.
 
     Attributes:
-        codec: the format tag of the codec, 0 where there is none.
-        is_cut: whether the file is shorter than it says.
-        hides_samples: whether it says that it has no samples, but bytes follow, because it was written to a pipe.
-        pcm: its samples, if they are 16-bit PCM and as many as it says.
+        codec: the format tag of the codec; 0 if it is missing.
+        is_cut: whether the file is shorter than its header says.
+        hides_samples: whether the header says 0 bytes of samples but bytes follow, as when it was written to a pipe.
+        pcm: where the samples are, if they are complete 16-bit PCM, little-endian; else None.
     """
 
     codec: int
@@ -47,7 +47,7 @@ class WavHeader:
 
 
 def read_header(file: BinaryIO) -> WavHeader:
-    """Read the chunks of a WAV file up to its samples. RF64 and W64 are not checked: their sizes are correct."""
+    """Read the chunks of a WAV file up to its samples. Headers of RF64 and W64 are left to libsndfile."""
     size = file.seek(0, SEEK_END)
     file.seek(0)
     head = file.read(12)

@@ -28,10 +28,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "bench",
         help="measure how much load a running service takes",
-        description="Upload recordings to a service that speaks OpenAI's audio API, drawn at random, and print RTFx "
-        "(audio-seconds transcribed a second), goodput (the same, of what was answered within the objective), "
-        "latencies and errors. Name a recording twice to have it drawn twice as often. Latencies of an open loop count "
-        "from when a request was due, so that a service that keeps clients waiting cannot hide it.",
+        description="Upload recordings, drawn at random, to a service with OpenAI's audio API, and print RTFx "
+        "(seconds of audio transcribed in a second), goodput (RTFx of the answers within the objective), "
+        "latencies and errors. Name a recording twice to have it drawn twice as often. In an open loop, a latency "
+        "counts from when its request was due, so it includes the time in which the client was late.",
     )
     parser.add_argument("url", help="such as http://localhost:8000")
     parser.add_argument("files", type=Path, nargs="+", help="recordings that soundfile reads")
@@ -39,32 +39,32 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--key", help="API key")
     load = parser.add_mutually_exclusive_group()
     load.add_argument(
-        "--clients", type=count, default=16, help="closed loop: each asks again once answered (default: 16)"
+        "--clients", type=count, default=16, help="closed loop: clients, with one request at a time each (default: 16)"
     )
     load.add_argument("--rate", type=positive, help="open loop: requests a second, at random times (Poisson)")
-    load.add_argument("--trace", type=Path, help="open loop: a file with a time of arrival in seconds on each line")
-    parser.add_argument("--burst", type=count, default=1, help="with --rate: requests that come together (default: 1)")
-    parser.add_argument("--seconds", type=positive, default=30.0, help="length of the measurement (default: 30)")
+    load.add_argument("--trace", type=Path, help="open loop: a file with the time of a request in seconds on each line")
+    parser.add_argument("--burst", type=count, default=1, help="with --rate: requests sent together (default: 1)")
+    parser.add_argument("--seconds", type=positive, default=30.0, help="how long to send without --trace (default: 30)")
     parser.add_argument(
-        "--objective", type=positive, default=5.0, help="seconds within which an answer is good (default: 5)"
+        "--objective", type=positive, default=5.0, help="seconds within which an answer counts as goodput (default: 5)"
     )
     parser.add_argument(
-        "--compare", action="store_true", help="count transcripts that differ from the recording's alone"
+        "--compare", action="store_true", help="upload each recording alone first; count transcripts that then differ"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random draw (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of recordings and random times (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load the service; return 1 if a request failed, or a transcript is not that of its recording alone."""
+    """Put load on the service; return 1 if a request failed, or a transcript differs from its recording's alone."""
     import httpx
 
     uploads = [_upload(path, args) for path in args.files]
     arrivals = _arrivals(args)
     try:
         answers, took = asyncio.run(_measure(args, uploads, arrivals))
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CommandError(f"{args.url}: {error or type(error).__name__}") from None
     report = _report(answers, took, args.objective)
     print(json.dumps(report) if args.json else _table(report))
@@ -79,8 +79,8 @@ async def _measure(
     from cli.load import Load, alone, closed, connect, opened
 
     async with connect(args.url) as client:
-        different = list({upload.name: upload for upload in uploads}.values())
-        expected = await alone(client, different if args.compare else different[:1])
+        distinct = list({upload.name: upload for upload in uploads}.values())
+        expected = await alone(client, distinct if args.compare else distinct[:1])  # one shows that requests succeed
         with tqdm(
             unit="answer", file=sys.stderr, disable=None, total=None if arrivals is None else len(arrivals)
         ) as bar:
@@ -102,7 +102,7 @@ def _arrivals(args: argparse.Namespace) -> list[float] | None:
         except (OSError, ValueError) as error:
             raise CommandError(f"{args.trace}: {error}") from None
         if not all(map(math.isfinite, times)):
-            raise CommandError(f"{args.trace}: a time is no number")
+            raise CommandError(f"{args.trace}: a time is not a finite number")
         return sorted(times)
     return None if args.rate is None else list(poisson(args.rate, args.seconds, args.burst, args.seed))
 
@@ -141,6 +141,6 @@ def _table(report: dict[str, Any]) -> str:
     errors = ", ".join(f"{count} x {kind}" for kind, count in report["errors"].items())
     return (
         f"{report['transcripts']} transcripts in {report['seconds']:.1f} s: RTFx {report['rtfx']:.1f}, "
-        f"of it {report['goodput_rtfx']:.1f} within {report['objective_seconds']:g} s\n"
+        f"goodput {report['goodput_rtfx']:.1f} within {report['objective_seconds']:g} s\n"
         f"latency: {latencies or 'none'}\nmismatches: {report['mismatches']}\nerrors: {errors or 'none'}"
     )

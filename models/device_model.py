@@ -1,4 +1,4 @@
-"""What all models have in common on their device: batches of waveforms, and the passes that are prepared for them."""
+"""What recognition models and language identifiers share: batches of waveforms, and CUDA graphs prepared for them."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,7 +20,7 @@ class DeviceModel:
 
     Attributes:
         device: the device that it computes on.
-        precision: how its products round.
+        precision: one of ``models.precision.Precision``.
         sample_rate: rate of the audio it takes, in Hz.
     """
 
@@ -30,14 +30,14 @@ class DeviceModel:
     _passes: GraphedPasses
 
     def batch(self, pcm: Sequence[Waveform], samples: int | None = None) -> tuple[Tensor, Tensor]:
-        """Stack utterances into a batch, for a GPU in pinned memory.
+        """Stack utterances into a batch in host memory, pinned if the device is a GPU.
 
         Args:
             pcm: mono float32 arrays, at least one.
-            samples: length of a row, padding included; None is that of the longest utterance.
+            samples: samples in a row, padding included; None: those of the longest utterance.
 
         Returns:
-            Waveforms [batch, samples], float32, with uninitialised padding, and the samples of each row.
+            Waveforms, float32 [batch, samples], whose padding is uninitialised; and lengths in samples, int64 [batch].
         """
         sizes = [len(utterance) for utterance in pcm]
         pinned = self.device.type == "cuda"
@@ -47,12 +47,12 @@ class DeviceModel:
         return waveforms, torch.tensor(sizes, pin_memory=pinned)
 
     def prepare(self, rows: int, samples: int) -> list[int]:
-        """On a GPU, capture graphs for batches of up to ``rows`` rows of ``samples`` samples.
+        """On a GPU, capture CUDA graphs for batches of up to ``rows`` rows of ``samples`` samples.
 
-        Call it with the longest first.
+        Call it for the longest rows first: the memory of their graphs is enough for the others.
 
         Returns:
-            Batch sizes to run once, the largest first, so that searches prepare for them before requests wait.
+            Numbers of rows, descending. Run a batch of each once, so that searches prepare before requests wait.
         """
         if self.device.type == "cpu":
             return [rows]
@@ -61,9 +61,9 @@ class DeviceModel:
         return [rows, *(size for size in row_sizes(rows) if size < rows)]
 
     def _as_current_device(self) -> AbstractContextManager[object]:
-        """Make the model's GPU the current one, because kernels are launched there, wherever their tensors are.
+        """Return a context whose current GPU is the model's: kernels are launched there, wherever their tensors are.
 
-        Products then round as the model's precision says.
+        The call also sets how the process's products round, as the model's precision says.
         """
         round_products(self.device, self.precision)
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()

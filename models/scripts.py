@@ -1,10 +1,10 @@
-"""Scripts without spaces between words: Han, kana, Thai, Lao, Tibetan, Burmese and Khmer."""
+"""Scripts without spaces between words: Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer."""
 
 import re
 import unicodedata
 from collections.abc import Iterable
 
-# Han, kana, bopomofo and their punctuation: without spaces between sentences too.
+# Han, kana, bopomofo and their punctuation, which have no spaces between sentences either.
 WIDE = (
     "\u2e80-\u2fff\u3001-\u30ff\u3100-\u312f\u31c0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff9f"
     "\U00020000-\U000323af"
@@ -15,19 +15,21 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3105-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af]"
 )
-# Small kana, and marks that lengthen or repeat the character before them.
-_BOUND = frozenset("ー々ゝヽぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮｰﾞﾟฯๆ")
+# Small kana, and the Thai sign of an abbreviation.
+_BOUND = frozenset("ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮｧｨｩｪｫｬｭｮｯฯ")
+# Modifier letters, which lengthen or repeat the character before them, and combining marks.
+_BOUND_CATEGORIES = frozenset({"Lm", "Mc", "Me", "Mn"})
 
 
 def separator(before: str, after: str) -> str:
-    """Return the separator of two texts: a space, but none between Han or kana."""
+    """Return what separates two texts: a space, but nothing between Han, kana or bopomofo."""
     if not before or not after:
         return ""
     return "" if _ENDS_WIDE.search(before) and _BEGINS_WIDE.match(after) else " "
 
 
 def run_together(texts: Iterable[str]) -> str:
-    """Join texts with the separators of their scripts; empty texts are skipped."""
+    """Join texts with the separators of their scripts, skipping empty texts."""
     text = ""
     for following in texts:
         text += separator(text, following) + following
@@ -35,10 +37,15 @@ def run_together(texts: Iterable[str]) -> str:
 
 
 def is_unspaced(character: str) -> bool:
-    """Return whether a character is of such a script; punctuation is not."""
+    """Return whether a character is of a script without spaces between words; punctuation is not."""
     return bool(_UNSPACED.match(character)) and not unicodedata.category(character).startswith("P")
+
+
+def is_bound(character: str) -> bool:
+    """Return whether a character belongs to the one before it, so that no word and no line begins with it."""
+    return character in _BOUND or unicodedata.category(character) in _BOUND_CATEGORIES
 
 
 def begins_unspaced(text: str) -> bool:
     """Return whether a text begins a word even without a space before it, because of its script."""
-    return text != "" and is_unspaced(text[0]) and text[0] not in _BOUND and unicodedata.category(text[0])[0] != "M"
+    return text != "" and is_unspaced(text[0]) and not is_bound(text[0])

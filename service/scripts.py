@@ -3,15 +3,13 @@
 import re
 import unicodedata
 
-from models.scripts import WIDE
+from models.scripts import WIDE, is_bound
 
 # Thai, Lao, Tibetan, Myanmar, Khmer: with spaces between phrases.
 _PHRASED = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 _UNSPACED = re.compile(rf"[{WIDE}{_PHRASED}]")
-# Characters that no line may begin with: closing punctuation, marks that lengthen or repeat, small kana.
-_BOUND = re.compile(
-    r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜ー々ゝヽぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮ.,;:?!%’”ฯๆ]"
-)
+# Punctuation that no line may begin with.
+_CLOSING = re.compile(r"[、。，．・：；？！)\]}〉》」』】〕）］｝〜.,;:?!%’”]")
 
 
 def width(text: str) -> int:
@@ -30,8 +28,7 @@ def pieces(text: str) -> list[str]:
     for one in text:
         before = divided[-1][-1] if divided else ""
         may_begin = _UNSPACED.match(one) or _UNSPACED.match(before)
-        is_bound = _BOUND.match(one) or unicodedata.category(one).startswith("M")
-        if before.strip() and may_begin and not is_bound:
+        if before.strip() and may_begin and not (_CLOSING.match(one) or is_bound(one)):
             divided.append(one)
         elif divided:
             divided[-1] += one

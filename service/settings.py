@@ -298,8 +298,8 @@ class Settings(BaseSettings):
     )
     webhook_secret: str | None = Field(
         default=None,
-        description="Signs webhooks of jobs without a secret of their own: whsec_ and base64, or any text of 16 "
-        "characters and more.",
+        description="Signs webhooks of jobs without a secret of their own: whsec_ and base64, or any text; 16 to 512 "
+        "characters.",
     )
 
     bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(

@@ -1,6 +1,6 @@
-"""Augmentation of waveforms by rooms, noise and levels, without moving a sound in time.
+"""Augmentation of waveforms by reverberation, noise, gain and codecs.
 
-So a teacher's posteriors of the clean clip are valid for the augmented one.
+No sound moves in time, so a teacher's posteriors of the clean clip are valid for the augmented one.
 """
 
 import numpy as np
@@ -9,19 +9,19 @@ from audio.samples import Samples
 from training.codec import coded
 from training.recipe import Augmentation, Level, Noise, Reverberation
 
-# Range of the exponent of a noise's power over frequency: 0 is white, 1 pink, 2 brown.
+# Range of c in noise whose power falls as frequency ** -c: 0 is white, 1 pink, 2 brown.
 _COLOURS = (0.0, 2.0)
-# A room's decay of 60 dB, as a natural logarithm of amplitude.
-_GONE = np.log(1e3)
+# 60 dB of amplitude as a natural logarithm, for the time in which a room's sound decays by that much.
+_DECAY = np.log(1e3)
 
 
 def augmented(samples: Samples, rate: int, config: Augmentation, random: np.random.Generator) -> Samples:
-    """Return a clip with another room, background and level.
+    """Return a clip with reverberation, noise, another level and a codec, each if it is configured.
 
     Args:
         samples: mono, float32 [n].
         rate: samples per second.
-        config: the augmentations and their shares.
+        config: the augmentations; those of features, and splices, are made elsewhere.
         random: generator of the choices.
 
     Returns:
@@ -40,18 +40,18 @@ def augmented(samples: Samples, rate: int, config: Augmentation, random: np.rand
 
 
 def reverberated(samples: Samples, rate: int, config: Reverberation, random: np.random.Generator) -> Samples:
-    """Return a clip in a room, as loud as before: the direct sound and exponentially decaying noise."""
+    """Return a clip in a room, as loud as before; the room's response is noise that decays after the direct sound."""
     seconds = random.uniform(*config.seconds)
     direct_to_room = 10 ** (random.uniform(*config.direct_db) / 20)
     time = np.arange(1, int(seconds * rate) + 1) / rate
-    room = random.standard_normal(len(time)) * np.exp(-_GONE * time / seconds)
+    room = random.standard_normal(len(time)) * np.exp(-_DECAY * time / seconds)
     response = np.concatenate([[1.0], room / (direct_to_room * np.sqrt(np.sum(room**2)))])
     result = _convolved(samples, response)
-    return (result * _loudness(samples) / max(_loudness(result), 1e-9)).astype(np.float32)
+    return (result * _rms(samples) / max(_rms(result), 1e-9)).astype(np.float32)
 
 
 def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> Samples:
-    """Return a clip with steady noise of a random colour and loudness."""
+    """Return a clip with stationary noise of a random colour and signal-to-noise ratio."""
     snr = 10 ** (random.uniform(*config.snr_db) / 20)
     size = _fft_size(len(samples))
     spectrum = np.fft.rfft(random.standard_normal(size))
@@ -59,16 +59,16 @@ def with_noise(samples: Samples, config: Noise, random: np.random.Generator) -> 
     spectrum[1:] *= np.arange(1, len(spectrum)) ** (-colour / 2)
     spectrum[0] = 0.0
     noise = np.fft.irfft(spectrum, size)[: len(samples)]
-    return (samples + noise * _loudness(samples) / (snr * max(_loudness(noise), 1e-9))).astype(np.float32)
+    return (samples + noise * _rms(samples) / (snr * max(_rms(noise), 1e-9))).astype(np.float32)
 
 
 def at_level(samples: Samples, config: Level, random: np.random.Generator) -> Samples:
-    """Return a clip at another level."""
+    """Return a clip with a random gain."""
     return (samples * 10 ** (random.uniform(*config.gain_db) / 20)).astype(np.float32)
 
 
 def _convolved(samples: Samples, response: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Samples:
-    """Return the response of a room to a clip, cut to the clip's length."""
+    """Return a clip convolved with a room's response, cut to the clip's length."""
     size = _fft_size(len(samples) + len(response))
     spectrum = np.fft.rfft(samples, size) * np.fft.rfft(response, size)
     return np.fft.irfft(spectrum, size)[: len(samples)].astype(np.float32)
@@ -78,6 +78,6 @@ def _fft_size(length: int) -> int:
     return 1 << max(1, length - 1).bit_length()
 
 
-def _loudness(samples: np.ndarray[tuple[int], np.dtype[np.floating]]) -> float:
-    """Return the root of the mean square."""
+def _rms(samples: np.ndarray[tuple[int], np.dtype[np.floating]]) -> float:
+    """Return the root mean square; 0 without samples."""
     return float(np.sqrt(np.mean(np.square(samples, dtype=np.float64)))) if len(samples) else 0.0

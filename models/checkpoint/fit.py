@@ -1,4 +1,4 @@
-"""Matching the tensors of a file with those of the model that its configuration describes."""
+"""Match the tensors of a checkpoint with those of the model that its configuration describes."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from models.checkpoint.errors import TensorMismatchError, shown
 
 
 class Fit:
-    """Takes tensors out of a file one by one; collects what does not fit, and reports it all at once."""
+    """Takes the tensors of a checkpoint by name and shape; collects all problems, and reports them together."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors
@@ -17,9 +17,10 @@ class Fit:
         self._problems: list[str] = []
 
     def take(self, names: tuple[str, ...], shape: Sequence[int]) -> Tensor | None:
-        """Return a tensor of real, finite numbers in ``shape``, or note the problem and return None.
+        """Return the tensor with the first of ``names`` that exists, or note a problem and return None.
 
-        A convolution over one point is a linear layer, so an extra last dimension of 1 is dropped.
+        Its values must be finite floating-point numbers in ``shape``. A last dimension of 1 beyond ``shape`` is
+        dropped: a convolution of kernel size 1 is a linear layer.
         """
         name = next((one for one in names if one in self._tensors), None)
         if name is None:
@@ -32,7 +33,7 @@ class Fit:
         if tensor.shape != tuple(shape):
             self.note(f"{name} is {list(tensor.shape)} but must be {list(shape)}")
         elif not tensor.is_floating_point():
-            self.note(f"{name} holds {tensor.dtype}, not real numbers")
+            self.note(f"{name} holds {tensor.dtype}, not floating-point numbers")
         elif not all(bound.isfinite() for bound in torch.aminmax(tensor)):
             self.note(f"{name} holds values that are infinite or not numbers")
         else:
@@ -40,7 +41,7 @@ class Fit:
         return None
 
     def take_optional(self, name: str, shape: Sequence[int]) -> Tensor | None:
-        """Return a tensor that may be missing."""
+        """Do as ``take``, but return None without noting a problem if the tensor is missing."""
         return self.take((name,), shape) if name in self._tensors else None
 
     def take_network(
@@ -49,16 +50,16 @@ class Fit:
         """Take every tensor of a network.
 
         Args:
-            wanted: a state dict of the network, for names and shapes.
-            names_of: returns the names that the file may have for a tensor of the network.
+            wanted: the network's state dict, for names and shapes.
+            names_of: returns the checkpoint's possible names of a tensor of the network.
 
         Returns:
-            The network's state dict; complete if no problem was noted.
+            The state dict from the checkpoint; complete if no problem was noted.
         """
         state: dict[str, Tensor] = {}
         for name, like in wanted.items():
             if not like.is_floating_point():
-                state[name] = torch.zeros(like.shape, dtype=like.dtype)  # batch norm's count of training steps
+                state[name] = torch.zeros(like.shape, dtype=like.dtype)  # num_batches_tracked, for training only
             elif (tensor := self.take(names_of(name), like.shape)) is not None:
                 state[name] = tensor
         return state
@@ -68,10 +69,10 @@ class Fit:
         self._problems.append(problem)
 
     def finish(self, ignored: Callable[[str], bool]) -> None:
-        """Report all problems.
+        """Report all problems; tensors that were not taken are problems too, unless ``ignored``.
 
         Raises:
-            TensorMismatchError: naming every tensor that is missing, does not fit, or was not taken.
+            TensorMismatchError: if there is any problem.
         """
         left = [name for name in self._tensors if name not in self._taken and not ignored(name)]
         problems = self._problems + [f"{shown(name)} {list(self._tensors[name].shape)} is unexpected" for name in left]

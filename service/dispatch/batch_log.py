@@ -1,4 +1,4 @@
-"""The last batches and their outcomes, to see what the batcher does."""
+"""A log of the last batches and their outcomes, for `/debug/batches` and traces."""
 
 import time
 from collections import deque
@@ -18,20 +18,20 @@ class BatchEntry:
 
     Attributes:
         ended_at: Unix time.
-        outcome: ok, oom, error or lost.
+        outcome: ok, oom (did not fit the device's memory), error, or lost (with the engine).
         engine: name of the engine.
         model: id of the model.
         decoder: the decoder; None for the model's first.
         utterances: number of utterances.
-        background: number of them that are parts of jobs.
+        background: number of utterances of jobs.
         shortest_seconds: length of the shortest utterance.
         longest_seconds: length of the longest utterance.
-        audio_seconds: audio of all utterances.
-        padded_seconds: the same with padding; None without an answer.
-        padding_share: share of padding in the padded seconds.
-        queue_seconds: longest wait of an utterance in the queue.
-        engine_seconds: time from sending to the answer: transport, the wait for the batch before, and computing.
-        infer_seconds: time of computing; None without an answer.
+        audio_seconds: audio of all utterances, without padding.
+        padded_seconds: audio and padding; None unless the outcome is ok.
+        padding_share: share of padding in the padded seconds, or None.
+        queue_seconds: longest time from the acceptance of an utterance to the sending of this batch.
+        engine_seconds: time from sending to the outcome: transport, the wait for the batch before, and computing.
+        infer_seconds: the engine's computing time; None unless the outcome is ok.
     """
 
     ended_at: float
@@ -51,12 +51,12 @@ class BatchEntry:
     infer_seconds: float | None
 
     def described(self) -> dict[str, Any]:
-        """Return the entry for JSON, with rounded numbers."""
+        """Return the entry for JSON, rounded to four decimals."""
         return {key: round(value, 4) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
 class BatchLog:
-    """Keeps the last batches, and adds spans to traces.
+    """Keeps the last batches, and writes their spans.
 
     Args:
         tracer: writes a span for a batch in which traced requests have utterances.
@@ -67,7 +67,7 @@ class BatchLog:
         self._entries: deque[BatchEntry] = deque(maxlen=_KEPT)
 
     def __iter__(self) -> Iterator[BatchEntry]:
-        """Yield the entries, the last first."""
+        """Yield the entries, newest first."""
         return reversed(self._entries)
 
     def note(
@@ -85,10 +85,10 @@ class BatchLog:
         Args:
             outcome: ok, oom, error or lost.
             engine: name of the engine.
-            utterances: its utterances, at least one.
-            now: monotonic time, of the same clock as the utterances'.
+            utterances: the batch's utterances, at least one.
+            now: time on the monotonic clock of `Utterance.sent`.
             padded_seconds: seconds of audio and padding.
-            infer_seconds: time of computing.
+            infer_seconds: the engine's computing time.
         """
         lengths = [utterance.seconds for utterance in utterances]
         lane, sent = utterances[0].lane, utterances[0].sent

@@ -1,4 +1,4 @@
-"""Builds the FastAPI application: routes, one shape for all errors, telemetry around everything."""
+"""Builds the FastAPI application: routes, middleware, and one form of all errors."""
 
 from importlib.metadata import version
 
@@ -20,7 +20,7 @@ from service.http.head import HeadAsGet
 from service.http.pages import page_router
 from service.http.telemetry import Telemetry, note_error
 
-# Headers that pages of other origins may read; OpenAI's client needs them for its retries.
+# Response headers that pages of other origins may read; OpenAI's client needs two of them for its retries.
 _READABLE_HEADERS = (
     *(
         "openai-processing-ms",
@@ -36,11 +36,11 @@ _READABLE_HEADERS = (
 
 
 def create_app(front: Front, backend: Backend | None) -> FastAPI:
-    """Return the application of a process.
+    """Return the application of the main process, or of a worker.
 
     Args:
-        front: answers requests for transcripts.
-        backend: answers all other requests; without it, there are no other routes.
+        front: what the routes of transcriptions use.
+        backend: what all other routes use; None for a worker, which has no other routes.
     """
     app = FastAPI(
         title="Steno",
@@ -50,7 +50,7 @@ def create_app(front: Front, backend: Backend | None) -> FastAPI:
         redoc_url=None,
     )
     app.state.front = front
-    # The framework looks through the routes in this order, so those that are asked for most come first.
+    # The framework tries the routes in this order, so the most requested ones come first.
     app.include_router(transcriptions.router)
     if backend is not None:
         app.state.backend = backend
@@ -64,11 +64,11 @@ def create_app(front: Front, backend: Backend | None) -> FastAPI:
         max_upload_bytes=front.settings.max_upload_bytes,
     )
     app.add_middleware(Telemetry, metrics=front.metrics, tracer=front.tracer)
-    if front.settings.cors_origins:  # outermost, so that pages of other origins can read every error
+    if front.settings.cors_origins:  # added last, so outermost: pages of other origins can read every error
         app.add_middleware(
             CORSMiddleware,
             allow_origins=front.settings.cors_origins,
-            allow_methods=("GET", "POST"),
+            allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
             expose_headers=_READABLE_HEADERS,
         )
@@ -87,7 +87,7 @@ async def _answer_error(request: Request, error: Exception) -> ErrorResponse:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return the methods of all routes at a path; the framework returns only those of the first route."""
+    """Return the methods of all routes at the request's path; the framework names only those of the first route."""
     methods = set()
     for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
         scope = {**request.scope, "method": method}
@@ -97,7 +97,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 async def _answer_invalid(request: Request, error: Exception) -> ErrorResponse:
-    """Answer a validation error of the framework, which itself would answer 422 in another shape."""
+    """Answer an invalid request in place of the framework, whose 422 has another form."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     param = str(fault["loc"][-1])

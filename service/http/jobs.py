@@ -1,7 +1,7 @@
 """Routes of jobs: transcriptions that need no open connection.
 
-`POST /v1/audio/jobs` takes the form of a transcription and answers at once. The result is, byte for byte, the answer
-that a request for the transcription would have got.
+`POST /v1/audio/jobs` takes the form of a transcription and answers at once. A job's result is byte for byte what
+`POST /v1/audio/transcriptions` or `translations` would have answered.
 """
 
 import logging
@@ -38,8 +38,8 @@ log = logging.getLogger("steno.http")
 
 router = APIRouter(prefix="/v1/audio/jobs", dependencies=[KEY], responses=NOT_AUTHORIZED)
 
-_FULL_SECONDS = 60
-_POLL_SECONDS = 5  # Retry-After for a result that is not there yet
+_FULL_SECONDS = 60  # Retry-After when there is no room for another job
+_POLL_SECONDS = 5  # Retry-After until a job is finished
 
 
 class JobForm(BaseModel):
@@ -54,7 +54,7 @@ class JobForm(BaseModel):
     ] = None
     webhook_secret: Annotated[
         str | None,
-        Field(description="Secret that signs the webhook: whsec_ and base64, or any text of 16 characters and more."),
+        Field(description="Secret that signs the webhook, 16 to 512 characters: whsec_ and base64, or any text."),
     ] = None
 
     @classmethod
@@ -62,7 +62,7 @@ class JobForm(BaseModel):
         """Read the fields.
 
         Raises:
-            RequestError: naming the field that is wrong.
+            RequestError: if a field is wrong; the error names it.
         """
         try:
             return cls.model_validate({name: form[name] for name in cls.model_fields if form.get(name, "") != ""})
@@ -80,14 +80,14 @@ class JobError(BaseModel):
 
 
 class JobWebhook(BaseModel):
-    """The delivery of a webhook."""
+    """The webhook of a job, and whether it was delivered."""
 
     url: str
     status: Annotated[
         Literal["pending", "delivered", "failed"], Field(description="failed: there will be no more attempts.")
     ]
     attempts: int
-    error: Annotated[str | None, Field(description="Error of the last attempt.")]
+    error: Annotated[str | None, Field(description="Error of the last attempt, if it failed.")]
 
 
 class JobCard(BaseModel):
@@ -118,14 +118,12 @@ class JobList(BaseModel):
 
 
 class JobPage(BaseModel):
-    """The jobs to list."""
+    """Query parameters of a list of jobs."""
 
     model_config = ConfigDict(extra="forbid")
 
     limit: Annotated[int, Field(ge=1, le=100, description="Most jobs to list.")] = 20
-    after: Annotated[str, Field(description="Id of a job; only older ones are listed: last_id of the page before.")] = (
-        ""
-    )
+    after: Annotated[str, Field(description="Id of a job: only older jobs are listed. Pass last_id to go on.")] = ""
 
 
 class DeletedJob(BaseModel):
@@ -163,11 +161,11 @@ async def create_job(request: Request) -> Response:
     async with AsyncExitStack() as resources:
         await _check_room(jobs, record.caller)  # before the body is received
         form, _ = await receive_form(request, resources, is_background=True)
-        own = JobForm.parse(form)
-        delivery = _delivery(jobs, own, front.settings.webhook_secret)
+        job_form = JobForm.parse(form)
+        delivery = _delivery(jobs, job_form, front.settings.webhook_secret)
         rest = FormData([(name, value) for name, value in form.multi_items() if name not in JobForm.model_fields])
         options = await parse_options(
-            front, record, rest, resources, is_translation=own.task == "translate", receive=request.receive
+            front, record, rest, resources, is_translation=job_form.task == "translate", receive=request.receive
         )
         if options.fields.stream:
             raise RequestError("A job is not streamed.", code=ErrorCode.UNSUPPORTED_VALUE, param="stream")
@@ -178,7 +176,7 @@ async def create_job(request: Request) -> Response:
                 file.file,
                 caller=record.caller,
                 model=options.model.id,
-                request=_written_down(rest, file, options.model.id, own.task),
+                request=_encoded_request(rest, file, options.model.id, job_form.task),
                 file_bytes=file.size or 0,
                 delivery=delivery,
             )
@@ -213,7 +211,7 @@ async def get_job(request: Request, job: str) -> JobCard:
     responses={200: {"model": schemas.Transcription | schemas.VerboseTranscription}, **_ERRORS},
 )
 async def get_result(request: Request, job: str) -> Response:
-    """Answer as a request for the same transcript would have been answered, errors included."""
+    """Return what the transcription would have been answered, errors included."""
     jobs = _jobs(request)
     found = await _found(request, job)
     if found.state == "cancelled":
@@ -228,7 +226,7 @@ async def get_result(request: Request, job: str) -> Response:
 
 @router.post("/{job}/cancel", responses=_ERRORS)
 async def cancel_job(request: Request, job: str) -> JobCard:
-    """Stop a job; one that is finished stays as it is."""
+    """Cancel a job, unless it is finished."""
     jobs = _jobs(request)
     await jobs.cancel(await _found(request, job))
     return JobCard(**(await _found(request, job)).described())
@@ -236,7 +234,7 @@ async def cancel_job(request: Request, job: str) -> JobCard:
 
 @router.delete("/{job}", responses=_ERRORS)
 async def delete_job(request: Request, job: str) -> DeletedJob:
-    """Stop a job, and delete it with its recording and its result."""
+    """Cancel a job, and delete it with its recording and its result."""
     jobs = _jobs(request)
     found = await _found(request, job)
     await jobs.delete(found)
@@ -249,11 +247,11 @@ async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: 
     Args:
         front: the service.
         job: the job.
-        recording: path of its file.
-        is_abandoned: returns whether no engine will start any more.
+        recording: path of the recording.
+        is_abandoned: returns whether no engine will start until the service is restarted.
 
     Raises:
-        LaterError: if there is no room for it now.
+        LaterError: if the job must wait and run again.
     """
     record = Record(job.id, time.monotonic(), caller=job.caller)
     trace = front.tracer.begin("job", Traceparent.parse(job.traceparent or ""), is_server=False)
@@ -269,17 +267,17 @@ async def transcribe_job(front: Front, job: Job, recording: Path, is_abandoned: 
 async def _transcribe(
     front: Front, job: Job, recording: Path, record: Record, is_abandoned: Callable[[], bool]
 ) -> JobResult:
-    written = orjson.loads(job.request)
+    request = orjson.loads(job.request)
     try:
         async with AsyncExitStack() as resources:
             file = resources.enter_context(recording.open("rb"))
-            media_type = Headers({"content-type": written["media_type"]})
+            media_type = Headers({"content-type": request["media_type"]})
             upload = UploadFile(file, size=job.file_bytes, filename=job.id, headers=media_type)
-            form = FormData([*map(tuple, written["fields"]), ("file", upload)])
-            options = await parse_options(front, record, form, resources, is_translation=written["task"] == "translate")
+            form = FormData([*map(tuple, request["fields"]), ("file", upload)])
+            options = await parse_options(front, record, form, resources, is_translation=request["task"] == "translate")
 
             async def keep() -> None:
-                """Keep the file, because the job may have to begin again."""
+                """Keep the file, because the job may have to run again."""
 
             response = await answer(front, record, options, resources, keep, is_background=True)
     except RefusedError as error:
@@ -288,7 +286,7 @@ async def _transcribe(
         if isinstance(error, RequestError) and error.retry_after is not None and _is_for_later(error):
             raise LaterError(error.retry_after) from None
         if isinstance(error, EngineLostError) and is_abandoned():
-            raise LaterError(0.0) from None  # after the restart
+            raise LaterError(0.0) from None  # queued again, and run after the restart
         failed = _failed(error)
         record.error = failed.error_code
         _log(job, record, failed.error_code)
@@ -299,7 +297,7 @@ async def _transcribe(
 
 
 def _is_for_later(error: RequestError) -> bool:
-    """Return whether a job waits: for a key's limit it does, even for longer than a client would."""
+    """Return whether a job runs again: where a client should retry, and at a key's limit, however long the wait."""
     return error.should_retry is not False or error.code is ErrorCode.RATE_LIMIT_EXCEEDED
 
 
@@ -336,16 +334,16 @@ def _full(error: StoreFullError) -> Exception:
     return OverloadedError(f"The service has no room for this job: {error}.", _FULL_SECONDS)
 
 
-def _delivery(jobs: Jobs, own: JobForm, secret: str | None) -> Delivery | None:
-    if own.webhook is None:
+def _delivery(jobs: Jobs, form: JobForm, secret: str | None) -> Delivery | None:
+    if form.webhook is None:
         return None
     try:
-        jobs.check_webhook(own.webhook)
+        jobs.check_webhook(form.webhook)
     except ForbiddenUrlError as error:
         raise RequestError(f"webhook: {error}", code=ErrorCode.INVALID_VALUE, param="webhook") from None
-    if own.webhook_secret is not None:
+    if form.webhook_secret is not None:
         try:
-            secret = check_secret(own.webhook_secret)
+            secret = check_secret(form.webhook_secret)
         except ValueError as error:
             raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="webhook_secret") from None
     if secret is None:
@@ -353,14 +351,13 @@ def _delivery(jobs: Jobs, own: JobForm, secret: str | None) -> Delivery | None:
             "The field 'webhook_secret' is missing: a webhook is signed, and this service has no secret of its own."
         )
         raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param="webhook_secret")
-    return Delivery(own.webhook, secret)
+    return Delivery(form.webhook, secret)
 
 
-def _written_down(form: FormData, file: UploadFile, model: str, task: str) -> bytes:
-    """Return the form without its file, with the id of the model, because an alias may change."""
+def _encoded_request(form: FormData, file: UploadFile, model: str, task: str) -> bytes:
+    """Encode the form without its file, and with the model's id, because an alias may change."""
     fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str) and name != "model"]
-    written = {"fields": [*fields, ("model", model)], "media_type": file.content_type or "", "task": task}
-    return orjson.dumps(written)
+    return orjson.dumps({"fields": [*fields, ("model", model)], "media_type": file.content_type or "", "task": task})
 
 
 def _log(job: Job, record: Record, code: str | None) -> None:

@@ -74,9 +74,11 @@ def test_transcripts_that_differ_from_those_alone_are_mismatches(capsys, service
     assert (status, report["mismatches"]) == (1, report["transcripts"])
 
 
-@pytest.mark.parametrize("wrong", [["--model", "none-such"], []])
-def test_what_cannot_be_measured_is_one_line(capsys, service, clips, wrong):
-    url = str(service.client.base_url) if wrong else "http://127.0.0.1:9"
+@pytest.mark.parametrize(
+    ("url", "wrong"), [(None, ["--model", "none-such"]), ("http://127.0.0.1:9", []), ("http://127.0.0.1:port", [])]
+)
+def test_what_cannot_be_measured_is_one_line(capsys, service, clips, url, wrong):
+    url = url or str(service.client.base_url)
 
     assert main(["bench", url, clips[0], *wrong]) == 2
 

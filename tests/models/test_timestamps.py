@@ -124,7 +124,7 @@ def test_words_are_the_text_in_order_and_never_overlap(vocabulary, data, tdt):
     assert all(word.confidence == min(utterance.confidence[slice(*word.token_span)]) for word in found)
 
 
-UNSPACED = Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっที่นี่", *"gpu"]))
+UNSPACED = Vocabulary(CharacterTokenizer([" ", *"今天你好，。スーパっゞｯที่นี่ៗ", *"gpu"]))
 
 
 def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_one_before():
@@ -140,6 +140,8 @@ def test_in_scripts_without_spaces_each_token_is_a_word_and_marks_belong_to_the_
         ("好gpu你", ["好", "gpu", "你"]),
         ("スーパ", ["スー", "パ"]),
         ("ที่นี่", ["ที่", "นี่"]),
+        ("スゞパｯ", ["スゞ", "パｯ"]),
+        ("นៗ", ["นៗ"]),
         ("好 你", ["好", "你"]),
     ],
 )

@@ -39,6 +39,11 @@ def test_a_listed_origin_may_preflight_without_a_key(service, origin):
     assert "access-control-allow-credentials" not in answer.headers
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_listed_origin_may_use_every_method_of_the_api(service, method):
+    assert preflight(service, ORIGIN, method).status_code == 200
+
+
 @pytest.mark.parametrize("origin", [OTHER, "https://app.example:8443", "http://app.example", "null"])
 def test_no_other_origin_may(service, origin):
     answer = preflight(service, origin)

@@ -171,6 +171,7 @@ def test_a_sentence_that_is_one_word_is_divided_between_characters_and_shares_it
         ("スーパー", ["スー", "パー"]),
         ("用GPU的", ["用", "GPU", "的"]),
         ("ที่นี่", ["ที่", "นี่"]),
+        ("スゞﾊｯ", ["スゞ", "ﾊｯ"]),
         ("hello", ["hello"]),
         (" 你好", [" 你", "好"]),
     ],
