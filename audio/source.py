@@ -1,4 +1,4 @@
-"""The interface of the readers of audio files: blocks, forward only, and facts about the file."""
+"""The interface of the readers of audio files, which yield blocks; and the mixing of channels."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -39,23 +39,23 @@ class Source(Protocol):
         """Whether the file is known to have ended before it should."""
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield blocks of at most a few seconds, mixed by ``mix``, until the file ends or breaks.
+        """Yield the samples in blocks of bounded size, mixed by ``mix``, until the file ends or breaks.
 
         Raises:
-            AudioError: as soon as a limit is passed, or samples are not finite numbers.
+            AudioError: as soon as a limit is passed, or a sample is no number or too large.
         """
 
 
-# If the mean of two channels has less than this share of their power, one is the other inverted, as by a cable with
-# swapped wires. Two microphones always have more in common.
+# If the mean of two channels has less than this share of the quieter one's power, one is the other inverted, as by a
+# cable with swapped wires. Two microphones never cancel out that far.
 _LEAST_SHARE = 0.01
 
 
 def mean_of_channels(block: Samples) -> Samples:
-    """Return ``block`` [frames, channels] as mono [frames]: the mean, or of two channels that cancel out the louder.
+    """Return ``block`` [frames, channels] as mono [frames]: the mean, or the louder of two channels that cancel out.
 
     Raises:
-        InvalidAudioError: if samples are not finite numbers.
+        InvalidAudioError: if a sample is no number or too large.
     """
     block = every_channel(block)
     if block.shape[1] == 1:
@@ -72,13 +72,13 @@ def every_channel(block: Samples) -> Samples:
     """Return ``block`` [frames, channels] as it is.
 
     Raises:
-        InvalidAudioError: if samples are not finite numbers.
+        InvalidAudioError: if a sample is no number or too large.
     """
     if block.size and not (block.min() >= -_LOUDEST and block.max() <= _LOUDEST):
-        raise InvalidAudioError("the audio holds samples that are infinite or not numbers")
+        raise InvalidAudioError("the audio holds samples that are not numbers, or too large")
     return block
 
 
 def falls_short(claimed: float, decoded: float) -> bool:
-    """Return whether ``decoded`` seconds are clearly fewer than a header ``claimed``; some headers only estimate."""
+    """Return whether clearly fewer seconds were decoded than a header claims; some headers only estimate."""
     return claimed - decoded > max(0.1, 0.01 * decoded)

@@ -1,7 +1,7 @@
 """A profile of a batch: the operations of a CPU, or the kernels of a GPU, that take most of the time.
 
-A call is timed before it is profiled, because profiling slows it down. Shares are of the sum of all operations. On a
-GPU the sum is less than the time of the call if the device idled, and more if kernels overlapped.
+The batch is timed before it is profiled, because profiling slows it down. A share is a part of the time of all
+operations. On a GPU the sum is less than the time of the call if the device idled, and more if kernels overlapped.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks.rows import Rows, add_rows_option
 from benchmarks.timing import Latency, times_of
 from models import Model, Transcript
 
-# Kernels' names include template arguments.
+# Names are cut to this length: those of kernels include template arguments.
 _LONGEST_NAME = 80
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--audio", help="recording to repeat; noise when none is given")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=7, help="calls that are timed, and calls that are profiled")
+    parser.add_argument("--repeats", type=int, default=7, help="number of calls to time, and then to profile")
     parser.add_argument("--top", type=int, default=15, help="operations that have a row of their own")
     add_rows_option(parser)
     args = parser.parse_args()
@@ -49,7 +49,8 @@ def main() -> None:
     models = chosen_models(args)
     model = next(iter(models.values()))
     about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "batch": args.batch}
-    rows = Rows("profile", about | {"seconds": args.seconds} | describe(model.device), args.rows)
+    about |= {option: getattr(args, option) for option in ("seconds", "audio", "repeats", "top")}
+    rows = Rows("profile", about | describe(model.device), args.rows)
     clip = speech(args.audio, model.sample_rate, args.seconds).numpy()
     for (dtype,) in tqdm(rows.missing((dtype,) for dtype in args.dtypes), unit="dtype", disable=None):
         waveforms, lengths = models[dtype].batch([clip] * args.batch)
@@ -58,8 +59,8 @@ def main() -> None:
         whole = Latency.of(times_of(call, args.repeats)).p50
         spent = spent_on(call, args.repeats, model.device)
         total = sum(one.seconds for one in spent)
-        known = [Spent("the call", whole, 1), Spent("all operations", total, sum(one.times for one in spent))]
-        measured = [*known, *largest(spent, args.top)]
+        totals = [Spent("the call", whole, 1), Spent("all operations", total, sum(one.times for one in spent))]
+        measured = [*totals, *largest(spent, args.top)]
         rows.add((dtype,), *({"dtype": dtype, **asdict(one), "share": one.seconds / total} for one in measured))
     print(f"{'dtype':>9} {'ms':>9} {'share':>7} {'times':>7}  operation")
     for row in rows:
@@ -69,14 +70,14 @@ def main() -> None:
 
 
 def spent_on(call: Callable[[], object], repeats: int, device: torch.device) -> list[Spent]:
-    """Return the cost of each operation, or on a GPU each kernel, of a call, the largest first.
+    """Return the cost in a call of each operation, on a GPU of each kernel, the largest first.
 
     Raises:
         RuntimeError: if the profiler recorded none.
     """
     on_gpu = device.type == "cuda"
     activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
-    # acc_events avoids a warning of torch 2.11 about cycles.
+    # acc_events avoids a warning of torch 2.11 about profiling cycles.
     with profile(activities=[activity], acc_events=True) as profiled:
         for _ in range(repeats):
             call()

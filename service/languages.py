@@ -1,8 +1,8 @@
-"""Languages as clients name them: codes of ISO 639-1, 2 or 3, with a region or without, or English names."""
+"""Languages as clients name them: ISO 639-1, 639-2 or 639-3 codes, with a region or without, or English names."""
 
 import re
 
-# ISO 639-1 codes. The names are those of OpenAI's API, where it has the language.
+# ISO 639-1 codes and English names: those of OpenAI's API, if it has the language.
 _TABLE = """
 aa afar, ab abkhazian, ae avestan, af afrikaans, ak akan, am amharic, an aragonese, ar arabic, as assamese,
 av avaric, ay aymara, az azerbaijani, ba bashkir, be belarusian, bg bulgarian, bi bislama, bm bambara,

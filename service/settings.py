@@ -1,4 +1,4 @@
-"""Every setting of the service, from flags, `STENO_` variables and files. Only this file reads the environment.
+"""Every setting of the service, from flags, `STENO_` variables and files. Only this file reads the variables.
 
 A flag has priority over a variable, and a variable over a file. A variable that begins with `STENO_` and is not a
 setting is refused, because a misspelt limit would not hold. Variables that Kubernetes injects for Services named steno
@@ -46,14 +46,14 @@ SECRETS = Path("/run/secrets")
 _SERVICE_LINK = re.compile(
     r"STENO_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-# As browsers send it (RFC 6454): in lower case, without a path or a slash at the end.
+# An origin as browsers send it (RFC 6454): in lower case, without a path or a slash at the end.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+")
 _MODEL_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[^@\s]+)?", re.ASCII)
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
-# Full attention takes time in the square of an utterance's length, so that needs a limit. Local attention takes memory
-# in proportion: for an hour, parakeet-tdt-0.6b's first layer gives 12 GB in float32 on a GPU (256 x 180,000 x 64).
+# Longest utterances in seconds. Global attention takes time in the square of the length. Local attention takes memory
+# in proportion: parakeet-tdt-0.6b's first layer outputs 12 GB for an hour (256 x 180,000 x 64, float32).
 _LONGEST_GLOBAL = 120.0
 _LONGEST_UTTERANCE = 3600.0
 
@@ -87,7 +87,8 @@ class Settings(BaseSettings):
         "ID=CHECKPOINT gives it another id.",
     )
     models: Annotated[tuple[str, ...], NoDecode] = Field(
-        default=(), description="Several such checkpoints instead, comma-separated; aliases mean the first."
+        default=(),
+        description="Several checkpoints instead of one, comma-separated; model_aliases are names of the first.",
     )
     models_on_demand: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
@@ -103,8 +104,8 @@ class Settings(BaseSettings):
     )
     languages: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Languages of the model, if there is only one, ISO 639-1, comma-separated; requests for others are "
-        "refused. Unset: what the checkpoint says, and any where it says nothing.",
+        description="Languages of a single model, comma-separated (en,de); requests for others are refused. Unset: "
+        "those that the checkpoint names, or any if it names none.",
     )
     max_weight_bytes: Count | None = Field(
         default=None,
@@ -113,8 +114,8 @@ class Settings(BaseSettings):
     )
     device: str = Field(
         default="auto",
-        description="auto: the first GPU; without one the CPU, with an engine for each processor, at most 4, if models "
-        "are small as the bundled one is, and one engine otherwise; cuda: every GPU, each with an engine of its own; "
+        description="auto: the first GPU, else the CPU, with an engine for each processor (at most 4) if the models "
+        "are as small as the bundled one, or else one engine; cuda: every GPU, each with an engine of its own; "
         "cuda:0,cuda:1: some of them; cpu: one engine; cpu:N: N engines that share the processors (docs/capacity.md).",
     )
     dtype: Literal["auto", "float32", "tf32", "bfloat16", "float16", "int8"] = Field(
@@ -124,8 +125,8 @@ class Settings(BaseSettings):
     )
     threads: Count | None = Field(
         default=None,
-        description="CPU threads per batch; unset: as many as the CPU limit allows; of engines that share processors, "
-        "each has those that others do not use.",
+        description="CPU threads per batch; unset: as many as the CPU limit allows; engines that compute at the same "
+        "time share these.",
     )
     local_attention: Count | None = Field(
         default=None,
@@ -139,12 +140,12 @@ class Settings(BaseSettings):
     )
     language_model: str | None = Field(
         default=None,
-        description="Language model of a CTC decoder, a file that `steno language-model` made; none: greedy; unset: "
-        "that of the model that ships, and greedy for others.",
+        description="Language model of a CTC decoder, a file that `steno language-model` made; none: greedy search; "
+        "unset: the bundled model's own, greedy search for others.",
     )
     aligner: str | None = Field(
         default=None,
-        description="Checkpoint with a CTC decoder that finds the times of an attention decoder's (Canary's) words; "
+        description="Checkpoint with a CTC decoder that finds the times of words for an attention decoder (Canary); "
         "unset: that of the checkpoint, if it has one.",
     )
     language_identifier: str | None = Field(
@@ -158,7 +159,7 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     http_processes: Annotated[int, Field(ge=1, le=64)] = Field(
         default=1,
-        description="Processes that receive and decode uploads, before one dispatcher; 1: the dispatcher's own.",
+        description="Processes that receive and decode uploads for the dispatcher; 1: only the dispatcher's own.",
     )
     api_keys: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
@@ -188,9 +189,9 @@ class Settings(BaseSettings):
     )
     url_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(),
-        description="Hosts from which a recording behind a URL may be fetched, comma-separated: "
-        "media.example, *.example, * for all, by https and at public addresses; or an origin that may be private "
-        "(http://storage:9000); unset: none.",
+        description="Hosts from which recordings may be fetched by URL, comma-separated: media.example, *.example or * "
+        "(all), by https at public addresses; an origin, such as http://storage:9000, may be plain http and private. "
+        "Unset: none.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged."
@@ -201,13 +202,13 @@ class Settings(BaseSettings):
 
     otlp_endpoint: str | None = Field(
         default=None,
-        description="OpenTelemetry collector that spans go to, such as http://collector:4318; unset: there are none.",
+        description="OpenTelemetry collector that spans go to, such as http://collector:4318; unset: no spans.",
     )
     trace_share: float = Field(
         default=1.0,
         ge=0,
         le=1,
-        description="Share of the traces begun here that is kept; callers decide for theirs (traceparent).",
+        description="Share of the traces begun here that is kept; clients decide for theirs (traceparent).",
     )
 
     max_upload_bytes: Count = Field(default=1 << 30, description="Largest request body.")
@@ -238,10 +239,11 @@ class Settings(BaseSettings):
         description="Predicted wait above which requests are refused; their Retry-After is at most 60 s.",
     )
     request_timeout_seconds: Seconds = Field(
-        default=600.0, description="Longest time from acceptance to transcript, plus the length of the recording."
+        default=600.0, description="Longest time from acceptance to transcript, beyond the length of the recording."
     )
     head_timeout_seconds: Seconds = Field(
-        default=10.0, description="Longest time for the headers of a request, and for the first of a connection."
+        default=10.0,
+        description="Longest time from a new connection, or a request's first byte, to the end of the headers.",
     )
     grammar_cache: str | None = Field(
         default=None,
@@ -260,14 +262,14 @@ class Settings(BaseSettings):
         description="Longest time that a body may take to arrive, or a client to catch up with its answer.",
     )
     keep_alive_seconds: Count = Field(
-        default=90, description="Idle connections are kept this long; must exceed the load balancer's own time."
+        default=90, description="Idle connections are kept this long; must exceed the load balancer's idle timeout."
     )
     heartbeat_seconds: Seconds = Field(
         default=15.0,
         description="Silence after which a streamed answer sends a comment; below the time after which proxies cut a "
         "connection.",
     )
-    drain_seconds: Seconds = Field(default=300.0, description="After SIGTERM, time for accepted work.")
+    drain_seconds: Seconds = Field(default=300.0, description="Longest time for accepted work after SIGTERM.")
     decode_threads: Count | None = Field(
         default=None,
         description="Uploads decoded at once; unset: 4 more than cores, so that short ones pass long ones.",
@@ -322,7 +324,7 @@ class Settings(BaseSettings):
     engine_timeout_seconds: Seconds = Field(
         default=8.0,
         description="Time without a heartbeat after which an engine is replaced (60 s while it loads); a batch may "
-        "take twice its expected time and twice this.",
+        "take twice its expected time plus twice this.",
     )
 
     @classmethod
@@ -345,16 +347,16 @@ class Settings(BaseSettings):
             SettingsError: naming every setting that is missing, unknown or wrong.
         """
         _refuse_unknown(os.environ, cls.model_fields)
-        has_secrets = secrets.is_dir()
-        if has_secrets:  # a file that is not readable would leave the API open to all
-            _refuse_unknown((path.name for path in secrets.iterdir()), cls.model_fields)
         try:
+            has_secrets = secrets.is_dir()
+            if has_secrets:  # a misspelt name would leave the API open to all
+                _refuse_unknown((path.name for path in secrets.iterdir()), cls.model_fields)
             from_files = {"_secrets_dir": secrets} if has_secrets else {}
             return cls(**{**(flags or {}), **from_files})
         except ValidationError as error:
             raise SettingsError("\n".join(_fault(fault) for fault in error.errors())) from None
         except (OSError, UnicodeDecodeError, pydantic_settings.SettingsError) as error:
-            raise SettingsError(f"a file in {secrets} cannot be read: {error}") from None
+            raise SettingsError(f"{secrets}, or a file in it, cannot be read: {error}") from None
 
     @field_validator(
         *(
@@ -548,11 +550,11 @@ class Settings(BaseSettings):
 def model_entry(entry: str) -> tuple[str, str]:
     """Return the id and the checkpoint of `CHECKPOINT` or `ID=CHECKPOINT`.
 
-    Without an ID, it is the checkpoint's name on the hub, or that of its file or folder, without `.nemo`.
+    Without an ID, the id is the checkpoint's name on the hub, or that of its file or folder, without `.nemo`.
     `models.model_id` does the same, but imports torch.
 
     Raises:
-        ValueError: if there is no checkpoint, or no id.
+        ValueError: if it names no checkpoint.
     """
     model, equals, checkpoint = entry.partition("=")
     if equals and _MODEL_ID.fullmatch(model) and checkpoint:

@@ -14,20 +14,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-# Coefficients of the odd polynomial of an iteration, with the largest slope at 0 (Jordan et al., 2024).
+# Coefficients of x, x^3 and x^5 in the polynomial of an iteration, which is steep at 0 (Jordan et al., 2024).
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5
 _MOMENTUM = 0.95
-_ADAMS_RMS = 0.2
+_ADAMW_RMS = 0.2  # root mean square of AdamW's steps (Liu et al., 2025)
 
 
 class Muon(Optimizer):
-    """Muon with Nesterov's momentum and decoupled decay.
+    """Muon with Nesterov's momentum and decoupled weight decay.
 
     Args:
         weights: matrices [out, in], or kernels of convolutions [out, in, 1].
         lr: learning rate, comparable to AdamW's.
-        weight_decay: decoupled weight decay, times the learning rate.
+        weight_decay: share of the weights that a step removes, times the learning rate.
     """
 
     def __init__(self, weights: Iterable[nn.Parameter], lr: float, weight_decay: float) -> None:
@@ -47,7 +47,7 @@ class Muon(Optimizer):
 
     def _move(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
         steps = orthogonalized(torch.stack([self._direction(weight) for weight in weights]))
-        scale = _ADAMS_RMS * math.sqrt(max(steps.shape[1:]))
+        scale = _ADAMW_RMS * math.sqrt(max(steps.shape[1:]))
         for weight, step in zip(weights, steps, strict=True):
             weight.mul_(1 - group["lr"] * group["weight_decay"])
             weight.add_(step.view_as(weight), alpha=-group["lr"] * scale)
@@ -62,7 +62,7 @@ class Muon(Optimizer):
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """Return matrices with the same singular vectors, whose singular values are all about 1 (0.7 to 1.2).
+    """Return matrices with the same singular vectors, whose singular values are about 1 (0.7 to 1.2; tiny ones less).
 
     Args:
         matrices: [count, rows, columns]; a matrix of zeros stays zero.

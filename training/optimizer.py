@@ -1,4 +1,4 @@
-"""Optimizers: AdamW (Loshchilov and Hutter, 2019) or NovoGrad, with Muon for the encoder's matrices if wanted."""
+"""Optimizers: AdamW (Loshchilov and Hutter, 2019) or NovoGrad, with or without Muon for the encoder's matrices."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from training import recipe
 from training.muon import Muon
 from training.novograd import NovoGrad
 
-# Values of each optimizer's state for each weight.
+# Tensors of a weight's size in the state of each optimizer.
 _MOMENTS: dict[type[Optimizer], int] = {AdamW: 2, NovoGrad: 1, Muon: 1}
 
 
@@ -26,7 +26,7 @@ class Optimizers:
 
     @property
     def bytes(self) -> int:
-        """The memory of its state, once it has taken a step."""
+        """The memory of the optimizers' states after the first step."""
         return sum(
             _MOMENTS[type(part)] * weight.numel() * weight.element_size()
             for part in self._parts
@@ -78,7 +78,7 @@ def new_optimizer(network: nn.Module, config: recipe.Optimizer) -> Optimizers:
 
 
 def encoder_matrices(network: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the matrices of an encoder that multiply whole frames, by name; not kernels along time."""
+    """Return the encoder's trainable matrices by name: of linear layers and of convolutions of width 1."""
     matrices: dict[str, nn.Parameter] = {}
     for name, module in network.named_modules():
         is_matrix = isinstance(module, nn.Linear) or (isinstance(module, nn.Conv1d) and module.kernel_size == (1,))

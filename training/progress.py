@@ -6,7 +6,7 @@ from training.run import Run
 
 
 class Progress:
-    """Sums over the steps between two lines."""
+    """Makes lines of progress from the steps since the last line."""
 
     def __init__(self, run: Run, clock: Callable[[], float]) -> None:
         self._run = run
@@ -17,7 +17,7 @@ class Progress:
         self._loss = 0.0
 
     def after_step(self, audio_seconds: float, loss: float) -> None:
-        """Add a step."""
+        """Add a step's audio and its loss."""
         self._steps += 1
         self._audio += audio_seconds
         self._loss += loss

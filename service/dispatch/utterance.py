@@ -1,4 +1,4 @@
-"""A part of a recording, which is an utterance on its way through the dispatcher, and the lane that it belongs to."""
+"""A part of a recording, the utterance that it becomes in the dispatcher, and the lane where the utterance waits."""
 
 import asyncio
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ class Lane(NamedTuple):
 
     Attributes:
         model: the model's id.
-        decoder: one of its decoders; None is its first.
+        decoder: one of the model's decoders; None: its first.
     """
 
     model: str
@@ -30,8 +30,8 @@ class Part:
 
     Attributes:
         samples: mono audio at the model's rate, (samples,).
-        share: seconds of the recording that it answers for: its own, and the silence before it.
-        caller: who takes turns with others.
+        share: seconds from the end of the part before it to its own end; 0 if only its language is identified.
+        caller: the name of an API key, or an upload without one; callers take turns.
         deadline: time of the event loop by which the answer is needed; None: no deadline.
         lane: the model, and which of its decoders.
         prompt: its prompt.
@@ -54,18 +54,18 @@ class Utterance:
         samples: mono audio at the model's rate, (samples,), float32. Kept until answered, so that it can be replayed.
         seconds: length.
         arrived: monotonic time of acceptance.
-        answer: resolved exactly once, with an engine's answer or an error; cancelled when its caller leaves.
+        answer: resolved exactly once, with an engine's answer or an error; cancelled when it is no longer needed.
         lane: its model and decoder.
-        caller: who takes turns with others: the name of an API key, or the upload itself.
-        turn: the turn in which it may run; -1 before the batcher has it.
-        passed_over: batches led by later arrivals while it waited.
-        engines_lost: number of engines that died with it.
+        caller: as in `Part`.
+        turn: the turn in which it may lead a batch; -1 until the batcher assigns one.
+        passed_over: number of batches that later arrivals led while it waited.
+        engines_lost: number of engines that died while they held it.
         misfits: number of batches with it that did not fit the device.
         alone: whether it must run alone, because it was in a batch that failed or was lost, and may be the cause.
         sent: monotonic time when its last batch was sent to an engine.
         prompt: its prompt.
         is_background: whether it is a job's; others go first.
-        recording_seconds: length of the recording that it is a part of; 0 if it is a whole recording.
+        recording_seconds: length of its recording; 0: its own length.
         trace: trace of its request, if it is traced.
     """
 

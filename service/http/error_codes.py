@@ -29,7 +29,7 @@ class ErrorCode(Enum):
     URL_NOT_ALLOWED = Meaning(
         (400,), "the URL, or one that it redirects to, is not on an allowed host, not https, or not at a public address"
     )
-    URL_UNREACHABLE = Meaning((400,), "the URL does not answer, not in time, or with another status than 200")
+    URL_UNREACHABLE = Meaning((400,), "the URL does not answer in time, or answers with another status than 200")
     MISSING_REQUIRED_PARAMETER = Meaning(
         (400,), "`file` or `url` is missing, `language` for a translation, or `model` if no model is the default"
     )
@@ -43,7 +43,7 @@ class ErrorCode(Enum):
     INVALID_API_KEY = Meaning((401,), "the service has keys, and the request has none or a wrong one")
     JOBS_DISABLED = Meaning((403,), "the service has no folder for jobs")
     ADMIN_DISABLED = Meaning((403,), "the service has no admin key")
-    MODEL_NOT_FOUND = Meaning((404,), "no such model")
+    MODEL_NOT_FOUND = Meaning((404,), "no such model, or one that does not translate")
     NOT_FOUND = Meaning((404,), "no such path")
     JOB_NOT_FOUND = Meaning((404,), "no such job of this key")
     METHOD_NOT_ALLOWED = Meaning((405,), "the path has no such method")
@@ -73,7 +73,7 @@ class ErrorCode(Enum):
     MODEL_LOADING = Meaning((503,), "the model is not ready yet", is_temporary=True)
     DECODING_UNAVAILABLE = Meaning((503,), "no process to decode the file can be started", is_temporary=True)
     DEADLINE_EXCEEDED = Meaning((503,), "no transcript in time", is_temporary=True)
-    ENGINE_LOST = Meaning((503,), "two engines died while they held this request")
+    ENGINE_LOST = Meaning((503,), "two engines died while they held this request, or its model was lost")
 
     def __str__(self) -> str:
         """Return the code as clients get it."""

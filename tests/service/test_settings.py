@@ -75,6 +75,16 @@ def test_an_unreadable_file_does_not_leave_the_api_open(content, tmp_path):
         Settings.read(secrets=tmp_path)
 
 
+def test_an_unreadable_folder_is_an_error_of_the_settings(monkeypatch, tmp_path):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("pathlib.Path.iterdir", refuse)
+
+    with pytest.raises(SettingsError, match="cannot be read"):
+        Settings.read(secrets=tmp_path)
+
+
 def test_an_empty_file_is_an_empty_value(tmp_path):
     (tmp_path / "steno_api_keys").touch()
 

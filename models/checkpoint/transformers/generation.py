@@ -7,12 +7,12 @@ def check_transducer_generation(section: Section, blank: int) -> None:
     """Check the generation configuration of a transducer whose labels are the ids below ``blank``.
 
     Raises:
-        UnsupportedValueError: if it asks for anything but greedy search from the blank.
+        UnsupportedValueError: if it asks for anything but greedy search among all labels, started from the blank.
     """
     section.expect("decoder_start_token_id", None, blank)
-    # A TDT suppresses the outputs for durations, which come after the blank, when it chooses labels.
-    hidden = section.integers("suppress_tokens", low=0, high=2**31)
-    section.require("suppress_tokens", all(token > blank for token in hidden), f"ids above the blank, {blank}")
+    # The outputs of a TDT after the blank are durations, which a search for labels suppresses.
+    suppressed = section.integers("suppress_tokens", low=0, high=2**31)
+    section.require("suppress_tokens", all(token > blank for token in suppressed), f"ids above the blank, {blank}")
     _check_greedy(section)
 
 
@@ -23,8 +23,8 @@ def check_attention_generation(section: Section, end: int) -> None:
         UnsupportedValueError: if it asks for anything but greedy search.
     """
     section.expect("eos_token_id", None, end, [end])
-    section.ignore("decoder_start_token_id")  # the first of every prompt
-    section.ignore("max_length", "max_new_tokens")  # texts are bounded by their audio
+    section.ignore("decoder_start_token_id")  # the first token of every prompt
+    section.ignore("max_length", "max_new_tokens")  # the audio bounds the text
     _check_greedy(section)
 
 
