@@ -1,6 +1,6 @@
-"""16-bit PCM in a WAV file, the format of most clips: a multiplication by NumPy is all that its samples need.
+"""Decodes 16-bit PCM in a WAV file, the format of most clips, with a multiplication in NumPy.
 
-libsndfile takes longer for it, and needs a descriptor and several calls, after each of which a thread waits for the
+libsndfile takes longer, and needs a descriptor and several calls, after each of which a thread waits for the
 interpreter lock (docs/performance.md).
 """
 
@@ -17,16 +17,16 @@ from audio.source import Mix
 
 _SAMPLE_BYTES = 2
 _SCALE = np.float32(2.0**-15)
-_QUICK_BYTES = 1 << 19  # 16 s at 16 kHz
-_VALUES_OF_BLOCK = 1 << 18  # 16 s at 16 kHz
+_QUICK_BYTES = 1 << 19  # 16 s of one channel at 16 kHz
+_VALUES_OF_BLOCK = 1 << 18  # the same
 
 
 def is_quick(file: BinaryIO, rate: int) -> bool:
-    """Return whether decoding a file takes less time than to hand it to a thread, and seek to its start.
+    """Return whether a file decodes in less time than a thread takes to get it. Afterwards it is at its start.
 
     Args:
         file: the file.
-        rate: samples per second of the result; to resample takes longer.
+        rate: samples per second of the result; resampling is not quick.
     """
     size = file.seek(0, SEEK_END)
     pcm = read_header(file).pcm if size <= _QUICK_BYTES else None
@@ -54,7 +54,7 @@ class PcmSource:
         return self.frames / self.rate
 
     def blocks(self, mix: Mix) -> Iterator[Samples]:
-        """Yield blocks of a few seconds, mixed by ``mix``, until the samples end.
+        """Yield blocks of at most 2**18 values, mixed by ``mix``, until the samples end.
 
         Raises:
             AudioTooLongError: as soon as more than the limit is decoded.

@@ -47,8 +47,9 @@ class Source(Protocol):
 
 
 # If the mean of two channels has less than this share of the quieter one's power, one is the other inverted, as by a
-# cable with swapped wires. Two microphones never cancel out that far.
+# cable with swapped wires. Two microphones never cancel out that far, except in a few frames by chance.
 _LEAST_SHARE = 0.01
+_LEAST_FRAMES = 100
 
 
 def mean_of_channels(block: Samples) -> Samples:
@@ -61,7 +62,7 @@ def mean_of_channels(block: Samples) -> Samples:
     if block.shape[1] == 1:
         return block[:, 0]
     mono: Samples = block.mean(axis=1)
-    if block.shape[1] == 2:
+    if block.shape[1] == 2 and len(block) >= _LEAST_FRAMES:
         powers = np.einsum("fc,fc->c", block, block)
         if mono @ mono < _LEAST_SHARE * powers.min():
             return np.ascontiguousarray(block[:, powers.argmax()])

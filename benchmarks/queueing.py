@@ -1,7 +1,7 @@
 """Waiting times by load: the service's batcher against simpler ones, on a virtual clock; no model involved.
 
 One device computes batches with the cost that `python -m benchmarks budget` fitted. Requests arrive singly (Poisson) or
-in bursts; one in a hundred lasts ten minutes and is cut into parts, the others 1 to 30 s, 6 s on average. Load is the
+in bursts; one in a hundred lasts ten minutes and is cut into parts, the others 1 to 15 s, 6 s on average. Load is the
 audio offered in a second, relative to the device's speed in endless batches without padding. Policies:
 
     one by one   in the order of arrival, without batches

@@ -1,8 +1,8 @@
-"""Memory that glibc's malloc keeps, and that goes back to the system. Other C libraries are left alone.
+"""Returns free memory that glibc's malloc keeps to the system. With another C library it does nothing.
 
-Under overload, queues hold recordings of half a megabyte each. In a heap, the last one that is freed keeps the memory
-of all, until the heap is trimmed. Blocks of their own (`M_MMAP_THRESHOLD`) would go back at once, but each request then
-takes more processor time, in which the kernel maps and clears pages (docs/performance.md).
+Under overload, queues hold recordings of half a megabyte each. If they are in a heap, one that is still in use keeps
+the memory of those freed before it, until the heap is trimmed. If each had a mapping of its own (`M_MMAP_THRESHOLD`),
+its memory would go back at once, but the kernel would map and clear pages for each request (docs/performance.md).
 """
 
 import ctypes
@@ -12,7 +12,7 @@ _ARENAS = 2
 
 
 def use_few_heaps() -> None:
-    """Have threads share heaps, so that fewer are half empty."""
+    """Let all threads share two heaps, so that fewer are half empty."""
     libc = ctypes.CDLL(None)  # the C library of this process
     if hasattr(libc, "mallopt") and hasattr(libc, "gnu_get_libc_version"):
         libc.mallopt(_M_ARENA_MAX, _ARENAS)

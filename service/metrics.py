@@ -126,7 +126,7 @@ class Metrics:
         )
         self.audio_seconds = counter("audio_seconds_total", "Accepted audio by outcome.", "outcome", "model")
         self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
-        self.audio_bytes = counter("audio_bytes_total", "Uploads that were decoded.", "container")
+        self.audio_bytes = counter("audio_bytes_total", "Bytes of uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
         self.decode_crashes = counter(
             "decode_crashes_total", "Decoding processes that crashed on a file, or took too long for it."
@@ -199,7 +199,7 @@ class Metrics:
         self.engine_start = gauge("engine_start_timestamp_seconds", "When the engine process started.", "device")
         self.model_load_seconds = gauge("model_load_seconds", "Time that loading the model took.", "model")
         self.warmup_seconds = gauge("warmup_seconds", "Time that the warm-up took.", "model")
-        self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that its weights take.", "model")
+        self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that a model's weights take.", "model")
         self.model_loads = counter("model_loads_total", "Models loaded while the service ran, by result.", "result")
         self.model_evictions = counter(
             "model_evictions_total", "Models on demand that were unloaded: idle, or to make room for others.", "reason"

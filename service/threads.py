@@ -11,16 +11,16 @@ T = TypeVar("T")
 async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
     """Run work in a thread.
 
-    If the call is cancelled, work that has begun is waited for, so that the caller may then close what it uses.
+    If the call is cancelled, it first waits for work that has begun, so that the caller may close what the work uses.
 
     Args:
         threads: the executor.
         work: the work.
-        on_cancel: called when the call is cancelled.
+        on_cancel: called at once if the call is cancelled.
     """
     future = threads.submit(work)
     waiting = asyncio.wrap_future(future)
-    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may have left
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # a cancelled call does not read it
     try:
         return await asyncio.shield(waiting)
     except asyncio.CancelledError:

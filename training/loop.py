@@ -24,19 +24,19 @@ def train(
     board: Board | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Train until the recipe's last step, for ``minutes``, or until ``stops``; then save the state.
+    """Train until the last step, or until ``minutes`` are over, ``stops`` says so or WER stops falling; save the state.
 
     Args:
         run: the run, at any step.
-        word_errors: counts the errors of a transcript; needed if the recipe has a dev set.
+        word_errors: counts the errors of a transcript; None: the recipe's dev set is not evaluated.
         report: gets lines of progress.
-        minutes: time after which to save and stop; None has no limit.
-        stops: whether to stop after the current step.
-        board: shows the log as well.
+        minutes: time after which to stop; None has no limit.
+        stops: returns whether to stop after the current step.
+        board: TensorBoard, which gets the log too.
         clock: monotonic seconds.
 
     Raises:
-        TrainingError: if no clip can be read any more, or the loss is not a finite number.
+        TrainingError: if no clip can be read any more, or the loss or its gradient is not a finite number.
     """
     deadline = None if minutes is None else clock() + 60 * minutes
     monitor = Monitor(run, report, word_errors, board, clock)

@@ -1,7 +1,8 @@
-"""Training clips: a manifest of JSON lines, NeMo's and Lhotse's too, or a folder of LibriSpeech, Shar or `datasets`."""
+"""Reads the clips of a manifest: JSON lines, also NeMo's or Lhotse's; a folder of LibriSpeech, Shar or `datasets`."""
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from training.tar_shards import forget_members, members_by_stem, members_of, tar
 
 _LONGEST_LINE = 2**20
 _UNKNOWN_SECONDS = 1.0
-_PATTERN = frozenset("*?[")
+_WILDCARDS = frozenset("*?[")
 # Keys of NeMo's manifests, and our names.
 _OF_NEMO = {
     "audio_filepath": "audio",
@@ -27,7 +28,7 @@ _OF_NEMO = {
     "target_lang": "target_language",
     "pnc": "punctuation",
 }
-# Values that a line may have instead of an object.
+# For messages: JSON's names of what a line may have instead of an object.
 _KINDS = {list: "list", str: "string", int: "number", float: "number"}
 # Values of true and false in NeMo's manifests.
 _FLAGS = {"yes": True, "pnc": True, "true": True, "1": True, "no": False, "nopnc": False, "false": False, "0": False}
@@ -43,16 +44,16 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
 
     Args:
         path: a file with one JSON object a line, which may be compressed by gzip, or a folder. A line has ``audio``
-            (relative to the manifest) and ``duration`` in seconds; ``text``, ``source``, ``speaker``, ``split`` and
-            ``offset``, the second of the recording at which the clip begins, where they are known; for attention
-            decoders ``language``, ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys
-            are accepted too, and ``shard_id`` for its tars beside the manifest. A line may be a cut of Lhotse. A folder
-            is one of LibriSpeech, whose sets are its splits and sources, of Lhotse's Shar, or of Hugging Face's
+            (relative to the manifest) and ``duration`` in seconds. It may have ``text``, ``source``, ``speaker``,
+            ``split``, ``offset`` (the second of the recording at which the clip begins) and, for attention decoders,
+            ``language``, ``target_language`` and ``punctuation`` (true or false). NeMo's names of these keys are
+            accepted too, and ``shard_id`` for its tars beside the manifest. A line may be a cut of Lhotse. A folder is
+            LibriSpeech's (each set, such as dev-clean, is a split and a source), Lhotse's Shar, or Hugging Face's
             `datasets`.
         split: only clips of this split; None takes all.
 
     Raises:
-        ManifestError: if it cannot be read, or holds no such clip; the message names the line.
+        ManifestError: if it cannot be read, or has no clip of the split. The message names a wrong line.
     """
     found = False
     try:
@@ -67,17 +68,18 @@ def clips_of(path: Path, split: str | None = None) -> Iterator[Clip]:
         forget_members()
     if not found:
         of_split = f" of split {split!r}" if split is not None else ""
-        looked_for = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if path.is_dir() else ""
-        raise ManifestError(f"{path} has no clips{of_split}{looked_for * (split is None)}")
+        is_unknown = path.is_dir() and split is None
+        missing = ": no *.trans.txt, cuts.*.jsonl.gz, metadata.jsonl or *.arrow" if is_unknown else ""
+        raise ManifestError(f"{path} has no clips{of_split}{missing}")
 
 
 def manifests_of(path: Path) -> list[Path]:
-    """Return the manifests that a path of a recipe names: itself, or those that match a pattern such as ``a_*.json``.
+    """Return the manifests of a path in a recipe: the path, or if it is a pattern (``a_*.json``) the files that match.
 
     Raises:
-        ManifestError: if it is a pattern that nothing matches.
+        ManifestError: if no file matches the pattern.
     """
-    if path.exists() or not _PATTERN.intersection(path.name):
+    if path.exists() or not _WILDCARDS.intersection(path.name):
         return [path]
     found = sorted(path.parent.glob(path.name))
     if not found:
@@ -86,7 +88,7 @@ def manifests_of(path: Path) -> list[Path]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files with the lines of a manifest; tars and recordings are not among them.
+    """Return the files that hold the lines of a manifest, without tars and recordings.
 
     Raises:
         OSError: if a folder cannot be read.
@@ -157,20 +159,20 @@ def _opened(path: Path) -> TextIO:
 
 
 def _seconds(clip: Clip) -> float:
-    """Return how long a recording is, by its header."""
+    """Return the length of a recording in seconds, by its header."""
     try:
         with clip.open() as file:
             seconds = seconds_of(file)
     except OSError:
         seconds = None
-    # A file that cannot be read gets some length; it is reported and skipped when it is loaded.
+    # A file that cannot be read gets any length: loading reports and skips it.
     return seconds or _UNKNOWN_SECONDS
 
 
 def _fields(line: str) -> dict[str, Any]:
     """Parse a line, and check its types."""
     if len(line) >= _LONGEST_LINE:
-        raise ValueError(f"a line of more than {_LONGEST_LINE:,} characters")
+        raise ValueError(f"a line of {_LONGEST_LINE:,} characters or more")
     try:
         fields = json.loads(line)
     except json.JSONDecodeError as error:
@@ -181,7 +183,7 @@ def _fields(line: str) -> dict[str, Any]:
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields under our names, their types checked."""
+    """Return fields under our names, after a check of their types."""
     fields = {_OF_NEMO.get(name, name): value for name, value in fields.items()}
     for name in ("audio", "duration"):
         if fields.get(name) is None:
@@ -200,7 +202,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
         seconds = fields.get(name)
         if seconds is None and name == "offset":
             continue
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= sys.float_info.max:
             raise ValueError(f"{name!r} must be a number of seconds {lowest}")
     if not fields["duration"]:
         raise ValueError("'duration' must be a number of seconds above 0")
@@ -250,6 +252,6 @@ def _new_clip(
 
 
 def _code(fields: Mapping[str, object], name: str) -> str | None:
-    """Return the two-letter code of a language: en, also for en-US."""
+    """Return a language's code in lower case, without a region: en for en-US."""
     value = fields.get(name)
     return None if value is None else str(value).split("-")[0].lower()

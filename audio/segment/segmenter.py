@@ -1,10 +1,10 @@
-"""From the probability of speech and the energy of each frame to segments.
+"""Cuts a recording into segments, by the probability of speech and the energy of each frame.
 
 A segment begins with speech and ends with a pause. While the segment is short, only a long pause ends it; so segments
 are about as long as the model's training clips, and long silences are left out. Where speech goes on for longer than a
 segment may last, the cut is in its longest pause. Where that pause is too short for a safe cut, or there is none, the
-two segments share some audio around the cut, and their transcripts are joined (``models.seam``). Everything is
-counted in frames.
+two segments share some audio around the cut, and their transcripts are joined (``models.seam``). Positions and lengths
+are in frames, except those of a ``SegmentRule``.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# LibriSpeech's longest utterance has 35 s. Models are trained on shorter ones, and transcribe longer ones worse.
+# Models transcribe an utterance worse if it is longer than those of training. LibriSpeech's longest has 35 s.
 DEFAULT_UTTERANCE_SECONDS = 40.0
 # Shorter utterances have no room for a word and the audio around it.
 MIN_UTTERANCE_SECONDS = 2.0
@@ -22,7 +22,7 @@ _HYSTERESIS = 0.15
 
 
 class Segment(NamedTuple):
-    """A stretch of a recording, from ``start`` up to, not including, ``stop``; the next begins ``shared`` before it."""
+    """The frames ``start`` to ``stop`` - 1 of a recording; the last ``shared`` are also the next segment's first."""
 
     start: int
     stop: int
@@ -37,7 +37,7 @@ class SegmentRule:
         longest: no segment is longer.
         pause: silence of this length ends a segment.
         before: audio that a segment has before its speech.
-        after: audio that it has after it, as far as the pause goes.
+        after: audio that a segment has after its speech; at most the pause.
         threshold: probability from which a frame is speech.
         settled: a segment of this length has enough context, so ``settled_pause`` is enough to end it.
         settled_pause: silence that ends a settled segment.
@@ -57,14 +57,14 @@ class SegmentRule:
 
 
 class Segmenter:
-    """Finds the segments of one recording while its frames come in; holds the frames of one segment at most.
+    """Finds the segments of one recording while its frames come in; keeps the energies of one segment at most.
 
     Args:
         rule: when a segment begins and ends.
         frame_seconds: length of a frame.
 
     Raises:
-        ValueError: if a segment of the longest length could not hold a few frames.
+        ValueError: if the longest segment has fewer than four frames.
     """
 
     def __init__(self, rule: SegmentRule, frame_seconds: float) -> None:
@@ -78,17 +78,17 @@ class Segmenter:
         self._before = min(round(rule.before / frame_seconds), self._longest // 4)
         self._after = min(round(rule.after / frame_seconds), self._pause)
         self._safe_pause = round(rule.safe_pause / frame_seconds)
-        # Shared frames on each side of a cut; at most an eighth of a segment.
+        # Shared frames on each side of a cut; at most an eighth of the longest segment.
         self._share = min(round(rule.shared / frame_seconds / 2), self._longest // 8)
         self._threshold = rule.threshold
         self._hysteresis = min(_HYSTERESIS, rule.threshold / 2)
         self._frame = 0  # number of the next frame
         self._is_speech = False
-        self._speech_stop = 0  # after the last frame of speech
-        self._free_from = 0  # after the last segment
+        self._speech_stop = 0  # the frame after the last one of speech
+        self._free_from = 0  # the frame after the last segment
         self._start: int | None = None  # of the open segment
         self._pauses: list[tuple[int, int]] = []  # within the open segment
-        # Of the frames since the start of the open segment or, with none, of those before speech that begins now.
+        # Of the open segment's frames; if none is open, of the last frames, with which a segment may begin.
         self._energies: deque[float] = deque()
 
     def push(self, probabilities: Iterable[float], energies: Iterable[float]) -> Iterator[Segment]:
@@ -159,6 +159,6 @@ class Segmenter:
         return min(range(half, last), key=lambda frame: energies[frame - start]), self._share
 
     def _longest_pause(self, first: int, last: int) -> tuple[int, int]:
-        """Return the longest pause between two frames, clipped to them; of equals the last."""
+        """Return the longest pause between two frames, clipped to them; of equally long ones the last."""
         within = [(max(begin, first), min(end, last)) for begin, end in self._pauses if begin < last and end > first]
         return max(within, key=lambda pause: (pause[1] - pause[0], pause[1]), default=(first, first))

@@ -1,4 +1,4 @@
-"""Completing the configuration of a model with prompts from its vocabulary."""
+"""Completes the configuration of a model that takes prompts, from its vocabulary."""
 
 from dataclasses import replace
 
@@ -9,10 +9,10 @@ from models.tokenizers import Tokenizer
 
 
 def prompted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """Return a configuration completed from the pieces of the vocabulary; unchanged for a model without prompts.
+    """Return a configuration completed from the vocabulary's pieces; that of a model without prompts does not change.
 
     Raises:
-        UnsupportedValueError: if a special piece of the prompts is missing.
+        UnsupportedValueError: if the vocabulary lacks a special piece of the prompts.
     """
     if config.prompts is None:
         return config
@@ -20,5 +20,5 @@ def prompted(config: ModelConfig, tokenizer: Tokenizer) -> ModelConfig:
     pieces = set(tokenizer.pieces)
     if missing := [piece for piece in required_pieces(prompts) if piece not in pieces]:
         without = f"a vocabulary without {missing[0]}"
-        raise UnsupportedValueError("tokenizer", without, "those with the special pieces of prompts")
+        raise UnsupportedValueError("tokenizer", without, "one with all special pieces of prompts")
     return replace(config, vocabulary_size=len(tokenizer.pieces), prompts=prompts)

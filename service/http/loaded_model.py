@@ -1,4 +1,4 @@
-"""A loaded model, and checks whether it can do what a request asks for."""
+"""A loaded model, and the checks that it can do what a request asks for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class LoadedModel:
     Attributes:
         entry: its entry in the catalog.
         ready: an engine's description of it.
-        configured_languages: its languages by the settings; empty if the checkpoint names them.
+        configured_languages: ISO 639-1 codes of its languages in the settings; empty if these name none.
     """
 
     entry: ServedModel
@@ -38,14 +38,14 @@ class LoadedModel:
 
     @property
     def token_bytes(self) -> Sequence[bytes]:
-        """The text of each token."""
+        """The text of each token, in UTF-8, by id."""
         return self.ready.token_bytes
 
     @property
     def languages(self) -> list[str]:
         """ISO 639-1 codes of its languages; empty if they are not known.
 
-        Settings have priority over a checkpoint, except for a model with prompts, which has only its own languages.
+        Settings have priority over a checkpoint. Of a model with prompts, they can only leave out languages.
         """
         configured, known = self.configured_languages, self.info.languages or ()
         if self.info.takes_prompts:
@@ -56,12 +56,12 @@ class LoadedModel:
         """Check that the model has a language; if its languages are not known, any is accepted.
 
         Raises:
-            RequestError: if it has not; the message lists its languages.
+            RequestError: if it does not; the message lists its languages.
         """
         spoken = self.languages
         if code is None or not spoken or code in spoken:
             return
-        names = ", ".join(f"{known!r} ({NAMES.get(known)})" for known in spoken)
+        names = ", ".join(f"{known!r} ({NAMES[known]})" if known in NAMES else repr(known) for known in spoken)
         raise RequestError(
             f"The model {self.id!r} does not speak {code!r} ({NAMES[code]}); it speaks {names}.",
             code=ErrorCode.UNSUPPORTED_VALUE,
@@ -69,10 +69,10 @@ class LoadedModel:
         )
 
     def narrowed(self, fields: TranscriptionForm) -> TranscriptionForm:
-        """Return the form limited to languages of the model; a single possible language counts as named.
+        """Check the languages of a form; return it with ``language`` set if ``languages`` leaves only one.
 
         Raises:
-            RequestError: if the model does not have one of them.
+            RequestError: if the model lacks any of them.
         """
         self.check_language(fields.language)
         self.check_language(fields.target_language, "target_language")

@@ -1,10 +1,11 @@
-"""The main process's side of one worker: does what the worker asks for, and takes all of it back when it ends."""
+"""The main process's side of one worker: does what the worker asks for, and takes it back when the worker ends."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from starlette.types import ASGIApp
 
@@ -53,6 +54,8 @@ _EXPECTED = (DispatchError, DemandError, RequestError)
 
 log = logging.getLogger("steno.workers")
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class MainProcess:
@@ -72,14 +75,14 @@ class Session:
     """Serves one worker.
 
     Args:
-        main: what it uses.
+        main: what the worker uses.
         memory: descriptor of the worker's arena.
         send: sends a message to the worker.
 
     Attributes:
         is_listening: whether the worker answers connections.
         last_message: event-loop time of its last message.
-        samples: its metrics.
+        metrics: its metrics.
     """
 
     def __init__(self, main: MainProcess, memory: int, send: Callable[[ToWorker], None]) -> None:
@@ -87,9 +90,9 @@ class Session:
         self._arena = StagingView(memory)
         self._send = send
         self._loop = asyncio.get_running_loop()
-        # By the worker's number of what it asked for:
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._granted: dict[int, Callable[[bool], None]] = {}  # what takes each back; True if it came to nothing
+        # By the number of the worker's call:
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._granted: dict[int, Callable[[bool], None]] = {}  # each takes a grant back; True: the request failed
         self._recordings: dict[int, LocalRecording] = {}
         self._forwarded: dict[int, ForwardedRequest] = {}
         self._models: dict[str, ExitStack] = {}
@@ -98,14 +101,15 @@ class Session:
         self._is_closed = False
         self.is_listening = False
         self.last_message = self._loop.time()
-        self.samples: MetricSamples = []
+        self.metrics: MetricSamples = []
 
     def handle(self, message: FromWorker) -> None:
         """Do what a message asks for."""
         self.last_message = self._loop.time()
         match message:
             case Transcribe() | Identify():
-                self._run(message.call, self._answer_part(message))
+                part = self._run(message.call, self._answer_part(message))
+                part.add_done_callback(lambda done: self._reply(message.call, done))
             case End():
                 self._end(message)
             case UseModel():
@@ -127,7 +131,7 @@ class Session:
                 if known := self._forwarded.get(message.call):
                     known.handle(message)
             case Snapshot():
-                self.samples = message.samples
+                self.metrics = message.samples
                 self._note_change()
             case ModelsKnown():
                 self._known_version = message.version
@@ -139,14 +143,14 @@ class Session:
         """Wait until the worker knows a version of the models, or is gone."""
         await self._until(lambda: self._known_version >= version)
 
-    async def update_samples(self) -> None:
+    async def update_metrics(self) -> None:
         """Ask for the worker's metrics, and wait for them."""
-        before = self.samples
+        before = self.metrics
         self._send(SendSnapshot())
-        await self._until(lambda: self.samples is not before)
+        await self._until(lambda: self.metrics is not before)
 
     async def close(self) -> None:
-        """Withdraw all that the worker asked for, and take back all that it holds, because it is gone."""
+        """Withdraw all that the worker asked for, and take back all that it holds, after it is gone."""
         self._is_closed = True
         self._note_change()
         for forwarded in list(self._forwarded.values()):
@@ -168,25 +172,29 @@ class Session:
         while not condition() and not self._is_closed:
             await self._changed.wait()
 
-    def _run(self, call: int, work: "Awaitable[None]") -> None:
-        task = self._tasks[call] = asyncio.ensure_future(work)
+    def _run(self, call: int, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks[call] = task
         task.add_done_callback(lambda _: self._tasks.pop(call))
+        return task
 
-    async def _answer_part(self, message: Transcribe | Identify) -> None:
+    async def _answer_part(self, message: Transcribe | Identify) -> Answered | LanguageProbabilities:
         traceparent = message.part.traceparent
         parent = None if traceparent is None else Traceparent.parse(traceparent)
-        answering = self._transcribe(message) if isinstance(message, Transcribe) else self._identify(message)
-        try:
-            with under(None if parent is None else Trace(parent, 0)):
-                reply = await answering
-        except BaseException as error:
-            self._send(failed(message.call, error))
-            if not isinstance(error, Exception):
-                raise
-            if not isinstance(error, _EXPECTED):
-                log.exception("utterance failed")
-        else:
-            self._send(reply)
+        with under(None if parent is None else Trace(parent, 0)):
+            if isinstance(message, Transcribe):
+                return await self._transcribe(message)
+            return await self._identify(message)
+
+    def _reply(self, call: int, part: asyncio.Task[Answered | LanguageProbabilities]) -> None:
+        """Reply to a part in any case, also if `End` withdrew it before it began: the worker then frees its samples."""
+        error = asyncio.CancelledError() if part.cancelled() else part.exception()
+        if error is None:
+            self._send(part.result())
+            return
+        self._send(failed(call, error))
+        if not isinstance(error, (asyncio.CancelledError, *_EXPECTED)):
+            log.error("utterance failed", exc_info=error)
 
     async def _transcribe(self, message: Transcribe) -> Answered:
         part = self._part(message.part)
@@ -248,7 +256,7 @@ class Session:
             return
 
         def take_back(has_failed: bool) -> None:
-            error = OverloadedError("", 1)  # for it, a key gets its limits back
+            error = OverloadedError("", 1)  # for which a key gets its limits back
             held.__exit__(*((OverloadedError, error, None) if has_failed else (None, None, None)))
 
         self._grant(Granted(message.call, levels=allowance.levels), take_back)
@@ -258,7 +266,7 @@ class Session:
         self._send(granted)
 
     async def _get_or_load(self, message: GetOrLoad) -> None:
-        """Find or load a model, and hold it until this is cancelled, by `End`."""
+        """Find or load a model, and hold it until `End` cancels this."""
         async with AsyncExitStack() as held:
             try:
                 model = await self._main.demand.get_or_load(message.name, held)

@@ -143,8 +143,8 @@ class WorkerSupervisor:
         sessions = [worker.session for worker in self._workers.values() if worker.session.is_listening]
         with contextlib.suppress(TimeoutError):  # one that is late is as it was a second ago
             async with asyncio.timeout(_SNAPSHOT_SECONDS):
-                await asyncio.gather(*(session.update_samples() for session in sessions))
-        snapshots = [worker.session.samples for worker in self._workers.values()]
+                await asyncio.gather(*(session.update_metrics() for session in sessions))
+        snapshots = [worker.session.metrics for worker in self._workers.values()]
         return await asyncio.to_thread(self._totals.exposition, snapshots)
 
     async def _keep_running(self, row: int, listener: socket.socket, main: MainProcess) -> None:
@@ -178,7 +178,7 @@ class WorkerSupervisor:
             await end(worker.process, _EXIT_SECONDS)
             os.close(worker.memory)
             self.counts.clear(row)
-            self._totals.retire(worker.session.samples)
+            self._totals.retire(worker.session.metrics)
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from audio.decode import decode
@@ -34,6 +34,7 @@ def with_chunks(data, before, after):
     st.sampled_from([b"", chunk(b"LIST", b"abc"), chunk(b"JUNK", bytes(28))]),
     st.sampled_from([b"", chunk(b"LIST", b"INFO")]),
 )
+@example(2, 131_073, b"", b"")  # the last block is one frame, whose channels cancel out by chance
 def test_the_samples_are_those_of_libsndfile(channels, frames, before, after):
     values = np.random.default_rng(frames).integers(-(2**15), 2**15, (frames, channels)).astype(np.int16)
     data = with_chunks(encoded(values, 16_000), before, after)

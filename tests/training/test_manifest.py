@@ -52,6 +52,7 @@ def test_a_split_leaves_the_others_out(tmp_path):
         {"audio": "1", "duration": 0},
         {"audio": "1", "duration": True},
         '{"audio": "1", "duration": NaN}',
+        {"audio": "1", "duration": 10**400},
         {"audio": "1", "duration": 1, "text": 7},
         {"audio": "", "duration": 1},
         {"audio": "a\0b", "duration": 1},
