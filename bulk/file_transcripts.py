@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from audio.errors import AudioError
 from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, Segment, SegmentRule
-from bulk.errors import JobError
+from bulk.parallel import ParallelTranscriber
 from bulk.storage import fetched
 from models.prompt import Prompt
 from models.spoken_language import LanguageDecision, possible_languages
@@ -40,7 +40,7 @@ class Options:
         prompt: the prompt. If it names no language, and the model has a language identifier, that one decides: once for
             each channel, and for parts in which another language is certain.
         languages: the languages that may be spoken, for that decision; empty means all of the model.
-        batch_seconds: seconds of audio and padding in one batch.
+        batch_seconds: seconds of audio and padding that are computed at the same time.
         limits: limits on the audio that is accepted.
         utterance_seconds: the longest utterance; longer files are cut into such. None: files of up to 40 s are not cut,
             and longer ones into utterances of the length that suits the model.
@@ -135,28 +135,28 @@ def _outcomes(
     languages = _Languages.of_model(model, options)
     decoded = _decoded(locations, model.sample_rate, options, by_channel=by_channel)
     parts = _parts(decoded, options.whole_seconds, options.piece_seconds(model), skips_silent=by_channel)
-    for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
-        parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
-        spoken: str | Sequence[str | None] | None = options.prompt.language
-        wholes: Iterable[Spoken | None] = repeat(None)
-        if languages:
-            spoken, wholes = languages.of(parts_of_chunk)
-        samples = [part.samples for part in parts_of_chunk]
-        transcripts = _transcribed(model, samples, options, spoken)
-        answers = zip(transcripts, wholes, strict=False)  # repeat() has no end
-        for part in chunk:
-            if isinstance(part, Failed):
-                yield part
-                continue
-            transcript, whole = next(answers)
-            moved = shifted(transcript, part.start, round(part.start / model.seconds_per_frame))
-            parts_so_far.append(joiner.push(moved, part.stop, part.shared))
-            if part.file_seconds is not None:
-                channels.append(Transcribed(part.file_seconds, joined(parts_so_far), whole))
-                joiner, parts_so_far = Joiner(), []
-            if part.ends_file:
-                yield channels
-                channels = []
+    with ParallelTranscriber(model, options.decoder, options.prompt, options.batch_seconds) as transcribed:
+        for chunk in _chunks(parts, _BATCHES_AT_A_TIME * options.batch_seconds * model.sample_rate):
+            parts_of_chunk = [part for part in chunk if isinstance(part, _Part)]
+            spoken: Sequence[str | None] = [options.prompt.language] * len(parts_of_chunk)
+            wholes: Iterable[Spoken | None] = repeat(None)
+            if languages:
+                spoken, wholes = languages.of(parts_of_chunk)
+            transcripts = transcribed([part.samples for part in parts_of_chunk], spoken)
+            answers = zip(transcripts, wholes, strict=False)  # repeat() has no end
+            for part in chunk:
+                if isinstance(part, Failed):
+                    yield part
+                    continue
+                transcript, whole = next(answers)
+                moved = shifted(transcript, part.start, round(part.start / model.seconds_per_frame))
+                parts_so_far.append(joiner.push(moved, part.stop, part.shared))
+                if part.file_seconds is not None:
+                    channels.append(Transcribed(part.file_seconds, joined(parts_so_far), whole))
+                    joiner, parts_so_far = Joiner(), []
+                if part.ends_file:
+                    yield channels
+                    channels = []
 
 
 class _Languages:
@@ -192,23 +192,6 @@ class _Languages:
 
     def _new(self) -> LanguageDecision:
         return LanguageDecision(self._possible, bool(self._options.languages))
-
-
-def _transcribed(
-    model: Model, samples: Sequence[Samples], options: Options, language: str | Sequence[str | None] | None
-) -> list[Transcript]:
-    """Transcribe the parts of some files.
-
-    Raises:
-        JobError: if the model does not work in the dtype that was chosen for it.
-    """
-    from models import Float16OverflowError  # with torch, which a process without a model does not load
-
-    prompt = options.prompt._asdict() | {"language": language}
-    try:
-        return model.transcribe(samples, decoder=options.decoder, batch_seconds=options.batch_seconds, **prompt)
-    except Float16OverflowError as error:
-        raise JobError(str(error)) from error
 
 
 def _parts(

@@ -67,7 +67,9 @@ class Transcriber:
         try:
             model = self._loaded()
             while True:
-                for shard, outcomes in transcribe_shards(model, self._shards(*self._inbox.get()), self._options):
+                first, done = self._inbox.get()
+                self._under_way.append(done)
+                for shard, outcomes in transcribe_shards(model, self._shards(first), self._options):
                     written = self._writer.write(shard, outcomes)
                     self._under_way.popleft().set_result(written)
         except BaseException as error:  # noqa: BLE001  # passed on to the threads that wait
@@ -81,15 +83,16 @@ class Transcriber:
         except Exception as error:
             raise JobError(str(error)) from error
 
-    def _shards(self, shard: Shard, done: Future[Tally]) -> Iterator[Shard]:
-        """Yield ``shard`` and those that wait; end when none does, so that decoded audio does not wait for more."""
+    def _shards(self, first: Shard) -> Iterator[Shard]:
+        """Yield ``first`` and those that wait; end when none does, so that decoded audio does not wait for more."""
+        yield first
         while True:
-            self._under_way.append(done)
-            yield shard
             try:
                 shard, done = self._inbox.get_nowait()
             except queue.Empty:
                 return
+            self._under_way.append(done)
+            yield shard
 
 
 @dataclass(frozen=True, slots=True)

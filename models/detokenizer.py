@@ -145,11 +145,11 @@ class Detokenizer:
 
     def _seconds_up_to(self, frame: int) -> npt.NDArray[np.float64]:
         """Return the second at which each encoder frame begins, at least up to ``frame``."""
-        known = len(self._seconds_of_frame)
-        if known <= frame:
-            more = [self._seconds(each) for each in range(known, 2 * frame + 1)]
-            self._seconds_of_frame = np.append(self._seconds_of_frame, more)
-        return self._seconds_of_frame
+        seconds = self._seconds_of_frame
+        if len(seconds) <= frame:
+            more = [self._seconds(each) for each in range(len(seconds), 2 * frame + 1)]
+            self._seconds_of_frame = seconds = np.append(seconds, more)  # at once: several threads may be here
+        return seconds
 
     @cached_property
     def _pieces(self) -> "_Pieces":

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import soundfile
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from bulk.file_transcripts import Failed, Options, Transcribed, transcribe_files
 from models import Transcript
 from models.transcript import Word
 from tests.audio.sound_files import encoded
+
+CPU = torch.device("cpu")
 
 
 @dataclass
@@ -22,6 +25,7 @@ class LengthModel:
     seconds_per_frame: float = 0.04
     piece_seconds: float | None = None
     language_identifier: None = None
+    device: torch.device = CPU
     given: list[float] = field(default_factory=list)
 
     def transcribe(self, pcm, *, decoder, batch_seconds, **_):
@@ -75,6 +79,7 @@ class WordModel:
     seconds_per_frame: float = 0.1
     piece_seconds: float | None = None
     language_identifier: None = None
+    device: torch.device = CPU
     given: list[float] = field(default_factory=list)
 
     def transcribe(self, pcm, *, decoder, batch_seconds, **_):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bulk.entries import Entry
 from bulk.errors import JobError
@@ -52,6 +53,7 @@ class LengthModel:
     seconds_per_frame = 0.04
     piece_seconds = None
     language_identifier = None
+    device = torch.device("cpu")
 
     def transcribe(self, pcm, *, decoder, batch_seconds, **prompt):
         if any(len(samples) == 1600 for samples in pcm):
@@ -96,6 +98,19 @@ def test_an_actor_whose_model_fails_reports_it_and_stops(planned, tmp_path):
     for shard in (bad, good):
         with pytest.raises(RuntimeError, match="device-side assert"):
             actor.transcribe(shard)
+
+
+def test_an_actor_reports_what_fails_before_the_first_recording(planned, tmp_path):
+    class OfNoDevice(LengthModel):
+        @property
+        def device(self):
+            raise RuntimeError("the device is gone")
+
+    actor = transcriber(tmp_path / "out", OfNoDevice)
+    (shard,) = planned(2400)
+
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        actor.transcribe(shard)
 
 
 def test_a_model_that_cannot_be_loaded_and_a_disk_that_is_full_end_the_job(planned, tmp_path):
@@ -208,4 +223,4 @@ def test_a_cluster_whose_parts_are_killed_writes_what_one_process_writes(golden,
     summary = json.loads(resumed.stdout.splitlines()[-1])
     assert summary["recordings"] == len(lines)
     assert summary["run"]["recordings"] < len(lines)
-    assert summary["run"]["devices"] == 2
+    assert summary["run"]["devices"] in (2, 3)  # Ray may count the node that was killed for some seconds more.

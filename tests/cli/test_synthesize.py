@@ -32,7 +32,7 @@ def run(text, out, *more):
 def test_sentences_become_clips_of_all_synthesizers(text, tmp_path, capsys):
     out = tmp_path / "out"
 
-    assert run(text, out, "--clips", "12", "--seed", "3", "--jobs", "2") == 0
+    assert run(text, out, "--clips", "12", "--seed", "3", "--jobs", "2", "--without", "kokoro/*") == 0
 
     clips = read_manifest(out / "manifest.jsonl", split="train")
     assert capsys.readouterr().out.startswith("12 clips, 0.01 h; 0 sentences left out")

@@ -1,0 +1,99 @@
+"""Transcribe utterances on several threads of a CPU, each with its share of the utterances and of the processors."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, Self
+
+from bulk.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from audio.samples import Samples
+    from models import Model, Transcript
+    from models.prompt import Prompt
+
+# A small model gains from two threads on two processors (docs/performance.md); more than four were not measured.
+_MOST_THREADS = 4
+_MOST_IMBALANCE = 1.1
+
+
+class ParallelTranscriber:
+    """Transcribes with one model: on a CPU on several threads, as processors that share a product wait for each other.
+
+    What is computed at the same time has ``batch_seconds`` of audio and padding in all. On a GPU there is one thread,
+    the caller's. Use it in a ``with`` statement, which ends the threads.
+    """
+
+    def __init__(self, model: Model, decoder: str | None, prompt: Prompt, batch_seconds: float) -> None:
+        import torch  # which a process without a model does not load
+
+        self._model = model
+        self._options: dict[str, Any] = {"decoder": decoder, **prompt._asdict()}
+        self._batch_seconds = batch_seconds
+        self._processors = torch.get_num_threads()
+        self._most = min(self._processors, _MOST_THREADS) if model.device.type == "cpu" else 1
+        self._threads = ThreadPoolExecutor(self._most)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def __call__(self, pcm: Sequence[Samples], languages: Sequence[str | None]) -> list[Transcript]:
+        """Transcribe utterances.
+
+        Args:
+            pcm: mono float32 arrays at the model's rate.
+            languages: spoken language of each utterance; see ``Prompt``.
+
+        Returns:
+            A transcript for each utterance, in the order given.
+
+        Raises:
+            JobError: if the model does not work in the dtype that was chosen for it.
+        """
+        shares = balanced([len(samples) for samples in pcm], self._most)
+        count = len(shares)
+        waveforms = [[pcm[index] for index in share] for share in shares]
+        spoken = [[languages[index] for index in share] for share in shares]
+        # A single share has all processors, on the caller's thread.
+        run = map if count == 1 else self._threads.map
+        found = run(self._transcribed, waveforms, spoken, repeat(count))
+        transcripts = dict(zip(chain.from_iterable(shares), chain.from_iterable(found), strict=True))
+        return [transcripts[index] for index in range(len(pcm))]
+
+    def _transcribed(self, pcm: Sequence[Samples], languages: Sequence[str | None], threads: int) -> list[Transcript]:
+        """Transcribe a share of the utterances, on one of ``threads`` threads."""
+        import torch
+
+        from models import Float16OverflowError
+
+        if threads > 1:
+            torch.set_num_threads(max(1, self._processors // threads))  # of this thread alone
+        options = self._options | {"language": languages, "batch_seconds": self._batch_seconds / threads}
+        try:
+            return self._model.transcribe(pcm, **options)
+        except Float16OverflowError as error:
+            raise JobError(str(error)) from error
+
+
+def balanced(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Divide utterances into at most ``most`` shares of about the same length, each of the indices of its utterances.
+
+    There are fewer shares if one would be more than a tenth longer than their mean, for the other threads would idle.
+    """
+    longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    for count in range(min(most, len(lengths)), 1, -1):
+        shares: list[list[int]] = [[] for _ in range(count)]
+        sums = [0] * count
+        for index in longest_first:
+            least = sums.index(min(sums))
+            shares[least].append(index)
+            sums[least] += lengths[index]
+        if max(sums) <= _MOST_IMBALANCE * sum(sums) / count:
+            return shares
+    return [longest_first]
