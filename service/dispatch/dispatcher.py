@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from audio.samples import Samples
-from models.prompt import Prompt
 from models.spoken_language import Probabilities
 from models.transcript import Transcript
 from service.dispatch.admission import Admission, AdmissionLimits, RequestCounts
@@ -26,7 +25,7 @@ from service.dispatch.identification import Identified
 from service.dispatch.ledger import Ledger
 from service.dispatch.utterance import Part, Utterance
 from service.dispatch.window import Window
-from service.engine.protocol import Failure, FailureKind, Ready, Result
+from service.engine.protocol import Batch, Failure, FailureKind, Ready, Result
 from service.engine.shapes import computed_seconds
 from service.metrics import Metrics, length_class
 from service.tracing import PassingOn, Tracer
@@ -52,16 +51,8 @@ class EngineLink(Protocol):
     def take_slot(self, number: int) -> None:
         """Reserve a slot for a batch."""
 
-    async def send(
-        self,
-        number: int,
-        model: str,
-        decoder: str | None,
-        utterances: Sequence[Samples],
-        prompts: Sequence[Prompt],
-        engines: int,
-    ) -> None:
-        """Send the batch, with a prompt for each utterance; ``engines`` compute now, this one included.
+    async def send(self, batch: Batch, utterances: Sequence[Samples]) -> None:
+        """Send a batch, whose items the engine adds.
 
         Raises:
             ValueError: if it has no room.
@@ -344,25 +335,25 @@ class Dispatcher:
         padded, budget = tuple(engine.models[model].padded_seconds), self._budgets[engine, model]
         return replace(self._policy, batch_seconds=budget.seconds, padded_seconds=padded, rtfx=rtfx)
 
-    def _send(self, engine: EngineLink, batch: list[Utterance]) -> None:
-        number = self._ledger.hand_over(engine, batch)
+    def _send(self, engine: EngineLink, utterances: list[Utterance]) -> None:
+        number = self._ledger.hand_over(engine, utterances)
         engine.take_slot(number)
         now = self._clock()
-        for utterance in batch:
+        for utterance in utterances:
             utterance.sent = now
             self.metrics.queue_wait.labels(length_class(utterance.seconds)).observe(now - utterance.arrived)
         engines = sum(bool(self._ledger.held(one)) for one in self._engines)
-        task = asyncio.create_task(self._deliver(engine, number, batch, engines))
+        batch = Batch(number, *utterances[0].lane, [utterance.prompt for utterance in utterances], engines)
+        task = asyncio.create_task(self._deliver(engine, batch, [utterance.samples for utterance in utterances]))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _deliver(self, engine: EngineLink, number: int, batch: list[Utterance], engines: int) -> None:
+    async def _deliver(self, engine: EngineLink, batch: Batch, utterances: list[Samples]) -> None:
         try:
-            samples, prompts = [utterance.samples for utterance in batch], [utterance.prompt for utterance in batch]
-            await engine.send(number, *batch[0].lane, samples, prompts, engines)
+            await engine.send(batch, utterances)
         except Exception as error:  # no memory, or a bug of ours, but callers must be answered
-            log.exception("batch could not be sent", extra={"utterances": len(batch)})
-            self.engine_answered(engine, Failure(number, FailureKind.BATCH, str(error)))
+            log.exception("batch could not be sent", extra={"utterances": len(utterances)})
+            self.engine_answered(engine, Failure(batch.number, FailureKind.BATCH, str(error)))
 
     def _complete(self, engine: EngineLink, utterances: list[Utterance], result: Result) -> None:
         for utterance, answer in zip(utterances, result.answers, strict=True):

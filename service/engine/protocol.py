@@ -72,14 +72,23 @@ class Item(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True):
-    """Utterances to transcribe together, with a prompt for each, and how many engines compute with this one."""
+    """Utterances to transcribe together.
+
+    Attributes:
+        number: its number among the batches of all engines.
+        model: id of the model.
+        decoder: one of the model's decoders; None: its first.
+        prompts: the prompt of each utterance.
+        engines: how many engines compute now, this one included.
+        items: where the samples of each utterance are; empty until these are in shared memory.
+    """
 
     number: int
     model: str
-    decoder: str | None  # None: the model's first
-    items: list[Item]
+    decoder: str | None
     prompts: list[Prompt]
     engines: int = 1
+    items: list[Item] = []
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True):

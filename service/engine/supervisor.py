@@ -13,7 +13,6 @@ from typing import Protocol
 import msgspec
 
 from audio.samples import Samples
-from models.prompt import Prompt
 from service.engine.channel import FrontChannel
 from service.engine.protocol import (
     Batch,
@@ -166,15 +165,7 @@ class Engine:
         self.loss = loss
         self.process.kill()
 
-    async def send(
-        self,
-        number: int,
-        model: str,
-        decoder: str | None,
-        utterances: Sequence[Samples],
-        prompts: Sequence[Prompt],
-        engines: int,
-    ) -> None:
+    async def send(self, batch: Batch, utterances: Sequence[Samples]) -> None:
         """Send a batch for which a slot was taken; its `Result` or `Failure` comes to the listener.
 
         Whatever it raises, the batch was not sent, and its slot is free again.
@@ -186,13 +177,13 @@ class Engine:
         assert staging is not None
         try:
             if sum(map(len, utterances)) <= _FEW_SAMPLES:
-                items = staging.write(number, utterances)
+                items = staging.write(batch.number, utterances)
             else:  # in a thread, because copying a GPU's batch of a hundred megabytes would block the event loop
-                items = await in_thread(self._writing, lambda: staging.write(number, utterances))
+                items = await in_thread(self._writing, lambda: staging.write(batch.number, utterances))
         except Exception:
-            del self._outstanding[number]
+            del self._outstanding[batch.number]
             raise
-        self.channel.send(Batch(number, model, decoder, items, list(prompts), engines))
+        self.channel.send(msgspec.structs.replace(batch, items=items))
 
     def take_slot(self, number: int) -> None:
         """Reserve a slot, at once, for a batch that `send` will send."""

@@ -13,7 +13,7 @@ from service.dispatch.batcher import BatchPolicy
 from service.dispatch.catalog import Catalog
 from service.dispatch.dispatcher import Dispatcher
 from service.dispatch.utterance import Lane, Part
-from service.engine.protocol import Failure, FailureKind, ModelInfo, Ready, Result
+from service.engine.protocol import Batch, Failure, FailureKind, ModelInfo, Ready, Result
 from service.metrics import Metrics
 
 LIMITS = AdmissionLimits(
@@ -42,12 +42,10 @@ class FakeEngine:
     def take_slot(self, number: int) -> None:
         self.batches[number] = []
 
-    async def send(
-        self, number: int, model: str, decoder: str | None, utterances: list, prompts: list, engines: int
-    ) -> None:
-        self.asked.append((model, decoder))
-        self.beside.append(engines - 1)
-        self.batches[number] = utterances
+    async def send(self, batch: Batch, utterances: list) -> None:
+        self.asked.append((batch.model, batch.decoder))
+        self.beside.append(batch.engines - 1)
+        self.batches[batch.number] = utterances
 
     def answer(self, dispatcher: Dispatcher) -> None:
         number, utterances = self.batches.popitem()

@@ -267,11 +267,11 @@ def test_abandoned_work_is_answered_whether_it_waits_or_runs():
 def test_a_batch_that_cannot_be_sent_is_split_and_every_caller_is_answered(error):
     @dataclass(eq=False)
     class SmallEngine(FakeEngine):
-        async def send(self, number, model, decoder, utterances, prompts, engines) -> None:
+        async def send(self, batch, utterances) -> None:
             if len(utterances) > 1:
-                del self.batches[number]
+                del self.batches[batch.number]
                 raise error
-            await super().send(number, model, decoder, utterances, prompts, engines)
+            await super().send(batch, utterances)
 
     async def scenario() -> None:
         front, engine = dispatcher(), SmallEngine()

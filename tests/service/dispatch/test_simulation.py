@@ -65,17 +65,17 @@ class SimulatedEngine:
         assert self.free_slots > 0, "a batch has no free slot"
         self.batches[number] = []
 
-    async def send(self, number, model, decoder, utterances, prompts, engines) -> None:
-        assert model in self.models, "a batch is for a model that is not there"
-        assert len(utterances) == len(prompts) > 0
-        assert engines > 0, "the engine with the batch does not count"
+    async def send(self, batch, utterances) -> None:
+        assert batch.model in self.models, "a batch is for a model that is not there"
+        assert len(utterances) == len(batch.prompts) > 0
+        assert batch.engines > 0, "the engine with the batch does not count"
         longest = max(map(len, utterances)) / RATE
         assert len(utterances) == 1 or longest * len(utterances) <= BUDGET, "a batch is over its budget"
-        self.batches[number] = [samples.copy() for samples in utterances]
+        self.batches[batch.number] = [samples.copy() for samples in utterances]
         now = self.world.now
         takes = (0.05 + longest * len(utterances) / RTFX) * self.world.chance.choice((0.7, 1.0, 1.0, 5.0))
         self.works_until = max(now, self.works_until) + takes
-        asyncio.get_running_loop().call_at(self.works_until, self.finish, number, takes)
+        asyncio.get_running_loop().call_at(self.works_until, self.finish, batch.number, takes)
 
     def finish(self, number: int, took: float) -> None:
         if not self.is_alive:

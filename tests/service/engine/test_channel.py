@@ -23,7 +23,9 @@ from service.engine.protocol import (
 )
 
 LOAD = Load("m", "m.nemo", "cpu", "float32", [1.0, 2.0], None, 2)
-BATCH = Batch(7, "m", "ctc", [Item(0, 16_000), Item(16_000, 8_000)], [DEFAULT_PROMPT, Prompt("de", "en", False, True)])
+BATCH = Batch(
+    7, "m", "ctc", [DEFAULT_PROMPT, Prompt("de", "en", False, True)], 2, [Item(0, 16_000), Item(16_000, 8_000)]
+)
 RESULT = Result(
     7,
     [Transcript("hé", [1], [0.5], [Word("hé", 0.0, 0.1, None, (0, 1)), Word("ho", None, None, 0.5, (1, 1))])],

@@ -118,7 +118,7 @@ class Engine:
         return msgspec.msgpack.decode(self.front._stream.read(int.from_bytes(header, "big")), type=FromEngine)
 
     def ask(self, number):
-        self.front.send(Batch(number, "m", None, [Item(0, number)], [DEFAULT_PROMPT]))
+        self.front.send(Batch(number, "m", None, [DEFAULT_PROMPT], items=[Item(0, number)]))
 
     def open_gates(self):
         for gate in self.recognizer.gates.may_go_on.values():

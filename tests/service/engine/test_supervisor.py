@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from audio.descriptor import unnamed_file
 from models.prompt import DEFAULT_PROMPT
-from service.engine.protocol import Failure, FailureKind, Load, ModelInfo, Ready, Result
+from service.engine.protocol import Batch, Failure, FailureKind, Load, ModelInfo, Ready, Result
 from service.engine.stub import CRASH_SAMPLES, DEVICE_SAMPLES, FAIL_SAMPLES, transcript
 from service.engine.supervisor import STUB_ENGINE, Engine, EngineStartError, Loss, ModelLoadError, Supervisor
 from service.settings import Settings
@@ -77,7 +77,7 @@ def supervised(
 
 async def send(engine, number: int, *utterances: np.ndarray, model: str = "stub.nemo", decoder=None) -> None:
     engine.take_slot(number)
-    await engine.send(number, model, decoder, utterances, [DEFAULT_PROMPT] * len(utterances), 1)
+    await engine.send(Batch(number, model, decoder, [DEFAULT_PROMPT] * len(utterances)), utterances)
 
 
 def silence(samples: int) -> np.ndarray:
