@@ -10,8 +10,10 @@ import subprocess
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from models import load_model
+from service.resources import processors
 from tests.service.serving import ServerProcess, form, metric, steno_serve, wait_for, wav
 
 RATE = 16_000
@@ -133,6 +135,25 @@ def test_when_one_of_two_engines_is_killed_the_other_gives_the_offline_transcrip
         wait_for(lambda: len(service.events("model ready")) == 3)
 
         assert service.metric("steno_engine_up") == 2
+
+    assert [answer.json()["text"] for answer in served] == offline
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="auto is the GPU then")
+def test_a_small_model_has_an_engine_for_each_processor_unless_told_otherwise(checkpoint, speech, tmp_path):
+    recordings = mixed_lengths(speech, 12)
+    offline = [hypothesis.text for hypothesis in load_model(str(checkpoint)).transcribe(recordings)]
+
+    with (
+        steno_serve(tmp_path / "log", "--model", str(checkpoint), "--device", "auto", *WHOLE) as service,
+        concurrent.futures.ThreadPoolExecutor(12) as pool,
+    ):
+        engines = min(processors(), 4)
+        wait_for(lambda: len(service.events("model ready")) == engines)
+        served = list(pool.map(lambda samples: post(service, samples), recordings))
+
+        assert service.metric("steno_engine_up") == engines
 
     assert [answer.json()["text"] for answer in served] == offline
 
