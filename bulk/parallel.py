@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +26,7 @@ class ParallelTranscriber:
     """Transcribes with one model: on a CPU on several threads, as processors that share a product wait for each other.
 
     What is computed at the same time has ``batch_seconds`` of audio and padding in all. On a GPU there is one thread,
-    the caller's. Use it in a ``with`` statement, which ends the threads.
+    the caller's. Use it in a ``with`` statement, which ends the threads: at once after an error or Ctrl-C.
     """
 
     def __init__(self, model: Model, decoder: str | None, prompt: Prompt, batch_seconds: float) -> None:
@@ -36,11 +38,18 @@ class ParallelTranscriber:
         self._processors = torch.get_num_threads()
         self._most = min(self._processors, _MOST_THREADS) if model.device.type == "cpu" else 1
         self._threads = ThreadPoolExecutor(self._most)
+        self._at_work: set[int] = set()  # identifiers of threads
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error:
+            with self._lock:
+                for thread in self._at_work:
+                    # A batch may take a minute, and has no other place to be stopped at.
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
         self._threads.shutdown(cancel_futures=True)
 
     def __call__(self, pcm: Sequence[Samples], languages: Sequence[str | None]) -> list[Transcript]:
@@ -60,20 +69,29 @@ class ParallelTranscriber:
         count = len(shares)
         waveforms = [[pcm[index] for index in share] for share in shares]
         spoken = [[languages[index] for index in share] for share in shares]
-        # A single share has all processors, on the caller's thread.
-        run = map if count == 1 else self._threads.map
-        found = run(self._transcribed, waveforms, spoken, repeat(count))
+        if count == 1:  # which has all processors, on the caller's thread
+            found = [self._transcribed(waveforms[0], spoken[0], 1)]
+        else:
+            found = list(self._threads.map(self._on_thread, waveforms, spoken, repeat(count)))
         transcripts = dict(zip(chain.from_iterable(shares), chain.from_iterable(found), strict=True))
         return [transcripts[index] for index in range(len(pcm))]
 
-    def _transcribed(self, pcm: Sequence[Samples], languages: Sequence[str | None], threads: int) -> list[Transcript]:
+    def _on_thread(self, pcm: Sequence[Samples], languages: Sequence[str | None], threads: int) -> list[Transcript]:
         """Transcribe a share of the utterances, on one of ``threads`` threads."""
         import torch
 
+        torch.set_num_threads(max(1, self._processors // threads))  # of this thread alone
+        with self._lock:
+            self._at_work.add(threading.get_ident())
+        try:
+            return self._transcribed(pcm, languages, threads)
+        finally:
+            with self._lock:
+                self._at_work.discard(threading.get_ident())
+
+    def _transcribed(self, pcm: Sequence[Samples], languages: Sequence[str | None], threads: int) -> list[Transcript]:
         from models import Float16OverflowError
 
-        if threads > 1:
-            torch.set_num_threads(max(1, self._processors // threads))  # of this thread alone
         options = self._options | {"language": languages, "batch_seconds": self._batch_seconds / threads}
         try:
             return self._model.transcribe(pcm, **options)

@@ -91,6 +91,21 @@ def test_an_error_of_one_thread_is_raised():
 
 
 @pytest.mark.usefixtures("four_threads")
+def test_an_error_of_one_thread_ends_the_others_at_once():
+    begun = threading.Barrier(4)
+
+    class EndlessModel(NotingModel):
+        def transcribe(self, pcm, **_):
+            if begun.wait() == 0:
+                raise KeyboardInterrupt
+            while True:
+                sum(range(100))
+
+    with pytest.raises(KeyboardInterrupt):
+        transcribed(EndlessModel(), [np.zeros(1000, np.float32)] * 40, [None] * 40)
+
+
+@pytest.mark.usefixtures("four_threads")
 def test_a_model_finds_the_same_on_threads_as_alone():
     model = load_model("bundled")
     voice, _ = soundfile.read(Path(__file__).parents[2] / "samples" / "river.flac", dtype="float32")
