@@ -100,14 +100,15 @@ class Load:
             return 1.0
         finally:
             self._done()
-        if not answer.is_success:
-            answers.errors[f"{answer.status_code} {_code(answer)}".strip()] += 1
+        text = _text(answer)
+        if text is None:
+            answers.errors[_problem(answer)] += 1
             return _seconds(answer.headers.get("retry-after"))
         took = time.monotonic() - began
         answers.latencies.append(took)
         answers.audio_seconds += upload.seconds
         answers.good_audio_seconds += upload.seconds if took <= self._objective else 0.0
-        answers.mismatches += answer.json()["text"] != self._expected.get(upload.name, answer.json()["text"])
+        answers.mismatches += text != self._expected.get(upload.name, text)
         return 0.0
 
 
@@ -148,9 +149,10 @@ async def alone(client: httpx.AsyncClient, uploads: Iterable[Upload]) -> dict[st
     texts = {}
     for upload in uploads:
         answer = await client.post(_PATH, content=upload.content, headers=dict(upload.headers))
-        if not answer.is_success:
-            raise httpx.HTTPError(f"{upload.name}: {answer.status_code} {_code(answer)}".strip())
-        texts[upload.name] = answer.json()["text"]
+        text = _text(answer)
+        if text is None:
+            raise httpx.HTTPError(f"{upload.name}: {_problem(answer)}")
+        texts[upload.name] = text
     return texts
 
 
@@ -162,11 +164,22 @@ def connect(url: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=base + "/", timeout=_TIMEOUT_SECONDS, limits=limits, trust_env=False)
 
 
-def _code(answer: httpx.Response) -> str:
+def _text(answer: httpx.Response) -> str | None:
+    """Return the transcript of an answer; None if it is an error, or comes from another kind of service."""
     try:
-        return str(answer.json()["error"]["code"])
+        return str(answer.json()["text"]) if answer.is_success else None
     except (ValueError, KeyError, TypeError):
-        return ""
+        return None
+
+
+def _problem(answer: httpx.Response) -> str:
+    """Return the status and the error code of an answer without a transcript."""
+    if answer.is_success:
+        return f"{answer.status_code} without a transcript"
+    try:
+        return f"{answer.status_code} {answer.json()['error']['code']}"
+    except (ValueError, KeyError, TypeError):
+        return str(answer.status_code)
 
 
 def _seconds(text: str | None) -> float:

@@ -1,6 +1,8 @@
 """`steno bench` counts correctly what happens at a real server."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from hypothesis import given
@@ -83,6 +85,33 @@ def test_what_cannot_be_measured_is_one_line(capsys, service, clips, url, wrong)
     assert main(["bench", url, clips[0], *wrong]) == 2
 
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"steno: {url}")
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers every upload with a page, as a proxy may."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        page = b"<html>Welcome</html>"
+        self.send_response(200)
+        self.send_header("content-length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_service_of_another_kind_is_one_line(capsys, clips):
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            status = main(["bench", f"http://127.0.0.1:{server.server_port}", clips[0]])
+        finally:
+            server.shutdown()
+
+    assert status == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("1.wav: 200 without a transcript")
 
 
 def test_text_output_is_a_few_lines(capsys, service, clips):
