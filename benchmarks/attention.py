@@ -1,9 +1,9 @@
-"""Self-attention with relative positions, one layer of a published shape: operations, FlexAttention and our kernel.
+"""Times one layer of relative self-attention: with plain operations, with FlexAttention and with our kernel.
 
-The forms are measured in turns. Operations: scores by distance, shifted and masked, are the bias of PyTorch's
-attention. FlexAttention (compiled) reads them shifted in its own kernel. Our kernel (models/kernels/attention.py)
-writes no scores, and has several launches, written as TILExWARPSxSTAGES. Both need a GPU; with TRITON_INTERPRET=1 ours
-runs on a CPU.
+Plain operations write scores by distance, which become the bias of PyTorch's attention; FlexAttention, compiled, reads
+them in its kernel; ours (models/kernels/attention.py) writes none. --launches names ours by the fields of ``Launch``.
+Both kernels need a GPU; with TRITON_INTERPRET=1, --launches runs on a CPU. "apart" is the largest difference from plain
+operations, relative to their largest value.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from models.kernels import relative_attention_on
 Attend = Callable[[], Tensor]
 
 _FRAMES_A_SECOND = 12.5
-# Queries, keys, warps, stages, and whether queries are loaded again. The interpreter has no warps and stages.
+# Arguments of ``Launch``. The interpreter ignores warps and stages.
 _LAUNCHES = [
     (tile, keys, warps, 2, rereads)
     for tile, keys in ((32, 32), (64, 32), (64, 64))
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
     parser.add_argument("--seconds", type=float, nargs="+", default=[8.0, 16.0, 40.0])
     parser.add_argument("--batch-seconds", type=float, default=480.0, help="audio in a batch")
-    parser.add_argument("--rounds", type=int, default=20, help="measured turns; medians count")
+    parser.add_argument("--rounds", type=int, default=20, help="measured calls of each form")
     parser.add_argument(
         "--launches", action="store_true", help="measure all launches of the kernel that this device can run"
     )
@@ -67,7 +67,7 @@ def main() -> None:
     for seconds, batch in tqdm(rows.missing(cells), unit="length", disable=None):
         time = round(seconds * _FRAMES_A_SECOND)
         frames = torch.randn(batch, time, config.width, device=device, dtype=dtype)
-        padding = Padding(torch.linspace(time / 2, time, batch, device=device).long(), time)
+        padding = Padding(torch.linspace(time, time / 2, batch, device=device).long(), time)
         positions = relative_positions(frames_within_reach(time, None), config.width, device).to(dtype)
         inputs = (module, frames, positions, padding)
         forms: dict[str, Attend] = {"operations": partial(SelfAttention.forward, *inputs)}
@@ -87,17 +87,17 @@ def main() -> None:
             row = {"seconds": seconds, "batch": batch, "form": form, "median": statistics.median(times[form])}
             found.append(row | {"least": min(times[form]), "apart": float(apart)})
         rows.add((seconds, batch), *found)
-    print(f"{'seconds':>8} {'batch':>6} {'form':12} {'median ms':>10} {'least':>8} {'apart':>9}")
+    print(f"{'seconds':>8} {'batch':>6} {'form':15} {'median ms':>10} {'least':>8} {'apart':>9}")
     for row in rows:
         print(
-            f"{row['seconds']:8.1f} {row['batch']:6d} {row['form']:12} {1000 * row['median']:10.3f}"
+            f"{row['seconds']:8.1f} {row['batch']:6d} {row['form']:15} {1000 * row['median']:10.3f}"
             f" {1000 * row['least']:8.3f} {row['apart']:9.1e}"
         )
     print(rows.line())
 
 
 def _launches(module: RelativeAttention, normed: Tensor, padding: Padding) -> Iterator[tuple[str, Attend]]:
-    """Yield our kernel with each of its launches."""
+    """Yield a name and our kernel for each of ``_LAUNCHES``."""
     from models.kernels.attention import Launch, relative_attention  # only a GPU has Triton
 
     merged, table = module.merged, module.table
@@ -129,14 +129,14 @@ _compiled_flex = torch.compile(flex_attention, dynamic=False)
 
 def _flex(module: RelativeAttention, normed: Tensor, positions: Tensor, padding: Padding) -> Tensor:
     assert module.merged is not None
-    heads, time = module.heads, normed.size(1)
+    heads, farthest = module.heads, positions.size(0) // 2
     query, key, value = (torch.unflatten(part, 2, (heads, -1)) for part in module.merged(normed).chunk(3, dim=2))
     table = torch.unflatten(module.position(positions), 1, (heads, -1)).permute(1, 2, 0)
     scale = query.size(-1) ** -0.5
     by_distance = scale * ((query + module.position_bias).transpose(1, 2) @ table)
 
     def with_distance(score: Tensor, row: Tensor, head: Tensor, asked: Tensor, seen: Tensor) -> Tensor:
-        score = score + by_distance[row, head, asked, time - 1 - asked + seen]
+        score = score + by_distance[row, head, asked, farthest - asked + seen]
         return torch.where(padding.valid[row, seen], score, -float("inf"))
 
     with_content = (query + module.content_bias).transpose(1, 2)

@@ -1,6 +1,7 @@
-"""Our kernels of an encoder against the operations that they replace, in turns, for one layer of a shape.
+"""Times our kernels for encoders, but attention.py's, and the plain operations that they replace, at a published shape.
 
-Attention has a benchmark of its own. Kernels need a GPU; with TRITON_INTERPRET=1 they run on a CPU.
+They need a GPU, or TRITON_INTERPRET=1 on a CPU. "ratio" is the speed over that of plain operations, "apart" the largest
+difference from them, relative to their largest value.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="float32")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of the longest clip; the shortest has half")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 240])
-    parser.add_argument("--rounds", type=int, default=20, help="measured turns; medians count")
+    parser.add_argument("--rounds", type=int, default=20, help="measured calls of each form")
     add_rows_option(parser)
     args = parser.parse_args()
 
@@ -79,14 +80,14 @@ def main() -> None:
 def _subsampling(
     config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype
 ) -> Forms:
-    """The whole subsampling, from features to the input of the projection."""
+    """Return the forms of all subsampling but the projection."""
     from models.kernels.subsampling import halved_features, halved_images  # only a GPU has Triton
 
     module = Subsampling(config).eval()
     module.fold()
     module.to(device, dtype)
     frames = round(seconds * _FEATURES_A_SECOND)
-    lengths = torch.linspace(frames / 2, frames, batch, device=device).long()
+    lengths = torch.linspace(frames, frames / 2, batch, device=device).long()
     features = torch.randn(batch, config.mels, frames, device=device, dtype=dtype)
     features = features.masked_fill(~valid_positions(lengths, frames)[:, None], 0.0)
 
@@ -106,7 +107,7 @@ def _subsampling(
 def _convolution(
     config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype
 ) -> Forms:
-    """From the gate's input to the projection's input."""
+    """Return the forms of gate, convolution and Swish."""
     from models.kernels.convolution import gated_convolution  # only a GPU has Triton
 
     module = ConvolutionModule(config).eval()
@@ -143,7 +144,7 @@ def _sum_and_norm(
 
 
 def _expansion(config: ConformerConfig, batch: int, seconds: float, device: torch.device, dtype: torch.dtype) -> Forms:
-    """The expansion of a feed-forward module with Swish. In float32 our kernel is for the interpreter only."""
+    """Return the forms of an expansion with Swish; on a GPU, float32 has no kernel."""
     from models.kernels.feed_forward import LAUNCHES, swish_expansion  # only a GPU has Triton
 
     module, frames = FeedForward(config).to(device, dtype), _frames(config.width, batch, seconds, device, dtype)
@@ -159,7 +160,7 @@ def _expansion(config: ConformerConfig, batch: int, seconds: float, device: torc
 
 def _padding(batch: int, seconds: float, device: torch.device) -> Padding:
     time = round(seconds * _FRAMES_A_SECOND)
-    return Padding(torch.linspace(time / 2, time, batch, device=device).long(), time)
+    return Padding(torch.linspace(time, time / 2, batch, device=device).long(), time)
 
 
 def _frames(width: int, batch: int, seconds: float, device: torch.device, dtype: torch.dtype) -> Tensor:

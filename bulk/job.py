@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 # Programs that read a folder of Parquet or JSON Lines skip names that begin with an underscore.
 _SETTINGS, _RECORDINGS, _SUMMARY = "_job/settings.json", "_job/recordings.jsonl", "_job/summary.json"
-_READERS = 8
+_READERS = 8  # threads
 
 
 @dataclass(frozen=True, slots=True)
 class ShardWriter:
-    """Writes a shard's rows to its file, from any machine."""
+    """Writes a shard's rows to its file."""
 
     folder: Folder
     format: RowFormat
@@ -57,7 +57,7 @@ class Job:
     Attributes:
         writer: writes its shards.
         left: shards that are not written yet, in the order of work.
-        earlier: the tally of earlier runs.
+        earlier: the tally of the shards that are written.
     """
 
     writer: ShardWriter
@@ -70,7 +70,7 @@ class Job:
         return sum(len(shard.entries) for shard in self.left)
 
     def end(self, summary: Mapping[str, Any]) -> None:
-        """Write the summary into the job's folder: the job is done.
+        """Write the summary of a finished job into its folder.
 
         Raises:
             JobError: if the folder cannot be written to.
@@ -87,16 +87,16 @@ def open_job(
 ) -> Job:
     """Begin a job in an empty folder, or continue the one that the folder holds.
 
-    The recordings and their shards are those of when the job began.
+    A job that continues keeps its recordings and shards.
 
     Args:
         folder: the output folder.
         settings: everything that the rows depend on; ``format`` and ``detail`` among them say how rows are written.
         list_entries: lists the recordings of a new job.
-        shard_seconds: audio in a shard of a new job.
+        shard_seconds: audio in a shard of a new job, in seconds.
 
     Raises:
-        JobError: if the folder holds another job, or something else, or cannot be read or written.
+        JobError: if the folder holds a job with other settings, or a damaged one, or cannot be read or written.
     """
     writer = ShardWriter(folder, FORMATS[settings["format"]](), settings["detail"])
     try:
@@ -125,11 +125,12 @@ def open_job(
 
 
 def _is_begun(folder: Folder, settings: Mapping[str, Any]) -> bool:
+    """Return whether the folder holds this job; another is an error."""
     try:
         earlier = json.loads(folder.read(_SETTINGS))
     except FileNotFoundError:
         if any(name.startswith("shard-") for name in folder.names()):
-            raise JobError(f"{folder.location} holds shards, and not the job that wrote them") from None
+            raise JobError(f"{folder.location} holds shards, but not {_SETTINGS} of their job") from None
         return False
     except ValueError as error:
         raise JobError(f"{folder.location}/{_SETTINGS} is damaged: {error}") from error
@@ -164,7 +165,7 @@ def _planned(folder: Folder) -> list[Shard]:
 
 
 def _read(writer: ShardWriter, shard: Shard) -> Tally:
-    """Count the rows of a shard's file; a damaged file counts as none, so that the shard is done again."""
+    """Return the tally of a shard's file: none if it is damaged, so that the shard is done again."""
     try:
         return writer.format.counted(writer.folder.read(writer.name(shard)))
     except ValueError:

@@ -152,8 +152,10 @@ class Parquet:
         """
         from pyarrow import parquet
 
-        # pyarrow's ArrowInvalid is a ValueError.
-        return tally(parquet.read_table(io.BytesIO(content), columns=["duration", "error"]).to_pylist())
+        try:
+            return tally(parquet.read_table(io.BytesIO(content), columns=["duration", "error"]).to_pylist())
+        except OSError as error:  # pyarrow's other error of damaged files, ArrowInvalid, is a ValueError
+            raise ValueError(str(error)) from error
 
 
 def _schema(detail: Detail) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""The precision of a model: which one a processor is fastest in without losing accuracy, and how products round."""
+"""The precision of a model: the fastest without a loss of accuracy on a device, and how products round."""
 
 import logging
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ log = logging.getLogger("steno.models")
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "int8"]
 _PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# Of weights and activations. With tf32 both are float32, and tensor cores round the factors of products to 10 bits.
+# Of weights and, except with int8, of activations. With tf32, tensor cores round the factors of products to 10 bits.
 DTYPES: dict[str, torch.dtype] = {
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -27,14 +27,14 @@ DTYPES: dict[str, torch.dtype] = {
 # Compute capabilities: the first with tensor cores, which multiply float16, and the first that also multiply bfloat16
 # and TF32.
 _VOLTA, _AMPERE = (7, 0), (8, 0)
-# bfloat16 is at least 2 times as fast as float32 on a CPU, or not faster. Little gain is not worth its rounding.
-_LEAST_GAIN = 1.25
-_SLOW = 0.8
-_LARGEST = torch.finfo(torch.float16).max
+# Speed over that of float32 on a CPU: from the first, bfloat16 is worth its rounding (it is 2 or more, or at most 1);
+# below the second, a dtype gets a warning.
+_LEAST_GAIN, _SLOW = 1.25, 0.8
+_FLOAT16_MAX = torch.finfo(torch.float16).max
 # Measured with weights of 7 bits, whose sums are exact without VNNI (docs/performance.md).
 _NO_EIGHT_BITS = (
-    "int8 is for CPUs with products in 8 bits (VNNI), which this one has not; "
-    "without them it would be 1.1 to 1.3 times as fast as float32, which is to be used here"
+    "int8 is for CPUs with products in 8 bits (VNNI); use float32 here: "
+    "without VNNI, int8 would be only 1.1 to 1.3 times as fast"
 )
 
 
@@ -90,7 +90,7 @@ def _check_device(precision: Precision, device: torch.device) -> None:
 
 
 def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
-    """Log a warning if a dtype is slower than another one on this device."""
+    """Log a warning if a dtype is much slower than another one on this device."""
     if device.type == "cpu" and dtype in (torch.bfloat16, torch.float16):
         gain = gain_of_bfloat16() if dtype is torch.bfloat16 else gain_of_float16()
         if gain < _SLOW:
@@ -103,9 +103,8 @@ def warn_of_slow_dtype(dtype: torch.dtype, device: torch.device) -> None:
 def round_products(device: torch.device, precision: Precision) -> None:
     """On a GPU, let products round as the precision says, and sum all products in float32.
 
-    Otherwise convolutions in float32 round their factors to 10 bits (TF32), and products in half precision that are
-    divided between programs round their partial sums. These settings are the process's, so a model sets them for each
-    batch.
+    By default, convolutions in float32 round their factors to 10 bits (TF32), and products in half precision may round
+    partial sums. These settings are the process's, so a model sets them for each batch.
     """
     if device.type == "cuda":
         matmul = torch.backends.cuda.matmul
@@ -116,7 +115,7 @@ def round_products(device: torch.device, precision: Precision) -> None:
 
 @contextmanager
 def exact_products(precision: Precision) -> Iterator[None]:
-    """Compute float32 products exactly in the block, also with tf32: features are float32 in any precision."""
+    """Compute products in full float32 in the block, also with tf32, for features."""
     if precision != "tf32":
         yield
         return
@@ -132,10 +131,10 @@ def check_range(network: nn.Module) -> None:
     """Check that float16 can hold the weights of a network.
 
     Raises:
-        ValueError: if it cannot; it names one.
+        ValueError: if it cannot; the message names a weight.
     """
     for name, weight in network.state_dict().items():
-        if weight.is_floating_point() and not weight.is_meta and weight.numel() and weight.abs().max() > _LARGEST:
+        if weight.is_floating_point() and not weight.is_meta and weight.numel() and weight.abs().max() > _FLOAT16_MAX:
             largest = float(weight.abs().max())
             raise ValueError(
                 f"{name} has a value of {largest:.3g}, beyond the range of float16; use bfloat16 or float32"
@@ -143,12 +142,12 @@ def check_range(network: nn.Module) -> None:
 
 
 def check_overflow(rows: FlatRows) -> None:
-    """Check that a model in float16 had no values beyond its range, which end as confidences that are not numbers.
+    """Check that no value of a model was beyond float16's range: confidences would not be finite.
 
     Raises:
-        Float16OverflowError: if it had.
+        Float16OverflowError: if one was.
     """
     if not np.isfinite(rows.confidence).all():
         raise Float16OverflowError(
-            "values of the model went beyond the range of float16 (65,504); use bfloat16 or float32 with it"
+            "values of the model went beyond the range of float16 (65,504); use bfloat16 or float32"
         )

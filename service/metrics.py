@@ -1,7 +1,7 @@
-"""Every metric the service exports, with what it means; docs/operations.md lists the same names.
+"""Every metric of the service; docs/operations.md has the same list.
 
-Metrics have base units and bounded labels, and can be summed over instances; for a ratio there are two counters. The
-front process owns the only registry; engines report their figures in messages.
+Times are in seconds, and labels have few values. A share is two counters, which can be summed over instances. The main
+process and each HTTP worker have a registry (service/workers/totals.py sums them); engines report in messages.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _AUDIO_EDGES = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 1
 
 
 def length_class(seconds: float) -> str:
-    """Return the length class of audio, a label value."""
+    """Return the value of the label ``length_class`` for audio."""
     return next(
         (name for name, bound in zip(LENGTH_CLASSES, _LENGTH_BOUNDS, strict=False) if seconds < bound),
         LENGTH_CLASSES[-1],
@@ -49,7 +49,7 @@ _M = TypeVar("_M", Counter, Histogram)
 
 
 def _quick(metric: _M) -> _M:
-    """Have a metric look up the series of label values in a dictionary; a request takes twenty of them.
+    """Cache the series of a metric by label values, because a request looks up twenty.
 
     Not for a metric whose series are removed.
     """
@@ -58,7 +58,7 @@ def _quick(metric: _M) -> _M:
 
 
 class Metrics:
-    """The registry and its metrics; one instance per service."""
+    """The registry of a process, and its metrics."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -80,7 +80,7 @@ class Metrics:
         )
         self.http_request_duration = histogram(
             "http_request_duration_seconds",
-            "First byte received to last byte sent.",
+            "From a request's head to the last byte sent.",
             _REQUEST_EDGES,
             "endpoint",
             "status_class",
@@ -92,18 +92,18 @@ class Metrics:
         self.http_client_retries = counter(
             "http_client_retries_total", "Requests that an OpenAI client sent again.", "lang"
         )
-        self.connections = gauge("connections", "Connections open.")
+        self.connections = gauge("connections", "Open connections.")
         self.connections_refused = counter(
-            "connections_refused_total", "Connections closed before there was a request, by reason.", "reason"
+            "connections_refused_total", "Connections closed before a request, by reason.", "reason"
         )
         self.ignored_fields = counter("ignored_fields_total", "Form fields that have no effect.", "field")
         self.errors = counter("errors_total", "Error answers by code.", "kind")
 
         # Keys
         self.key_requests = counter(
-            "key_requests_total", "Requests for transcripts by name of the key.", "key", "status_class"
+            "key_requests_total", "Requests for transcripts, by name of the key.", "key", "status_class"
         )
-        self.key_audio_seconds = counter("key_audio_seconds_total", "Audio transcribed by name of the key.", "key")
+        self.key_audio_seconds = counter("key_audio_seconds_total", "Audio transcribed, by name of the key.", "key")
         self.key_reloads = counter(
             "key_reloads_total", "Times that the file of keys was read again, by result.", "result"
         )
@@ -120,12 +120,12 @@ class Metrics:
         )
         self.latency_ratio = histogram(
             "transcription_latency_ratio",
-            "Server time over audio time.",
+            "Server time divided by audio time.",
             (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
             "length_class",
         )
         self.audio_seconds = counter("audio_seconds_total", "Accepted audio by outcome.", "outcome", "model")
-        self.audio_duration = histogram("audio_duration_seconds", "Audio per request.", _AUDIO_EDGES)
+        self.audio_duration = histogram("audio_duration_seconds", "Audio of a transcribed recording.", _AUDIO_EDGES)
         self.audio_bytes = counter("audio_bytes_total", "Bytes of uploads that were decoded.", "container")
         self.audio_decode = counter("audio_decode_total", "Uploads by result of decoding.", "container", "result")
         self.decode_crashes = counter(
@@ -137,7 +137,7 @@ class Metrics:
         )
         self.speech_without_text_seconds = counter(
             "speech_without_text_seconds_total",
-            "Speech, by the detector, in pieces for which the model wrote nothing.",
+            "Speech detected in pieces for which the model wrote nothing.",
             "model",
         )
         self.empty_transcripts = counter("empty_transcripts_total", "Transcripts without a word.", "model")
@@ -149,30 +149,33 @@ class Metrics:
         )
         self.queue_oldest_age = gauge("queue_oldest_age_seconds", "Age of the utterance that waits longest.")
         self.queue_predicted_wait = gauge(
-            "queue_predicted_wait_seconds", "Predicted wait: one turn of each accepted recording, divided by RTFx."
+            "queue_predicted_wait_seconds",
+            "Predicted wait: a turn of each recording before a new one, divided by RTFx.",
         )
         self.queue_passed_over = gauge(
-            "queue_bypass_max", "Most batches led by later arrivals that ran before an utterance which still waits."
+            "queue_bypass_max", "Most batches that later arrivals led while an utterance waits."
         )
         self.queue_wait = histogram(
-            "queue_wait_seconds", "From acceptance to being sent to an engine.", _STAGE_EDGES, "length_class"
+            "queue_wait_seconds", "Wait of an utterance for an engine.", _STAGE_EDGES, "length_class"
         )
-        self.queue_rejected = counter("queue_rejected_total", "Requests refused at a gate.", "reason")
+        self.queue_rejected = counter(
+            "queue_rejected_total", "Requests refused by a limit, while loading or while draining.", "reason"
+        )
         self.queue_dropped = counter("queue_dropped_total", "Utterances dropped after admission.", "reason")
         self.draining = gauge("draining", "1 while the service finishes accepted work and takes no more.")
 
         # Jobs
         self.jobs = counter("jobs_total", "Jobs by outcome.", "outcome")
-        self.jobs_waiting = gauge("jobs_unfinished", "Jobs that wait, or are under way.", "state")
+        self.jobs_unfinished = gauge("jobs_unfinished", "Jobs that wait, or are under way.", "state")
         self.webhook_deliveries = counter("webhook_deliveries_total", "Attempts to deliver a webhook.", "outcome")
 
         # Batches
         self.batches = counter("batches_total", "Batches by result.", "result", "model")
         self.batch_items = histogram("batch_items", "Utterances per batch.", _ITEM_EDGES, "model")
         self.batch_padded_seconds = histogram(
-            "batch_padded_seconds", "Audio per batch with padding: count x longest.", _PADDED_EDGES, "model"
+            "batch_padded_seconds", "Audio per batch with padding: count x padded length.", _PADDED_EDGES, "model"
         )
-        self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio computed.", "model")
+        self.batch_audio_seconds = counter("batch_audio_seconds_total", "Audio of batches, without padding.", "model")
         self.batch_padding_seconds = counter(
             "batch_padding_seconds_total",
             "Padding of batches, computed or not; its share is padding / (padding + audio).",
@@ -202,7 +205,7 @@ class Metrics:
         self.model_weight_bytes = gauge("model_weight_bytes", "Device memory that a model's weights take.", "model")
         self.model_loads = counter("model_loads_total", "Models loaded while the service ran, by result.", "result")
         self.model_evictions = counter(
-            "model_evictions_total", "Models on demand that were unloaded: idle, or to make room for others.", "reason"
+            "model_evictions_total", "Models on demand that were unloaded: idle, or to make room.", "reason"
         )
         self.http_processes = gauge("http_processes", "HTTP processes before the dispatcher; 0 if it has HTTP itself.")
         self.http_process_restarts = counter("http_process_restarts_total", "HTTP processes that were replaced.")
@@ -237,7 +240,7 @@ class Metrics:
         for outcome in ("completed", "failed", "cancelled", "expired"):
             self.jobs.labels(outcome)
         for state in ("queued", "in_progress"):
-            self.jobs_waiting.labels(state)
+            self.jobs_unfinished.labels(state)
         for outcome in ("delivered", "retried", "failed"):
             self.webhook_deliveries.labels(outcome)
         for reason in ("cancelled", "expired", "engine_lost"):

@@ -1,4 +1,4 @@
-"""From a draw of the sampler to an example. The same draw always gives the same example."""
+"""Makes examples of the sampler's draws: the same for the same seed, epoch and draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +32,8 @@ class Example:
         samples: float32 [n].
         masked_frames: features that SpecAugment masks, [n // hop].
         masked_mels: bands that it masks, [mels].
-        stretch: factor of its frequencies.
-        tokens: labels of its transcript, int64.
+        stretch: factor of the clip's frequencies.
+        tokens: labels of the transcript, int64 [labels].
         sequence: prompt, transcript and end for an attention decoder, int64; empty without one.
         targets: the teacher's targets at the student's frame rate, or None.
     """
@@ -52,7 +52,7 @@ class Examples:
 
     Attributes:
         takes: the takes.
-        transcripts: makes labels of their transcripts.
+        transcripts: makes labels of transcripts.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Examples:
             vocabulary: the vocabulary of transcripts.
             augmentation: the augmentation of clips.
             seed: seed of the augmentation.
-            posteriors: the teacher's, or None without a teacher.
+            posteriors: the teacher's posteriors, or None without a teacher.
             mels: bands of the features.
-            positions: the longest sequence of an attention decoder, or None without one.
+            positions: most labels of a sequence for an attention decoder, or None without one.
         """
         self.takes = takes
         self.transcripts = Transcripts(vocabulary)
@@ -92,7 +92,7 @@ class Examples:
         """Return the example of a draw.
 
         Raises:
-            ManifestError: if its audio cannot be read, or differs from what the teacher got.
+            ManifestError: if its clip cannot be used; the message says why.
         """
         take = self.takes[draw.take]
         random = np.random.default_rng([self._seed, epoch, draw.take, draw.copy])
@@ -125,7 +125,7 @@ class Examples:
         )
 
     def _as_it_is(self, take: Take) -> Spoken:
-        """Return a take with its transcript, or else the teacher's."""
+        """Return a take, not spliced, with its transcript or else the teacher's."""
         text = take.clip.text
         if text is None:
             if self._posteriors is None:

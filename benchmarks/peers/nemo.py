@@ -1,4 +1,4 @@
-"""NeMo 3's side of the comparison: its classes, with the weights of a random checkpoint of ours."""
+"""NeMo 3 as a peer: its classes, with the weights of a random checkpoint of ours."""
 
 import itertools
 import logging
@@ -15,12 +15,12 @@ from models.checkpoint.nemo.names import nemo_names
 from training.export import nemo_document
 from training.vocabulary import CharacterVocabulary
 
-# The encoder with its CTC head; beside it lie encoder-model.onnx and decoder_joint-model.onnx.
+# The encoder with its CTC head; the transducer is encoder-model.onnx and decoder_joint-model.onnx, in the same folder.
 CTC_FILE = "model.onnx"
 
 
-def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> Any:  # noqa: ANN401  # NeMo is not typed, nor there when types are checked
-    """Return NeMo's model with the checkpoint's weights, as ``transcribe()`` would prepare it."""
+def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> Any:  # noqa: ANN401  # NeMo is absent when types are checked
+    """Return NeMo's model with the checkpoint's weights, prepared as its ``transcribe()`` does."""
     from nemo.collections.asr.models import EncDecHybridRNNTCTCModel
     from omegaconf import OmegaConf
 
@@ -37,7 +37,7 @@ def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device)
     missing, unexpected = model.load_state_dict(state, strict=False)
     left = [name for name in missing if "num_batches_tracked" not in name and not name.startswith("preprocessor.")]
     if left or unexpected:
-        raise RuntimeError(f"NeMo has other tensors: {left}, {unexpected}")
+        raise RuntimeError(f"NeMo's model has no weights for {left}, no place for {unexpected}")
     model.eval()
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0
@@ -45,7 +45,7 @@ def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device)
 
 
 def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # noqa: ANN401
-    """Return NeMo's engines, for CTC and for the transducer; their searches are over the given waveforms."""
+    """Return NeMo's engines, for CTC and for the transducer; ``search`` has the encoder's frames of these waveforms."""
     name = f"nemo {str(model.dtype).removeprefix('torch.')}"
 
     @torch.no_grad()
@@ -78,14 +78,14 @@ def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # 
 
 
 def write_onnx(model: Any, folder: Path) -> None:  # noqa: ANN401
-    """Write what NeMo exports for onnxruntime: encoder and CTC head, and the parts of the transducer."""
-    for head in ("rnnt", "ctc"):  # both are named after one file; the transducer's parts get a word before that
+    """Write NeMo's exports for onnxruntime: ``CTC_FILE`` and the two files of the transducer."""
+    for head in ("rnnt", "ctc"):  # NeMo puts a prefix before the name for the transducer's files
         model.set_export_config({"decoder_type": head})
         model.export(str(folder / CTC_FILE))
 
 
 def _is_of(ours: str, theirs: str) -> bool:
-    """Return whether NeMo's name is that of our tensor: a CTC head has another name beside a transducer."""
+    """Return whether a name of NeMo's is that of our tensor: beside a transducer, a CTC head is ``ctc_decoder``."""
     return not ours.startswith("ctc.") or theirs.startswith("ctc_decoder.")
 
 
@@ -96,7 +96,7 @@ def _collapsed(hypothesis: Any, blank: int) -> list[int]:  # noqa: ANN401
 
 
 def _config(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return NeMo's configuration, as an export has it: that of a vocabulary of pieces, without its files."""
+    """Return NeMo's configuration as our export writes it, with labels in place of a tokenizer's files."""
     config = replace(checkpoint.config, name="EncDecHybridRNNTCTCBPEModel")
     labels = list(checkpoint.tokenizer.pieces)
     return nemo_document(config, CharacterVocabulary(labels), dropout=0.0) | {"labels": labels}

@@ -1,9 +1,8 @@
-"""Flat greedy transducer search, for a CPU: a step scores the next frames of all rows, and advances the predictor.
+"""Greedy transducer search for a CPU: a step scores the next frames of each row, then advances the predictor.
 
-No row waits for another, and hardly a frame is scored in vain. In label looping (Bataev et al., 2024), all rows wait,
-for each label, for the row with the most blanks before it. Positions are plain Python numbers, which are faster than
-tensors of a few numbers; tensors are for joint and predictor. An RNN-T is searched as a TDT whose labels all have
-duration 0: in both, a blank advances by at least one frame.
+No row waits for another. In label looping (Bataev et al., 2024), all rows wait, for each label, for the row with the
+most blanks before it. Positions are Python numbers, which are faster than small tensors. An RNN-T is searched as a TDT
+whose labels all have duration 0: in both, a blank advances by at least one frame.
 """
 
 from collections.abc import Sequence
@@ -16,10 +15,10 @@ from models.heads.transducer import Joint, Predictor
 from models.search.decision import confidence
 from models.search.result import SearchResult
 
-# Frames that a step scores, for all rows together, if there are fewer rows: a product of a few rows takes as long as
-# one of one row, because both read all weights.
+# A step scores about this number of frames when fewer rows are left: a product of a few frames takes as long as that of
+# one frame, because both read all weights.
 _FRAMES_A_STEP = 4
-# Labels whose confidence is computed at a time: one by one takes longer, and the logits of hours are gigabytes.
+# Labels whose confidence is computed at a time: one by one takes longer, and the logits of hours fill gigabytes.
 _LABELS_RATED_AT_ONCE = 256
 
 
@@ -54,7 +53,10 @@ def flat(encoded: Tensor, lengths: Tensor, predictor: Predictor, joint: Joint, m
 
 @dataclass(slots=True)
 class _Row:
-    """The position of a row of ``length`` frames, and its tokens so far; the lists have one entry for each token."""
+    """The position of a row of ``length`` frames, and its tokens so far.
+
+    It is at frame ``time``; ``symbols`` is the number of labels in the frame of its last label.
+    """
 
     index: int
     length: int
@@ -76,7 +78,7 @@ class _Row:
         self.tokens.append(token)
         self.frames.append(self.time)
         self.durations.append(duration)
-        # A label with a duration has left its frame already; ``max_symbols`` applies to labels that stayed.
+        # ``max_symbols`` is for labels of duration 0; the others leave the frame anyway.
         self.time += duration if duration or self.symbols < max_symbols else 1
 
 
@@ -84,7 +86,7 @@ class _Flat:
     """The step of the search, and its tensors."""
 
     def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint, max_symbols: int) -> None:
-        batch, self._columns = projected.shape[:2]
+        batch, self._padded = projected.shape[:2]
         self._projected = projected.flatten(0, 1)
         self._device = projected.device
         self._predictor = predictor
@@ -93,7 +95,7 @@ class _Flat:
         start = torch.full((batch,), predictor.blank, device=self._device)
         output, (self._hidden, self._cell) = predictor(start, predictor.initial_state(batch))
         self._predicted: Tensor = joint.predictor_projection(output)
-        # Labels that have no confidence yet: row and index, and their logits.
+        # Labels that have no confidence yet: row and token id, and their logits.
         self._unrated: list[tuple[_Row, int]] = []
         self._logits: list[Tensor] = []
 
@@ -126,7 +128,7 @@ class _Flat:
     def _scored(self, going: Sequence[_Row], window: int) -> Tensor:
         """Return the logits of the next frames of some rows, float32 [rows * window, labels + 1 + durations]."""
         ahead = range(window)
-        frames = [row.index * self._columns + min(row.time + more, row.length - 1) for row in going for more in ahead]
+        frames = [row.index * self._padded + min(row.time + more, row.length - 1) for row in going for more in ahead]
         scored = self._projected.index_select(0, self._indices(frames)).view(len(going), window, -1)
         predicted = self._predicted.index_select(0, self._indices([row.index for row in going]))
         logits: Tensor = self._joint(scored, predicted[:, None])

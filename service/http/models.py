@@ -1,4 +1,4 @@
-"""Routes that describe the models. Their cards have OpenAI's fields, and one of ours with the model's abilities."""
+"""Routes that describe the models, by OpenAI's fields and by `steno`, which has the model's abilities."""
 
 from typing import Annotated, Literal
 
@@ -13,16 +13,14 @@ from service.http.loaded_model import LoadedModel
 
 router = APIRouter(prefix="/v1/models", dependencies=[KEY], responses=NOT_AUTHORIZED)
 
-State = Literal["loading", "ready", "leaving", "absent"]
+State = Literal["loading", "ready", "absent"]
 
 
 class Languages(BaseModel):
     """Languages of a model, in ISO 639-1; empty if they are not known."""
 
     spoken: Annotated[list[str], Field(description="Languages that may be spoken.")]
-    written: Annotated[
-        list[str], Field(description="Languages that it can write: more than the spoken ones if it translates.")
-    ]
+    written: Annotated[list[str], Field(description="Languages of transcripts; so far the same.")]
 
 
 class ModelVocabulary(BaseModel):
@@ -42,16 +40,16 @@ class Abilities(BaseModel):
     language_source: Annotated[
         Literal["model", "text", "audio", "assumed"],
         Field(
-            description="How the language is known if a request does not name it: the model has only one; detected in "
-            "the text; identified in the audio, before it is transcribed; or assumed, because the model needs one."
+            description="How the language is known if a request does not name it. model: it has only one; text: "
+            "detected in the transcript; audio: identified before transcription; assumed: needed, and not identified."
         ),
     ]
     decoders: Annotated[list[str], Field(description="Values of `decoder`; the first is the default.")]
     word_timestamps: Annotated[bool, Field(description="Whether it can give the times of words.")]
     punctuation: Annotated[
-        Literal["always", "optional", "never"], Field(description="optional: as `punctuation` asks for.")
+        Literal["always", "optional", "never"], Field(description="optional: by a request's `punctuation`.")
     ]
-    itn: Annotated[bool, Field(description="Whether it takes `itn`.")]
+    itn: Annotated[bool, Field(description="Whether a request may set `itn`.")]
     formats: Annotated[
         list[Literal["spoken", "written"]],
         Field(description="Values of `format`; `written` if grammars are installed for a language that it may write."),
@@ -59,9 +57,7 @@ class Abilities(BaseModel):
     vocabulary: ModelVocabulary | None
     sample_rate: Annotated[int, Field(description="In Hz; recordings of other rates are resampled to it.")]
     longest_recording_seconds: float
-    longest_utterance_seconds: Annotated[
-        float, Field(description="The longest utterance that it takes; longer recordings are cut at pauses.")
-    ]
+    longest_utterance_seconds: Annotated[float, Field(description="Recordings longer than this are cut at pauses.")]
     dtype: str
     device: str
 
@@ -70,7 +66,7 @@ class Details(BaseModel):
     """Steno's own description of a model."""
 
     state: Annotated[State, Field(description="absent: not in memory; a request for it loads it.")]
-    abilities: Annotated[Abilities | None, Field(description="null until it has been loaded.")]
+    abilities: Annotated[Abilities | None, Field(description="null if the model is not loaded.")]
 
 
 class ModelCard(BaseModel):
@@ -116,13 +112,13 @@ def _state(request: Request) -> tuple[Front, Backend]:
 def _card(front: Front, model: ServedModel) -> ModelCard:
     """Describe a model."""
     loaded = front.loaded_model(model)
-    state: State = "leaving" if model.is_leaving else "ready" if loaded else "loading"
-    details = Details(state=state, abilities=None if loaded is None else _abilities(front, loaded))
+    abilities = None if loaded is None else _abilities(front, loaded)
+    details = Details(state="ready" if loaded else "loading", abilities=abilities)
     return ModelCard(id=model.id, created=front.started, owned_by="steno", steno=details)
 
 
 def _absent_card(front: Front, model: str) -> ModelCard:
-    """Describe a model on demand that is not loaded."""
+    """Describe a model that a request would load."""
     return ModelCard(id=model, created=front.started, owned_by="steno", steno=Details(state="absent", abilities=None))
 
 
@@ -150,7 +146,7 @@ def _abilities(front: Front, loaded: LoadedModel) -> Abilities:
 
 
 def _language_source(front: Front, loaded: LoadedModel) -> Literal["model", "text", "audio", "assumed"]:
-    """Return how the language of a recording is known that no request names."""
+    """Return how the language is known if a request does not name it."""
     if len(loaded.languages) == 1:
         return "model"
     if not loaded.info.takes_prompts:

@@ -335,7 +335,7 @@ class Jobs:
 
     async def _update_gauges(self) -> None:
         for state, count in (await self._in_thread(self._store.counts)).items():
-            self._metrics.jobs_waiting.labels(state).set(count)
+            self._metrics.jobs_unfinished.labels(state).set(count)
 
     async def _seconds_until_next(self) -> float | None:
         if not self._is_ready():

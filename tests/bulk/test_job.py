@@ -91,7 +91,7 @@ def test_a_damaged_job_is_an_error(folder, damage):
 def test_shards_without_their_job_are_not_overwritten(folder):
     folder.write("shard-000000.jsonl", b"{}")
 
-    with pytest.raises(JobError, match="holds shards, and not the job that wrote them"):
+    with pytest.raises(JobError, match=r"holds shards, but not _job/settings\.json of their job"):
         begin(folder)
 
 

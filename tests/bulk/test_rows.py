@@ -100,3 +100,12 @@ def test_a_damaged_parquet_file_is_an_error():
 
     with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
         Parquet().counted(b"PAR1")
+
+
+def test_overwritten_bytes_in_a_parquet_file_are_an_error():
+    pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    content = bytearray(Parquet().encoded(rows_of([Failed("damaged")] * 50, "text"), "text"))
+    content[4 : len(content) // 2] = bytes(len(content) // 2 - 4)
+
+    with pytest.raises(ValueError):  # noqa: PT011  # whatever a parser says
+        Parquet().counted(bytes(content))
