@@ -1,7 +1,7 @@
-"""The cost of a million hours of audio, from the price of an hour and a measured RTFx.
+"""The cost of a million hours of audio, from a machine's price per hour and its measured RTFx.
 
-`python -m benchmarks cost "2 cores" 0.08 cpu.json H200 5.00 gpu.json`: a name, a price per hour of the machine, and a
-file with the JSON line of `offline`, whose best row counts (or the RTFx itself). Shares are relative to the first row.
+`python -m benchmarks cost "2 cores" 0.08 cpu.json H200 5.00 gpu.json`: for each machine a name, a price, and its RTFx
+or a file whose last line is the JSON of `offline`, of which the best row counts. The last column is cost / first cost.
 """
 
 import argparse
@@ -14,7 +14,7 @@ HOURS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine: its price per hour, and its audio-hours per hour."""
+    """A machine, its price per hour, and its RTFx."""
 
     name: str
     price: float
@@ -29,10 +29,10 @@ class Machine:
 def main() -> None:
     """Parse, compute, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="+", metavar="NAME PRICE RTFX", help="three arguments for each row")
+    parser.add_argument("rows", nargs="+", metavar="NAME PRICE RTFX", help="three arguments for each machine")
     args = parser.parse_args()
     if len(args.rows) % 3:
-        parser.error("a row is a name, a price per hour, and an RTFx or a file")
+        parser.error("a machine is a name, a price per hour, and an RTFx or a file")
 
     triples = zip(args.rows[::3], args.rows[1::3], args.rows[2::3], strict=True)
     rows = [Machine(name, float(price), rtfx_of(measured)) for name, price, measured in triples]
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def rtfx_of(measured: str) -> float:
-    """Return an RTFx that is a number, or the best of those in a file's last line.
+    """Return ``measured`` as a number, or the best RTFx in the last line of the file that it names.
 
     Raises:
         ValueError: if it is neither.

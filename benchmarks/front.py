@@ -1,22 +1,21 @@
 """Processor time of the front process for a clip, by stage: `python -m benchmarks front RECORDING`.
 
 The service runs with the stub engine, which has no model, so that only the front is measured. The processor time of its
-processes is read from /proc before and after a number of requests of one kind. It depends less on other load of the
-machine than requests a second do, and not on the clients, which run in this process. Stages are differences between
-kinds of requests:
+processes is read from /proc before and after requests of one kind. Other load of the machine disturbs it less than
+requests a second, and it leaves out the clients, which run in this process. Stages are differences between kinds:
 
     http      GET /healthz: the connection, the parser, the framework, metrics, the log line
     form      an upload for a model that does not exist, less http: receiving it, and parsing the form
-    decode    the decoder alone, in a thread, as the front calls it; with FFmpeg also its child processes
+    decode    the decoder alone, called as the front calls it; the column "decoders" has FFmpeg's child processes
     dispatch  an upload that is answered, less all of the above: batches, the way to the engine and back, the answer
 
-Runs are interleaved, and medians are printed. The last line is JSON.
+Kinds take turns, and medians are printed.
 
-With ``--http-processes N``, the processor time of the main process, which has the dispatcher, and that of the HTTP
-processes together are printed instead of stages, beside that of one process, in turns.
+With ``--http-processes N``, a second service has N HTTP processes, and both get the same requests in turns. The columns
+are the front of the first, and of the second the main process ("dispatcher") and the HTTP processes together.
 
 With ``--against FOLDER``, a checkout of another version, both serve side by side and get the same requests in turns.
-Then the milliseconds per request of each front, and the median and range of their ratios, are printed.
+The columns are the milliseconds per request of each front, and the median and range of their ratios.
 """
 
 import argparse
@@ -53,7 +52,7 @@ from service.engine.supervisor import STUB_ENGINE
 _RATE = 16_000
 _TICK = os.sysconf("SC_CLK_TCK")
 _TARGET_RTFX = 20_000
-# With the log of a service in a container: a line of JSON for each request.
+# Logs as in a container: a line of JSON for each request.
 _SERVE = (
     "from service import logs; from service.server import run; from service.settings import Settings; "
     "logs.configure('json', 'info'); "
@@ -64,13 +63,13 @@ STAGES = ("http", "form", "decode", "dispatch")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Processor seconds that the processes of a service have used.
+    """Processor time of a service: seconds since its start, or milliseconds per clip.
 
     Attributes:
         front: the front process; with several HTTP processes, the one with the dispatcher.
         workers: the HTTP processes, if there are several.
         engine: the stub engine.
-        decoders: the decoding child processes, also those that ended.
+        decoders: the decoding child processes, ended ones included.
     """
 
     front: float
@@ -79,13 +78,13 @@ class Used:
     workers: float = 0.0
 
     def since(self, before: "Used", clips: int) -> "Used":
-        """Return the milliseconds for each clip since ``before``."""
+        """Return the milliseconds per clip since ``before``."""
         now, then = astuple(self), astuple(before)
         return Used(*(1000 * (after - earlier) / clips for after, earlier in zip(now, then, strict=True)))
 
 
 def clip(recording: Path, seconds: float) -> np.ndarray:
-    """Return ``seconds`` of a recording, repeated if it is shorter: (samples,), 16-bit, 16 kHz."""
+    """Return ``seconds`` of a recording's first channel, repeated if it is shorter: [samples], 16-bit, 16 kHz."""
     samples, rate = soundfile.read(recording, dtype="int16", always_2d=True)
     if rate != _RATE:
         raise SystemExit(f"{recording}: {rate} Hz; give one of {_RATE} Hz")
@@ -93,7 +92,7 @@ def clip(recording: Path, seconds: float) -> np.ndarray:
 
 
 def containers(samples: np.ndarray) -> dict[str, bytes]:
-    """Return the clip in common file formats."""
+    """Return the clip in common file formats, by name."""
     files = {}
     for name, container, subtype in (("wav", "WAV", "PCM_16"), ("flac", "FLAC", "PCM_16"), ("mp3", "MP3", None)):
         file = io.BytesIO()
@@ -113,7 +112,7 @@ def containers(samples: np.ndarray) -> dict[str, bytes]:
 
 @contextmanager
 def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[tuple[int, int]]:
-    """Serve a checkout, or this code, with the stub engine; yield the process and its port."""
+    """Serve a checkout, or this code, with the stub engine; yield its process id and port."""
     port = free_port()
     several = f", http_processes={http_processes}" if http_processes > 1 else ""  # older versions have no such setting
     serve = f"{_SERVE}run(Settings(model='stub.nemo', port={port}, max_requests=4096{several}), {STUB_ENGINE!r})"
@@ -130,7 +129,7 @@ def serving(checkout: Path | None = None, http_processes: int = 1) -> Iterator[t
 
 
 def used(front: int) -> Used:
-    """Return the processor time that a service has used."""
+    """Return the processor time of the service with this front process."""
     engine = decoders = workers = 0.0
     for child in _descendants(front):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
@@ -153,15 +152,14 @@ def _descendants(parent: int) -> Iterator[int]:
 
 
 def _processor_seconds(process: int, *, of_ended_children: bool = False) -> float:
-    # Fields after the name, which is in brackets, begin with the third; the 14th and 15th are user and system time, the
-    # 16th and 17th those of children that ended.
+    # The name, in brackets, is field 2. Fields 14 and 15 are user and system time, 16 and 17 those of ended children.
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     first = 13 if of_ended_children else 11
     return (int(fields[first]) + int(fields[first + 1])) / _TICK
 
 
 def upload(file: bytes, model: str, **fields: str) -> bytes:
-    """Return the bytes of a request."""
+    """Return the bytes of a request that uploads a file."""
     request = httpx.Request(
         "POST",
         "http://127.0.0.1/v1/audio/transcriptions",
@@ -176,7 +174,7 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
 
 
 def send(port: int, request: bytes, status: bytes, requests: int, clients: int) -> None:
-    """Send a request repeatedly on some connections; each answer must have the status."""
+    """Send a request again and again on ``clients`` connections; each answer must have the status."""
 
     def client(share: int) -> None:
         with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as answers:
@@ -192,7 +190,7 @@ def send(port: int, request: bytes, status: bytes, requests: int, clients: int) 
                 answers.read(size)
 
     with concurrent.futures.ThreadPoolExecutor(clients) as threads:
-        for done in [threads.submit(client, requests // clients) for _ in range(clients)]:
+        for done in [threads.submit(client, (requests + number) // clients) for number in range(clients)]:
             done.result()
 
 
@@ -201,7 +199,7 @@ def _drop(_samples: bytes | memoryview, _channel: int) -> None:
 
 
 def decode_milliseconds(file: bytes, pool: DecodePool, clips: int) -> float:
-    """Return the processor time of the calling thread for decoding."""
+    """Return the processor milliseconds of this thread to decode a clip, without child processes."""
     began = time.thread_time()
     for _ in range(clips):
         pool.decode_into(_drop, io.BytesIO(file), rate=_RATE, limits=AudioLimits())
@@ -277,7 +275,7 @@ def _medians(files: Mapping[str, bytes], found: Mapping[str, list[dict[str, floa
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Processor milliseconds per request of a kind: medians here and there, and median and range of the ratio."""
+    """Processor milliseconds per request of a kind: medians here and there, median and range of here / there."""
 
     kind: str
     here: float
@@ -288,7 +286,7 @@ class Ratio:
 
     @classmethod
     def of(cls, kind: str, pairs: list[tuple[float, float]]) -> Self:
-        """Summarise pairs that were measured one after the other."""
+        """Summarise pairs of milliseconds, here and there."""
         ratios = [here / there for here, there in pairs]
         here, there = (statistics.median(column) for column in zip(*pairs, strict=True))
         return cls(kind, here, there, statistics.median(ratios), min(ratios), max(ratios))
@@ -298,9 +296,7 @@ def compare(files: Mapping[str, bytes], checkout: Path, *, requests: int, client
     """Return the cost of requests of each kind here and in a checkout of another version."""
     kinds = {"GET /healthz": HEALTH}
     kinds |= {f"{name}, json": upload(files[name], "stub") for name in ("wav", "flac", "mp3")}
-    kinds |= {
-        f"wav, {shape}": upload(files["wav"], "stub", response_format=shape) for shape in ("text", "verbose_json")
-    }
+    kinds |= {f"wav, {name}": upload(files["wav"], "stub", response_format=name) for name in ("text", "verbose_json")}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
     with serving() as ours, serving(checkout) as theirs:
 
@@ -348,7 +344,7 @@ def main() -> None:
         return
     rows = measure(files, requests=args.requests, clients=args.clients, runs=args.runs)
     clips = _TARGET_RTFX / args.seconds
-    print(f"processor ms by clip of {args.seconds:g} s; cores for {_TARGET_RTFX} RTFx, {clips:.0f} clips a second")
+    print(f"processor ms by clip ({args.seconds:g} s); clips/s of a core; cores at {_TARGET_RTFX} RTFx, {clips:.0f}/s")
     columns = (*STAGES, "front", "decoders", "engine")
     print(f"{'':>12} {'kB':>5} " + " ".join(f"{name:>8}" for name in columns) + f" {'clips/s':>8} {'cores':>6}")
     for row in rows:
@@ -370,7 +366,7 @@ def _print_processes(files: Mapping[str, bytes], args: argparse.Namespace) -> No
     rows = measure_processes(files, args.http_processes, requests=args.requests, clients=args.clients, runs=args.runs)
     clips = _TARGET_RTFX / args.seconds
     print(
-        f"processor ms by clip of {args.seconds:g} s with {args.http_processes} HTTP processes; cores for 20,000 RTFx"
+        f"processor ms by clip ({args.seconds:g} s), {args.http_processes} HTTP processes; cores at {_TARGET_RTFX} RTFx"
     )
     columns = ("one process", "dispatcher", "http", "decoders", "engine")
     print(f"{'':>12} {'kB':>5} " + " ".join(f"{name:>11}" for name in columns) + f" {'cores':>6}")

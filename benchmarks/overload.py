@@ -3,11 +3,11 @@
     steno serve --port 8000
     python -m benchmarks overload http://127.0.0.1:8000 samples/river.flac --rate 80 --seconds 60
 
-Requests come in an open loop. Each is a client of its own: it opens a connection, sends its request at once, and reads
-the answer; its time counts from before the connection. One more client requests /healthz ten times a second. A
-refusal's Retry-After is compared with the time that the next accepted request waited for its answer. `--bare PORT` runs
-a server that refuses everything at once, to measure the cost of the clients themselves. Goodput counts answers while
-requests were offered, after the first `--settle` seconds, in which the queue fills.
+Requests come at random times, whether earlier ones were answered or not. Each opens a connection of its own; its time
+includes that. One more client requests /healthz, 0.1 s after each answer. The Retry-After of a refusal is divided by
+the time from the next accepted request to its answer. `--bare PORT` runs a server that refuses everything at once, to
+measure the cost of the clients themselves. Goodput is the RTFx of the answers that came while requests were sent, after
+the first `--settle` seconds, in which the queue fills.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import soundfile
 import uvloop
 
 _PROBE_SECONDS = 0.1
-_PATIENCE_SECONDS = 600.0
+_TIMEOUT_SECONDS = 600.0
 _FACTOR = 2.0
 _REFUSED = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 
@@ -36,10 +36,10 @@ class Outcome:
     """The outcome of one request.
 
     Attributes:
-        began: monotonic time of its beginning.
-        seconds: time until its answer.
-        status: HTTP status; 0 if the connection broke.
-        retry_after: the Retry-After of a refusal.
+        began: time of the monotonic clock.
+        seconds: time until the end of its answer.
+        status: HTTP status; 0 if the connection broke or timed out.
+        retry_after: seconds of the Retry-After, or None.
     """
 
     began: float
@@ -53,7 +53,7 @@ async def request(host: str, port: int, sent: bytes) -> Outcome:
     began = time.monotonic()
     status, retry_after = 0, None
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(sent)
@@ -71,7 +71,7 @@ async def request(host: str, port: int, sent: bytes) -> Outcome:
 
 
 async def load(host: str, port: int, upload: bytes, rate: float, seconds: float, seed: int) -> "Measured":
-    """Send ``rate`` requests a second for ``seconds``, and wait for all answers."""
+    """Send ``rate`` requests a second on average for ``seconds``, and wait for all answers."""
     chosen, began = random.Random(seed), time.monotonic()  # noqa: S311
     due, late, outcomes = 0.0, [], []
     probe = f"GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode()
@@ -106,11 +106,11 @@ class Measured:
     """The outcomes of a load.
 
     Attributes:
-        outcomes: outcomes of the requests, in the order of their beginning.
+        outcomes: outcomes of the uploads, in order.
         probes: outcomes of requests for /healthz.
-        late: how late each request began, because the clients' processor was busy.
-        began: monotonic time of the beginning.
-        offered_seconds: how long requests were sent.
+        late: seconds by which each upload began late; the clients' processor was busy.
+        began: time of the monotonic clock.
+        offered_seconds: how long uploads were sent.
     """
 
     outcomes: Sequence[Outcome]
@@ -126,7 +126,7 @@ class Measured:
         measured = [
             self.began + settle < one.began + one.seconds <= self.began + self.offered_seconds for one in answered
         ]
-        ratios = honesty(refused, answered)
+        ratios = retry_after_ratios(refused, answered)
         return {
             "seconds": round(self.offered_seconds, 1),
             "requests": len(self.outcomes),
@@ -142,8 +142,8 @@ class Measured:
         }
 
 
-def honesty(refused: Sequence[Outcome], answered: Sequence[Outcome]) -> list[float]:
-    """Return the Retry-After of each refusal divided by the wait of the next request that was accepted."""
+def retry_after_ratios(refused: Sequence[Outcome], answered: Sequence[Outcome]) -> list[float]:
+    """Return the Retry-After of each refusal divided by the seconds that the next accepted request took."""
     accepted = sorted(answered, key=lambda one: one.began)
     ratios, following = [], 0
     for one in sorted(refused, key=lambda one: one.began):
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--settle", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bare", type=int, metavar="PORT", help="refuse everything on this port instead")
+    parser.add_argument("--bare", type=int, metavar="PORT", help="send nothing; refuse all requests to this port")
     args = parser.parse_args()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -167,9 +167,10 @@ def connect(url: str) -> httpx.AsyncClient:
 def _text(answer: httpx.Response) -> str | None:
     """Return the transcript of an answer; None if it is an error, or comes from another kind of service."""
     try:
-        return str(answer.json()["text"]) if answer.is_success else None
+        text = answer.json()["text"] if answer.is_success else None
     except (ValueError, KeyError, TypeError):
         return None
+    return text if isinstance(text, str) else None
 
 
 def _problem(answer: httpx.Response) -> str:

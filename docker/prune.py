@@ -1,6 +1,6 @@
-"""Remove files from an image that the service never opens: `prune.py VENV TORCH`.
+"""Remove files that the service never opens from an image: `prune.py VENV TORCH`, TORCH with PyTorch's packages.
 
-Prints the bytes that each pattern saves. docker/image_test.py transcribes with every decoder in the result.
+It prints what each pattern saves. docker/image_test.py transcribes with every decoder in the result.
 """
 
 import shutil
@@ -8,29 +8,29 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Patterns below the folder of packages.
+# Patterns in both folders of packages.
 CUTS = {
-    "torch/test": "the tests of torch's C++",
-    "torch/include": "headers for extensions, which are not built here",
-    "torch/share": "the same for CMake",
+    "torch/test": "tests of PyTorch's C++",
+    "torch/include": "headers for extensions",
+    "torch/share": "CMake files",
     "torch/lib/*_test.so": "tests",
-    "torch/lib/lib*backend*.so": "examples of back-ends",
+    "torch/lib/lib*backend*.so": "tests of back-ends",
     "torch/bin/[!t]*": "tests and protoc; torch_shm_manager stays",
     "torch/bin/test_*": "tests",
-    "torch/testing/_internal/*": "tests, but for what PyTorch itself imports",
-    "onnxruntime/capi/libonnxruntime.so*": "for programs in C; Python's module holds all of it once more",
+    "torch/testing/_internal/*": "tests; PyTorch imports those in KEPT",
+    "onnxruntime/capi/libonnxruntime.so*": "the library for C; the Python module contains a copy",
     "onnxruntime/transformers": "tools that convert models",
     "onnxruntime/quantization": "tools that convert models",
     "onnxruntime/tools": "tools that convert models",
     "onnxruntime/datasets": "examples",
     "numpy/_core/include": "headers for extensions",
-    "numpy/*/lib/*.a": "the same, to be linked",
+    "numpy/*/lib/*.a": "static libraries",
     "*/tests": "tests",
     "*/*/tests": "tests",
     "*/*/*/tests": "tests",
     "*/*/*/*/tests": "tests",
-    "nvidia/*/lib/*.a": "to be linked",
-    "triton/backends/nvidia/lib/cupti/*.a": "to be linked",
+    "nvidia/*/lib/*.a": "static libraries",
+    "triton/backends/nvidia/lib/cupti/*.a": "static libraries",
 }
 KEPT = {
     "torch/testing/_internal/__init__.py",
@@ -38,8 +38,8 @@ KEPT = {
     "torch/testing/_internal/logging_tensor.py",
 }
 
-# Packages that torch needs only for its compilers and for extensions, which the service does not use. In a CUDA build
-# of gigabytes, they are too small to matter.
+# Packages that PyTorch needs only to compile models and extensions; the service compiles neither on a CPU. A CUDA build
+# keeps them: they are small beside its gigabytes.
 UNUSED_ON_CPU = (
     "sympy",
     "isympy.py",
@@ -52,7 +52,7 @@ UNUSED_ON_CPU = (
 
 
 def main() -> None:
-    """Remove the files, and print what was removed."""
+    """Remove the files, and print megabytes."""
     venv, torch = Path(sys.argv[1]), Path(sys.argv[2])
     (packages,) = venv.glob("lib/python3*/site-packages")
     patterns = list(CUTS)
@@ -75,7 +75,7 @@ def files(path: Path) -> Iterator[Path]:
 
 
 def size(file: Path) -> int:
-    """Return the bytes of a file; of a link, its own."""
+    """Return the bytes of a file; a symbolic link counts as itself."""
     return file.lstat().st_size
 
 

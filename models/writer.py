@@ -27,18 +27,18 @@ class Writer:
     def __init__(
         self, decoder: AttentionDecoder, config: ModelConfig, prompts: PromptWriter, vocabulary: PromptedVocabulary
     ) -> None:
-        """Prepare to write; ``decoder`` is on its device."""
+        """Prepare the search, on the decoder's device."""
         self._decoder = decoder
         self._config = config
         self._prompts = prompts
         self._vocabulary = vocabulary
         graphed = decoder.embedding.weight.device.type != "cpu"
         self._search = AttentionSearch(decoder, prompts.end, graphed=graphed)
-        self._least = config.features.sample_rate  # NeMo pads audio for Canary to at least a second
+        self._least = config.features.sample_rate  # samples; NeMo pads audio for Canary to a second
 
     @property
     def sizes(self) -> Sizes[Any]:
-        """The sizes that the search has prepared."""
+        """What the search has prepared for each size of batch."""
         return self._search.sizes
 
     def check(self, prompt: Prompt) -> None:
@@ -50,11 +50,11 @@ class Writer:
         self._prompts.tokens(prompt)
 
     def lengthened(self, waveforms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Pad waveforms [batch, samples] to the model's shortest length; return them, and the samples of each row."""
+        """Put silence around short rows of waveforms [batch, samples]; return all rows, and their lengths [batch]."""
         return with_silence_around(waveforms, lengths, self._least)
 
     def lengths(self, lengths: Tensor) -> Tensor:
-        """Return the samples of each row after ``lengthened``."""
+        """Return the samples of each row after ``lengthened``, [batch]."""
         return lengths_with_silence(lengths, self._least)
 
     def write(
@@ -64,8 +64,8 @@ class Writer:
 
         Args:
             encoded: [batch, encoder frames, width], from waveforms that were ``lengthened``.
-            encoder_frames: number of encoder frames of each row, [batch].
-            frames: number of features of each row, [batch].
+            encoder_frames: encoder frames of each row, [batch].
+            frames: feature frames of each row, [batch].
             lengths: samples of each row before it was lengthened, [batch], on the host.
             prompts: the prompt of each row.
         """
@@ -75,7 +75,7 @@ class Writer:
         tokens = prompt_tokens.to(encoded.device, non_blocking=True)
         found = self._search.search(encoded, encoder_frames, tokens, bound)
         silence = silence_before(lengths, self._least).tolist()
-        return Recognition(found, lambda rows: [self._text(rows.row(index), its) for index, its in enumerate(silence)])
+        return Recognition(found, lambda rows: [self._text(rows.row(index), pad) for index, pad in enumerate(silence)])
 
     def _text(self, row: UtteranceTokens, silence: int) -> Transcript:
         """Return the transcript of an utterance with ``silence`` samples of silence before it."""
@@ -84,7 +84,7 @@ class Writer:
             start = self._config.seconds(frame)
             if not silence:
                 return start
-            # There is as much silence, to a sample, after the utterance; times there are moved to its end.
+            # As much silence, or a sample more, follows the utterance; times in either move to its edge.
             samples = round(start * self._config.features.sample_rate) - silence
             return min(max(0, samples), self._least - 2 * silence) / self._config.features.sample_rate
 

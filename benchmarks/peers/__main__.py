@@ -1,8 +1,8 @@
-"""Ratios to NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx: same random weights, same noise, in turns.
+"""RTFx of Steno beside NeMo, transformers, onnxruntime, onnx-asr and sherpa-onnx: same random weights, same noise.
 
-All run in one process. `make peers` makes an environment that has them. Peers that are not installed or cannot run here
-are listed first, and left out; on a GPU these include everything on onnxruntime. Ratios are to the first engine of each
-head, NeMo if it is there.
+All run in turns in one process. `make peers` installs the others, and runs this. Those that are not installed are
+listed first, and left out; a GPU also leaves out all on onnxruntime. Ratios are to the first engine of each head: NeMo
+if it is there.
 """
 
 import argparse
@@ -65,8 +65,8 @@ def main() -> None:
     needed = encoder_operations(checkpoint.config, args.seconds) / args.seconds
     for dtype, peaks_of in fastest.items():
         for name, peak in peaks_of.items():
-            print(f"products of an encoder, {dtype}, {name}: {peak / 1e9:.0f} G operations/s at best")
-        print(f"an encoder of nothing but such products: RTFx {max(peaks_of.values()) / needed:.0f}")
+            print(f"feed-forward product, {dtype}, {name}: {peak / 1e9:.0f} G operations/s at best")
+        print(f"RTFx of an encoder at that speed, {dtype}: {max(peaks_of.values()) / needed:.0f}")
     print(
         f"{'batch':>5} {'head':>5} {'engine':24} {'RTFx':>8} {'ratio':>8} {'range':>13} {'search':>8} {'of peak':>7}"
         f" {'tokens':>7}"
@@ -74,7 +74,7 @@ def main() -> None:
     for row in rows:
         ratios = f"{row['ratio_low']:.2f} to {row['ratio_high']:.2f}"
         search = f"{row['search_ratio']:.2f}" if row["search_ratio"] else ""
-        best = fastest.get(row["engine"].split()[-1])  # none of 8 bits without such products
+        best = fastest.get(row["engine"].split()[-1])  # None for a dtype without a peak
         row["peak_share"] = row["rtfx"] * needed / max(best.values()) if best else None
         share = f"{row['peak_share']:.0%}" if best else ""
         print(
@@ -86,20 +86,20 @@ def main() -> None:
 
 
 def _has_int8(device: torch.device) -> bool:
-    """Return whether Steno runs in 8 bits here; print a line if not."""
+    """Return whether Steno runs in 8 bits here; print a line if the processor cannot."""
     if device.type == "cpu" and not multiplies_eight_bits_exactly():
-        print("int8 of Steno: this processor has no products in 8 bits (VNNI), and it is left out")
+        print("int8 of Steno is left out: this processor has no products in 8 bits (VNNI)")
         return False
     return device.type == "cpu"
 
 
 def _installed(device: torch.device) -> set[str]:
-    """Return the peers that can run, and print the others."""
+    """Return the peers that can run, and print what is not installed."""
     found = {library for library in _PEERS if importlib.util.find_spec(library) is not None}
     for library in sorted(set(_PEERS) - found):
         print(f"{library} is not installed here, and left out")
     if "nemo" not in found:
-        print("without nemo there is no export for onnxruntime, onnx_asr and sherpa_onnx, and they are left out")
+        print("onnxruntime, onnx_asr and sherpa_onnx are left out: they run what nemo exports")
     return found if device.type == "cpu" and "nemo" in found else found & {"nemo", "transformers"}
 
 
@@ -112,10 +112,10 @@ def _engines(
     waveforms: Tensor,
     lengths: Tensor,
 ) -> list[Engine]:
-    """Return all engines; the others of a head are compared with its first."""
+    """Return all engines; the first of each head is its reference."""
     engines: list[Engine] = []
     if "nemo" in peers:
-        # On a CPU NeMo is used in float32.
+        # On a CPU, NeMo runs in float32 only.
         for dtype in dtypes if device.type == "cuda" else (torch.float32,):
             model = nemo.nemo_model(checkpoint, dtype, device)
             engines += nemo.engines(model, waveforms, lengths)
@@ -132,7 +132,7 @@ def _engines(
 
 
 def _of_exports(peers: set[str], folder: Path, checkpoint: Checkpoint, eight_bits: Sequence[bool]) -> list[Engine]:
-    """Return the engines that run NeMo's exports, in float32, in 8 bits or both."""
+    """Return engines that run NeMo's exports: in 8 bits if ``eight_bits`` has True, in float32 if False."""
     config, threads = checkpoint.config, torch.get_num_threads()
     assert config.transducer
     heads = ("ctc", "tdt" if config.transducer.durations else "rnnt")
@@ -150,10 +150,10 @@ def _of_exports(peers: set[str], folder: Path, checkpoint: Checkpoint, eight_bit
 def _compare(
     engines: Sequence[Engine], waveforms: Tensor, lengths: Tensor, audio_seconds: float, rounds: int
 ) -> list[dict[str, Any]]:
-    """Measure each engine once a round, after an unmeasured round; ratios are within a round.
+    """Return a row for each engine, which is measured once a round; ratios are within a round.
 
-    Each measured call follows an unmeasured one of the same engine, as in service, so that its weights are in the
-    caches as far as they fit, and its memory is allocated.
+    An unmeasured call precedes each measured one, as in service: it allocates memory, and its weights are in the
+    caches as far as they fit.
     """
     tokens_of = {id(engine): engine.transcribe(waveforms, lengths) for engine in engines}
     whole: dict[int, list[float]] = {id(engine): [] for engine in engines}
@@ -193,7 +193,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _ratios(reference: Sequence[float], measured: Sequence[float]) -> list[float]:
-    return [theirs / ours for theirs, ours in zip(reference, measured, strict=True)]
+    return [base / seconds for base, seconds in zip(reference, measured, strict=True)]
 
 
 def _equal(tokens: Sequence[list[int]], reference: Sequence[list[int]]) -> float:

@@ -18,7 +18,7 @@ class BatchEntry:
 
     Attributes:
         ended_at: Unix time.
-        outcome: ok, oom (did not fit the device's memory), error, or lost (with the engine).
+        outcome: ok, oom (out of the device's memory), error, or lost with the engine.
         engine: name of the engine.
         model: id of the model.
         decoder: the decoder; None for the model's first.
@@ -29,9 +29,9 @@ class BatchEntry:
         audio_seconds: audio of all utterances, without padding.
         padded_seconds: audio and padding; None unless the outcome is ok.
         padding_share: share of padding in the padded seconds, or None.
-        queue_seconds: longest time from the acceptance of an utterance to the sending of this batch.
-        engine_seconds: time from sending to the outcome: transport, the wait for the batch before, and computing.
-        infer_seconds: the engine's computing time; None unless the outcome is ok.
+        queue_seconds: longest time from an utterance's acceptance to sending.
+        engine_seconds: from sending to outcome, with the wait for earlier batches.
+        infer_seconds: computing time; None unless the outcome is ok.
     """
 
     ended_at: float
@@ -83,7 +83,7 @@ class BatchLog:
         """Record a finished batch.
 
         Args:
-            outcome: ok, oom, error or lost.
+            outcome: as `BatchEntry.outcome`.
             engine: name of the engine.
             utterances: the batch's utterances, at least one.
             now: time on the monotonic clock of `Utterance.sent`.

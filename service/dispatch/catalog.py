@@ -1,4 +1,4 @@
-"""The models of a service: configured and loaded ones, and how many requests use each."""
+"""The models of a service, loaded or not yet, and how many requests use each."""
 
 import asyncio
 import time
@@ -11,17 +11,18 @@ from service.engine.protocol import Ready
 
 @dataclass(slots=True, eq=False)
 class ServedModel:
-    """A model that clients may ask for.
+    """A model of the service.
 
     Attributes:
         id: its name for clients.
         checkpoint: where its weights come from.
-        ready: an engine's last description of it; None before it was loaded.
-        users: number of requests under way for it.
+        ready: the last description of it by an engine; None until one has loaded it.
+        users: number of requests that use it now.
         is_leaving: whether it takes no new requests.
-        is_on_demand: whether a request had it loaded, so that it may be unloaded when idle.
+        is_on_demand: whether it was loaded for a request, and may be unloaded when idle.
         identifies: whether it is the language identifier, for which clients cannot ask.
-        last_used: when it was loaded, or its last request was finished, by the clock of the catalog.
+        last_used: time of ``clock`` when it was loaded, or its last request ended.
+        clock: monotonic seconds.
     """
 
     id: str
@@ -66,9 +67,8 @@ class Catalog:
 
     Attributes:
         default: id of the default.
-        clock: the clock.
         on_change: called when a model was added, removed, loaded, or takes no more requests.
-        until_known: waits until all processes know the last change.
+        until_known: waits until all HTTP processes know the last change.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Catalog:
         return next((model for model in self if model.identifies), None)
 
     def find(self, name: str) -> ServedModel | None:
-        """Return the model with this id or alias."""
+        """Return the model with this id or alias, or None if clients cannot use it."""
         model = self._models.get(self.default if name in self._aliases and name not in self._models else name)
         return None if model is None or model.is_leaving or model.identifies else model
 
     def find_ready(self, name: str) -> ServedModel | None:
-        """Return the model with this id or alias if it is loaded."""
+        """Return the model that ``find`` finds, or None if it is not loaded."""
         model = self.find(name)
         return model if model and model.ready else None
 
@@ -131,13 +131,13 @@ class Catalog:
         return served
 
     def remove(self, model: str) -> None:
-        """Forget a model."""
+        """Remove a model, if it is there."""
         self._models.pop(model, None)
         self._expected.discard(model)
         self.on_change()
 
     def replace(self, models: Iterable[ServedModel]) -> None:
-        """Replace all models, as another process has them."""
+        """Replace all models by those of the main process."""
         self._models = {model.id: model for model in models}
 
     def begin_leaving(self, model: ServedModel) -> None:
@@ -149,18 +149,18 @@ class Catalog:
         """Record an engine's description of a model that it has loaded."""
         if model := self._models.get(ready.model):
             if model.ready is None:
-                model.last_used = self.clock()  # idle from now on; requests that waited for it will use it in a moment
+                model.last_used = self.clock()  # idle from now on, until a request that waited for it begins
             model.ready = ready
             self.on_change()
 
     @property
     def is_ready(self) -> bool:
-        """Whether all models that the service starts with have been loaded; those that are added later do not count."""
+        """Whether all models that the service starts with are loaded; those added later do not count."""
         return all(self._models[model].ready for model in self._expected)
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights of all models."""
+        """Bytes of the weights of all loaded models."""
         return sum(model.ready.weight_bytes for model in self if model.ready)
 
 

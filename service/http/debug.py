@@ -1,4 +1,4 @@
-"""Routes to look into the batcher, for low throughput. They need an admin key."""
+"""The route that lists the last batches, to find out why throughput is low."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,24 +18,24 @@ class BatchCard(BaseModel):
     """A finished batch."""
 
     ended_at: Annotated[float, Field(description="Unix time.")]
-    outcome: Annotated[str, Field(description="ok, oom, error or lost.")]
+    outcome: Annotated[str, Field(description="ok, oom (out of the device's memory), error, or lost with the engine.")]
     engine: str
     model: str
-    decoder: Annotated[str | None, Field(description="The model's decoder; null for its first.")]
+    decoder: Annotated[str | None, Field(description="The decoder; null for the model's first.")]
     utterances: int
-    background: Annotated[int, Field(description="Utterances that are parts of jobs.")]
+    background: Annotated[int, Field(description="Number of utterances of jobs.")]
     shortest_seconds: float
     longest_seconds: float
     audio_seconds: float
-    padded_seconds: Annotated[float | None, Field(description="Audio with padding on the device.")]
+    padded_seconds: Annotated[float | None, Field(description="Audio and padding; null unless the outcome is ok.")]
     padding_share: float | None
-    queue_seconds: Annotated[float, Field(description="Wait of the utterance that waited longest.")]
-    engine_seconds: Annotated[float, Field(description="From sending the batch to its answer.")]
-    infer_seconds: Annotated[float | None, Field(description="Computing time within that.")]
+    queue_seconds: Annotated[float, Field(description="Longest time from an utterance's acceptance to sending.")]
+    engine_seconds: Annotated[float, Field(description="From sending to outcome, with the wait for earlier batches.")]
+    infer_seconds: Annotated[float | None, Field(description="Computing time; null unless the outcome is ok.")]
 
 
 class Batches(BaseModel):
-    """The last batches, the last one first."""
+    """The last batches."""
 
     data: list[BatchCard]
 
@@ -48,9 +48,9 @@ class BatchPage(BaseModel):
     limit: Annotated[int, Field(ge=1, le=256)] = 50
 
 
-@router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "An admin key is needed."}})
+@router.get("/batches", responses={"4XX": {"model": schemas.ErrorBody, "description": "No admin key, or wrong limit."}})
 async def list_batches(request: Request, page: Annotated[BatchPage, Query()]) -> Batches:
-    """List the last batches: their utterances, their padding, and the time of each stage."""
+    """List the last batches, newest first."""
     backend: Backend = request.app.state.backend
     entries = [BatchCard(**entry.described()) for entry in backend.dispatcher.recent]
     return Batches(data=entries[: page.limit])

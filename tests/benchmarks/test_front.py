@@ -2,6 +2,8 @@
 
 import io
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from audio.decode import decode_into
 from audio.limits import AudioLimits
-from benchmarks.front import Used, clip, containers, measure, used
+from benchmarks.front import HEALTH, Used, clip, containers, measure, send, used
 
 RIVER = Path(__file__).resolve().parent.parent.parent / "samples" / "river.flac"
 
@@ -26,6 +28,26 @@ def test_clips_are_as_long_as_they_are_said_to_be(container):
 
 def test_figures_are_by_clip_and_in_milliseconds():
     assert Used(3.0, 2.0, 1.0).since(Used(1.0, 1.0, 1.0), 100) == Used(20.0, 10.0, 0.0)
+
+
+def test_all_requests_are_sent_where_clients_do_not_divide_their_number():
+    answered = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            answered.append(self.path)
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        send(server.server_port, HEALTH, b" 200 ", requests=5, clients=3)
+        server.shutdown()
+
+    assert len(answered) == 5
 
 
 def test_the_processor_time_of_a_process_grows_with_what_it_does():

@@ -1,15 +1,14 @@
 """Rewrite Silero's network so that a frame takes a third of the time: `python -m audio.segment.silero.build`.
 
-The original computes its convolutions frame by frame, over four places each, which is a product of matrices with four
-columns. Here a place of all frames is a matrix with a row for each frame, and a convolution is a sum of products. The
-weights are the original's, and the probabilities are the same up to rounding. It needs the packages silero-vad and
-onnx, which nothing else does.
+The original convolves frame by frame over four positions in time: matrix products with only four columns. Here each
+position is a matrix over all frames, [frames, channels], and a convolution is a sum of matrix products. The weights are
+the original's, and the probabilities are the same up to rounding. It needs the packages silero-vad and onnx.
 
-The network, for a frame of 512 samples behind 64 of the frame before:
+The network, for a frame of 512 samples after the last 64 samples of the frame before:
 
-    hops         640 samples, the last 64 mirrored, in five hops of 128
-    spectrum     a Fourier transform of each two neighbouring hops: four magnitudes of 129 frequencies
-    encoder      four convolutions, which leave four places, then two, then one: a vector of 128
+    hops         these 576 samples and 64 mirrored at their end, in five hops of 128
+    spectrum     the Fourier transform of each two neighbouring hops: 129 magnitudes at each of four positions
+    encoder      four convolutions, with 4, 2, 1 and 1 positions: a vector of 128
     recurrent    an LSTM over the frames
     output       the probability of speech
 """
@@ -28,12 +27,12 @@ NETWORK = Path(__file__).with_name("network.onnx")
 ORIGINAL = "silero_vad_16k_sequence.onnx"
 
 _OPSET = 18
-_IR_VERSION = 8  # which onnxruntime 1.20 reads
-_STATE = (1, 1, 128)
+_IR_VERSION = 8  # onnxruntime 1.20 reads it
+_STATE = (1, 1, 128)  # layers, batch, width
 
 
 class _Graph:
-    """The nodes and constants so far."""
+    """The nodes and constants of the network so far."""
 
     def __init__(self, weights: dict[str, NDArray[np.float32]]) -> None:
         self.nodes: list[NodeProto] = []
@@ -49,7 +48,7 @@ class _Graph:
         return outputs
 
     def product(self, factors: list[tuple[str, str]], result: str, bias: str | None = None) -> str:
-        """Return the sum of products of rows and constants; each is added to the sum of those before it."""
+        """Return the sum of the matrix products of all factors, [frames, columns], and the bias."""
         total = bias
         for number, (rows, constant) in enumerate(factors):
             inputs = [rows, constant] if total is None else [rows, constant, total]
@@ -57,24 +56,24 @@ class _Graph:
         assert total is not None
         return total
 
-    def magnitude(self, place: int, hops: tuple[str, str]) -> str:
-        """Return the magnitudes of the frequencies of two neighbouring hops, [frames, 129]."""
+    def magnitude(self, position: int, hops: tuple[str, str]) -> str:
+        """Return the spectrum's magnitudes of two neighbouring hops, [frames, 129]."""
         basis = self._weights["stft.forward_basis_buffer"][:, 0].T
         halves = [self.constant(f"basis {half}", basis[128 * half :][:128]) for half in range(2)]
-        spectrum = self.product(list(zip(hops, halves, strict=True)), f"spectrum {place}")
-        (squares,) = self.add("Mul", [spectrum, spectrum], f"squares {place}")
-        parts = self.add("Split", [squares], f"real {place}", f"imaginary {place}", axis=-1, num_outputs=2)
-        (power,) = self.add("Add", list(parts), f"power {place}")
-        (magnitude,) = self.add("Sqrt", [power], f"magnitudes {place}")
+        spectrum = self.product(list(zip(hops, halves, strict=True)), f"spectrum {position}")
+        (squares,) = self.add("Mul", [spectrum, spectrum], f"squares {position}")
+        parts = self.add("Split", [squares], f"real {position}", f"imaginary {position}", axis=-1, num_outputs=2)
+        (power,) = self.add("Add", list(parts), f"power {position}")
+        (magnitude,) = self.add("Sqrt", [power], f"magnitudes {position}")
         return magnitude
 
-    def convolution(self, layer: int, places: list[str], centre: int) -> str:
-        """Apply a layer of the encoder to the place ``centre`` and its neighbours, as far as there are any."""
+    def convolution(self, layer: int, positions: list[str], centre: int) -> str:
+        """Return the output of a layer of the encoder, [frames, out], at ``centre``; beyond the ends are zeros."""
         kernel = self._weights[f"encoder.{layer}.weight"]  # [out, in, taps]
         factors = [
-            (places[place], self.constant(f"weight {layer}, tap {tap}", kernel[:, :, tap].T))
-            for tap, place in enumerate(range(centre - 1, centre + 2))
-            if 0 <= place < len(places)
+            (positions[position], self.constant(f"weight {layer}, tap {tap}", kernel[:, :, tap].T))
+            for tap, position in enumerate(range(centre - 1, centre + 2))
+            if 0 <= position < len(positions)
         ]
         bias = self.constant(f"bias {layer}", self._weights[f"encoder.{layer}.bias"])
         (positive,) = self.add(
@@ -84,7 +83,7 @@ class _Graph:
 
 
 def original() -> ModelProto:
-    """Return the network as silero-vad has it."""
+    """Return the network of the package silero-vad."""
     for file in files("silero-vad") or ():
         if file.name == ORIGINAL:
             return onnx.load(str(file.locate()))
@@ -92,15 +91,15 @@ def original() -> ModelProto:
 
 
 def rewritten(network: ModelProto) -> ModelProto:
-    """Return the network with products of matrices in place of its convolutions, with the same inputs and outputs."""
+    """Return a network of matrix products instead of convolutions, with the same inputs and outputs."""
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in network.graph.initializer}
     graph = _Graph(weights)
     add, constant = graph.add, graph.constant
 
     (mirrored,) = add("Pad", ["input", constant("64 at the end", np.array([0, 0, 0, 64]))], "mirrored", mode="reflect")
     hops = add("Split", [mirrored], *(f"hop {number}" for number in range(5)), axis=-1, num_outputs=5)
-    places = [graph.magnitude(number, pair) for number, pair in enumerate(pairwise(hops))]
-    first = [graph.convolution(0, places, centre) for centre in range(4)]
+    positions = [graph.magnitude(number, pair) for number, pair in enumerate(pairwise(hops))]
+    first = [graph.convolution(0, positions, centre) for centre in range(4)]
     second = [graph.convolution(1, first, centre) for centre in (0, 2)]
     fourth = graph.convolution(3, [graph.convolution(2, second, 0)], 0)
 

@@ -1,4 +1,4 @@
-"""Reading a ``.nemo`` archive, a tar file that may be gzipped: nothing in it is trusted, or written anywhere."""
+"""Read a ``.nemo`` archive, a tar file that may be gzipped; its headers are checked, and no file is written."""
 
 import gzip
 import io
@@ -19,9 +19,9 @@ from models.checkpoint.errors import (
 
 MAX_MEMBERS = 256
 MAX_MEMBER_BYTES = 32 * 2**30
-# Trained weights hardly compress, and nothing else in a checkpoint is large, so more is a bomb.
+# Unpacked bytes per byte of gzip. Weights hardly compress, and nothing else is large: more is a bomb.
 MAX_COMPRESSION = 32
-# A tar header has 512 bytes, and its extensions a few hundred; longer ones only keep parsers busy.
+# A tar header has 512 bytes, and its extensions a few hundred; longer ones only take time.
 MAX_HEADER_BYTES = 4096
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -42,7 +42,7 @@ class Archive:
         return name in self._members
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """Return a whole file.
+        """Return the content of a file.
 
         Raises:
             UnreadableCheckpointError: if there is no such file, or it is damaged.
@@ -80,8 +80,8 @@ def open_archive(path: Path) -> Iterator[Archive]:
     Raises:
         MissingCheckpointError: if there is no such file.
         UnreadableCheckpointError: if it is no tar file, or is damaged.
-        UnsafeCheckpointError: if a member is anything but a file or a folder, would land outside the archive, or
-            shares its name with another; if there are too many; or if they unpack to too much.
+        UnsafeCheckpointError: if a member is no file or folder, has a path out of the archive, or is too large; if two
+            files have the same base name; or if there are too many members or unpacked bytes.
     """
     if not path.exists():
         raise MissingCheckpointError(f"there is no checkpoint at {path}")
@@ -120,7 +120,7 @@ def _unpacked(file: IO[bytes], path: Path) -> IO[bytes]:
 
 
 class _HeaderStream:
-    """A tar file that refuses reads longer than a header, until ``max_read`` is lifted."""
+    """A tar file that refuses to read more than ``max_read`` bytes at once; None is no limit."""
 
     def __init__(self, source: IO[bytes], path: Path) -> None:
         self.max_read: int | None = MAX_HEADER_BYTES
@@ -166,7 +166,7 @@ def _refuse_unsafe(member: tarfile.TarInfo, count: int, path: Path) -> None:
         raise UnsafeCheckpointError(f"{path}: {shown(member.name)} is a link, a device or the like, not a file")
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise UnsafeCheckpointError(f"{path}: {shown(member.name)} would land outside the archive")
+        raise UnsafeCheckpointError(f"{path}: {shown(member.name)} has a path out of the archive")
     if not 0 <= member.size <= MAX_MEMBER_BYTES:
         raise UnsafeCheckpointError(f"{path}: {shown(member.name)} claims to have {member.size} bytes")
 
