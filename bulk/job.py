@@ -134,6 +134,8 @@ def _is_begun(folder: Folder, settings: Mapping[str, Any]) -> bool:
         return False
     except ValueError as error:
         raise JobError(f"{folder.location}/{_SETTINGS} is damaged: {error}") from error
+    if not isinstance(earlier, dict):
+        raise JobError(f"{folder.location}/{_SETTINGS} is damaged: it is no JSON object")
     for name in sorted(earlier.keys() | settings.keys()):
         was, now = earlier.get(name), settings.get(name)
         if was != now:

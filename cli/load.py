@@ -95,7 +95,7 @@ class Load:
         answers = self.answers
         try:
             answer = await self._client.post(_PATH, content=upload.content, headers=dict(upload.headers))
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             answers.errors[type(error).__name__] += 1
             return 1.0
         finally:

@@ -79,10 +79,11 @@ def test_another_job_is_refused_with_what_differs(folder):
         begin(folder, model="other")
 
 
-@pytest.mark.parametrize("damage", ["_job/settings.json", "_job/recordings.jsonl"])
-def test_a_damaged_job_is_an_error(folder, damage):
+@pytest.mark.parametrize("damaged", ["_job/settings.json", "_job/recordings.jsonl"])
+@pytest.mark.parametrize("content", [b"[1", b"[1]", b"1"])
+def test_a_damaged_job_is_an_error(folder, damaged, content):
     begin(folder)
-    folder.write(damage, b"[1")
+    folder.write(damaged, content)
 
     with pytest.raises(JobError, match="damaged"):
         begin(folder)
