@@ -48,7 +48,7 @@ class ParallelTranscriber:
         if error:
             with self._lock:
                 for thread in self._at_work:
-                    # A batch may take a minute, and has no other place to be stopped at.
+                    # A batch may take a minute, and cannot be cancelled; this ends it at the next line of Python.
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit))
         self._threads.shutdown(cancel_futures=True)
 

@@ -74,7 +74,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=240.0,
         metavar="N",
-        help="seconds of audio and padding in one batch (default: %(default)g)",
+        help="seconds of audio and padding that are computed at the same time (default: %(default)g)",
     )
     parser.add_argument(
         "--local-attention",

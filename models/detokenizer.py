@@ -148,7 +148,7 @@ class Detokenizer:
         seconds = self._seconds_of_frame
         if len(seconds) <= frame:
             more = [self._seconds(each) for each in range(len(seconds), 2 * frame + 1)]
-            self._seconds_of_frame = seconds = np.append(seconds, more)  # at once: several threads may be here
+            self._seconds_of_frame = seconds = np.append(seconds, more)  # one assignment, as threads may share it
         return seconds
 
     @cached_property

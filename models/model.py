@@ -238,7 +238,7 @@ class Model(DeviceModel):
         itn: bool = False,
         batch_seconds: float = 240.0,
     ) -> list[Transcript]:
-        """Transcribe utterances of any lengths, in any order and number.
+        """Transcribe utterances of any lengths, in any order and number; on a CPU, several threads may do so together.
 
         Args:
             pcm: mono float32 arrays at ``sample_rate``, within -1 to 1; an empty one gives an empty transcript.

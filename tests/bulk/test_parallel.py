@@ -106,10 +106,15 @@ def test_an_error_of_one_thread_ends_the_others_at_once():
 
 
 @pytest.mark.usefixtures("four_threads")
-def test_a_model_finds_the_same_on_threads_as_alone():
-    model = load_model("bundled")
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("bundled", {}), ("hybrid-tdt-ctc-bpe", {}), ("canary-small", {}), ("canary-small", {"beam": 3})],
+)
+def test_a_model_finds_the_same_on_threads_as_alone(golden, name, options):
+    model = load_model(name if name == "bundled" else golden / name / "model.nemo", **options)
     voice, _ = soundfile.read(Path(__file__).parents[2] / "samples" / "river.flac", dtype="float32")
     pieces = [voice[start : start + length] for start in range(0, 64_000, 8000) for length in (9000, 17_000, 32_000)]
     alone = [transcript.text for transcript in model.transcribe(pieces)]
 
     assert transcribed(model, pieces, [None] * len(pieces)) == alone
+    assert any(alone)
