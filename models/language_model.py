@@ -94,6 +94,9 @@ class LanguageModel:
         self._next = torch.arange(len(self._suffixes), device=device)
         highest = len(self._next) - len(orders[-1].tokens)
         self._next[highest:] = self._suffixes[highest:]
+        # The first number of each order, and the one after the last.
+        sizes = torch.tensor([1, *(len(ngrams.tokens) for ngrams in orders)], device=device)
+        self._firsts = sizes.cumsum(dim=0)
         self.start = int(self._next[labels + 1])
         self._end = labels + 1
         tensors = (self._keys, self._log_probabilities, self._backoffs, self._suffixes, self._next)
@@ -101,44 +104,47 @@ class LanguageModel:
 
     def to(self, device: torch.device) -> "LanguageModel":
         """Move the model to a device, and return it."""
-        self._keys, self._suffixes, self._next = (
-            tensor.to(device) for tensor in (self._keys, self._suffixes, self._next)
+        self._keys, self._suffixes, self._next, self._firsts = (
+            tensor.to(device) for tensor in (self._keys, self._suffixes, self._next, self._firsts)
         )
         self._log_probabilities, self._backoffs = self._log_probabilities.to(device), self._backoffs.to(device)
         return self
 
     def score(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log probability of each token after its context, and the context after it.
+        """Return the log probability of each token after its context, and the longest n-gram that ends with it.
 
         Args:
             states: int64, any shape.
             tokens: labels, int64; its shape broadcasts with that of ``states``.
 
         Returns:
-            float32 and int64, in the broadcast shape.
+            float32 and int64, in the broadcast shape. ``after`` gives the contexts after such n-grams.
         """
-        contexts = [states]  # from long to short; the last is empty, and any token follows it
-        for _ in range(self._order - 1):
+        contexts = [states]  # from long to short, without the empty one, which any token follows
+        while len(contexts) < self._order - 1:
             contexts.append(self._suffixes[contexts[-1]])
         tried = torch.stack(contexts)
         found, at = self._find(tried, tokens)
-        chosen = found.byte().argmax(dim=0, keepdim=True)  # the first is the longest
-        # Back-off weights of the longer contexts.
-        backoffs = self._backoffs[tried[:-1]].cumsum(dim=0)
-        penalties = torch.cat([backoffs.new_zeros(1, *states.shape), backoffs])
-        ngram = at.gather(0, chosen).squeeze(0)
-        penalty = penalties.expand(found.shape).gather(0, chosen).squeeze(0)
-        return penalty + self._log_probabilities[ngram], self._next[ngram]
+        # The number of an n-gram is above those of all shorter ones.
+        ngram = torch.where(found, at, tokens).amax(dim=0) + 1
+        # A back-off weight counts unless the n-gram is of that context or of a longer one.
+        least = self._firsts[torch.bucketize(tried, self._firsts, right=True)]
+        penalty = (self._backoffs[tried] * (ngram < least)).sum(dim=0)
+        return penalty + self._log_probabilities[ngram], ngram
+
+    def after(self, ngrams: Tensor) -> Tensor:
+        """Return the contexts after n-grams, in their shape."""
+        return self._next[ngrams]
 
     def score_end(self, states: Tensor) -> Tensor:
         """Return the log probability of the end of the utterance, in the shape of ``states``."""
         return self.score(states, torch.full_like(states, self._end))[0]
 
     def _find(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether the model has the n-gram of context and token, and its number."""
+        """Return whether the model has the n-gram of context and token, and its number less 1."""
         keys = states * self._width + tokens
         at = torch.searchsorted(self._keys, keys).clamp_(max=len(self._keys) - 1)
-        return self._keys[at] == keys, at + 1
+        return self._keys[at] == keys, at
 
     def _suffix_links(self, orders: Sequence[Ngrams], parents: Tensor, tokens: Tensor) -> Tensor:
         """Return the number of each n-gram without its first token."""
@@ -149,7 +155,7 @@ class LanguageModel:
             found, at = self._find(suffixes[parents[begin:end]], tokens[begin:end])
             if not bool(found.all()):
                 raise ValueError("an n-gram whose last tokens are none")
-            suffixes[begin + 1 : end + 1] = at
+            suffixes[begin + 1 : end + 1] = at + 1
             begin = end
         return suffixes
 

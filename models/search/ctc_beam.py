@@ -1,22 +1,31 @@
 """CTC beam search with a language model: the likeliest texts, each summed over all of its paths through the frames.
 
 A text's score is its CTC log probability (Graves and Jaitly, 2014; Hannun et al., 2014), plus the weighted log
-probability of the language model, plus a bonus for each token. A step advances all texts of all rows by one frame.
+probability of the language model, plus a bonus for each token. A step advances all texts of all rows by a frame.
+
+Many frames are blanks without a doubt. They have no step: all that they do is to end the token before them. So each row
+steps through frames of its own.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from models.language_model import LanguageModel
 from models.search.ctc_alignment import ctc_alignment
 from models.search.result import SearchResult
 
 BEAM = 16
-# Labels of a frame that may extend a text. The others have next to no probability.
-_CANDIDATES = 12
+# Labels of a frame that may extend a text.
+_CANDIDATES = 8
+# A frame whose blank is at least as likely has no step. Neither this nor fewer labels change the word error rate
+# (docs/performance.md).
+_CERTAIN_BLANK = 0.98
 _HASH_FACTOR = 6364136223846793005
+_NO_DIGEST = -(2**62)
 
 
 @torch.no_grad()
@@ -38,10 +47,11 @@ def ctc_beam(
     """
     search = CtcBeam(logits, blank, language_model, beam)
     search.restart(logits, lengths)
-    for _ in range(logits.size(1)):
+    # On a GPU the host waits here, and for the counts: the memory of an alignment grows with tokens and frames, and few
+    # frames have a token.
+    for _ in range(int(search.steps.amax()) if logits.size(0) else 0):
         search.step()
     found, counts = search.found()
-    # The only wait for the device: an alignment's memory grows with tokens and frames, and few frames have a token.
     most = max(counts.tolist(), default=0)
     return ctc_alignment(search.log_probabilities, search.lengths, blank, found[:, :most], counts)
 
@@ -52,6 +62,7 @@ class CtcBeam:
     Attributes:
         log_probabilities: [batch, frames, labels + 1], float32.
         lengths: valid frames of each row, [batch].
+        steps: those of them that may have a token, [batch].
     """
 
     def __init__(self, largest: Tensor, blank: int, language_model: LanguageModel, beam: int = BEAM) -> None:
@@ -68,72 +79,109 @@ class CtcBeam:
         self._model = language_model
         self.log_probabilities = largest.new_zeros(largest.shape, dtype=torch.float32)
         self.lengths = torch.zeros(batch, dtype=torch.int64, device=largest.device)
-        self._next = self.lengths.new_zeros(1)  # the next frame
-        self._best = self.log_probabilities.new_zeros(batch, self._frames, min(_CANDIDATES, width - 1))
-        self._candidates = self.lengths.new_zeros(self._best.shape)
-        self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(5, batch, beam))
-        self._texts.state[3] = self._places = torch.arange(beam, device=largest.device)
-        self._texts.state[4] = blank
-        # Parent and token of each text at each frame. A spare frame takes steps beyond the last one.
+        self.steps = torch.zeros_like(self.lengths)
+        self._next = self.lengths.new_zeros(1)  # the next step
+        # Of each step: its frame, whether frames without a step are just before it, and its best labels with their log
+        # probabilities. The last of these is the blank, which leaves a text unchanged.
+        self._frame = self.lengths.new_zeros(batch, self._frames)
+        self._follows_blank = torch.zeros_like(self._frame, dtype=torch.bool)
+        count = min(_CANDIDATES, width - 1)
+        self._labels = self.lengths.new_full((batch, self._frames, count + 1), blank)
+        self._best = self.log_probabilities.new_zeros(self._labels.shape)
+        self._texts = _Texts(self._best.new_zeros(3, batch, beam), self.lengths.new_zeros(4, batch, beam))
+        self._places = torch.arange(beam, device=largest.device)
+        # Parent and token of each text at each step. A spare one takes steps beyond the last.
         self._links = self.lengths.new_zeros(self._frames + 1, 2, batch, beam)
 
     def goes_on(self) -> Tensor:
-        """Return whether frames are left, bool [1]."""
-        return self._next < self.lengths.amax()
+        """Return whether steps are left, bool [1]."""
+        return self._next < self.steps.amax()
 
     def restart(self, logits: Tensor, lengths: Tensor) -> None:
         """Begin a new batch, see ``ctc_beam``; rows beyond it are empty."""
         rows, frames = logits.shape[:2]
         log_probabilities = logits.float().log_softmax(dim=-1)
         self.log_probabilities[:rows, :frames] = log_probabilities
-        log_probabilities.select(2, self._blank).fill_(-torch.inf)
-        best = log_probabilities.topk(self._best.size(2), dim=-1)
-        self._best[:rows, :frames], self._candidates[:rows, :frames] = best.values, best.indices
         self.lengths.zero_()
         self.lengths[:rows] = lengths
+        self.steps.zero_()
+        self.steps[:rows] = self._plan(log_probabilities, lengths)
         self._next.zero_()
-        # At first, a row has the empty text only.
+        # At first, a row has the empty text only. The other places have digests that no text has.
         scores, state = self._texts.scores, self._texts.state
         scores.fill_(-torch.inf)
         scores[0].masked_fill_(self._places == 0, 0)
         scores[2].zero_()
         state[0].fill_(self._model.start)
         state[1].fill_(self._blank)
-        state[2].zero_()
+        state[2].copy_(-self._places)
+        state[3].fill_(_NO_DIGEST)
+
+    def _plan(self, log_probabilities: Tensor, lengths: Tensor) -> Tensor:
+        """Prepare the steps of the first rows, and return their numbers; overwrites the log probabilities."""
+        rows, frames = log_probabilities.shape[:2]
+        blank = log_probabilities[..., self._blank].clone()
+        log_probabilities[..., self._blank] = -torch.inf
+        best = log_probabilities.topk(self._best.size(2) - 1, dim=-1)
+
+        frame = torch.arange(frames, device=blank.device)
+        # Not a number, which an overflow gives, has a step too, so that it is found (models/precision.py).
+        has_step = ~(blank >= math.log(_CERTAIN_BLANK)) & (frame < lengths[:, None])
+        # A spare column takes the frames without a step.
+        step = torch.where(has_step, has_step.cumsum(dim=1) - 1, frames)
+        at = step.new_zeros(rows, frames + 1).scatter_(1, step, frame.expand_as(step))[:, :-1]
+        self._frame[:rows, :frames] = at
+        self._follows_blank[:rows, :frames] = at > pad(at, (1, 0), value=-1)[:, :-1] + 1
+        every = at[..., None].expand_as(best.indices)
+        self._labels[:rows, :frames, :-1] = best.indices.gather(1, every)
+        self._best[:rows, :frames, :-1] = best.values.gather(1, every)
+        self._best[:rows, :frames, -1] = blank.gather(1, at)
+        return has_step.sum(dim=1)
 
     def step(self) -> None:
-        """Advance all texts by a frame."""
+        """Advance all texts by a step."""
         at = self._next.clamp(max=self._frames - 1)
-        given = (self.log_probabilities, self._best, self._candidates)
-        log_probabilities, best, candidates = (frames.index_select(1, at).squeeze(1) for frames in given)
-        frame = _Frame(log_probabilities, best, candidates, self._blank)
-        scores, state = _advanced(self._texts, frame, self._model)
-        inside = (self._next < self.lengths)[:, None]
-        torch.where(inside, scores, self._texts.scores, out=self._texts.scores)
-        state = torch.where(inside, state, self._texts.state)
-        self._texts.state[:3] = state[:3]
-        self._links.index_copy_(0, self._next.clamp(max=self._frames), state[None, 3:])
+        frame = self._frame.index_select(1, at)[..., None].expand(-1, -1, self.log_probabilities.size(2))
+        step = _Step(
+            self.log_probabilities.gather(1, frame).squeeze(1),
+            self._labels.index_select(1, at).squeeze(1),
+            self._best.index_select(1, at).squeeze(1),
+            self._follows_blank.index_select(1, at),
+        )
+        texts, links = _advanced(self._texts, step, self._model)
+        inside = (self._next < self.steps)[:, None]
+        torch.where(inside, texts.scores, self._texts.scores, out=self._texts.scores)
+        torch.where(inside, texts.state, self._texts.state, out=self._texts.state)
+        # What is written beyond a row's end is not read.
+        self._links.index_copy_(0, self._next.clamp(max=self._frames), links[None])
         self._next += 1
 
     def found(self) -> tuple[Tensor, Tensor]:
         """Return the tokens of the likeliest texts, [batch, frames], and their counts."""
         ended = self._texts.rank + self._model.weight * self._model.score_end(self._texts.state[0])
         best = ended.argmax(dim=1, keepdim=True)
-        # Beyond a row's end is what an earlier batch left there.
-        inside = (torch.arange(self._frames, device=best.device)[:, None] < self.lengths)[:, :, None]
+        # Beyond a row's end are links of other texts.
+        inside = (torch.arange(self._frames, device=best.device)[:, None] < self.steps)[:, :, None]
         parents, tokens = self._links[:-1].unbind(1)
         parents, tokens = torch.where(inside, parents, self._places), torch.where(inside, tokens, self._blank)
         return _traced(best, parents, tokens, self._blank)
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
-    """A frame: all log probabilities, the best labels (``candidates``) and their ``scores``, [batch, ...]."""
+class _Step:
+    """What a step is given.
+
+    Attributes:
+        log_probabilities: of its frame, [batch, labels + 1].
+        labels: the best labels and, last, the blank, [batch, candidates + 1].
+        best: their log probabilities.
+        follows_blank: whether frames without a step are just before it, bool [batch, 1].
+    """
 
     log_probabilities: Tensor
-    scores: Tensor
-    candidates: Tensor
-    blank: int
+    labels: Tensor
+    best: Tensor
+    follows_blank: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +191,8 @@ class _Texts:
     Attributes:
         scores: [3, batch, beam], float32: log probability of the paths that end with a blank, of those that end with
             the last token, and the sum of language model and bonus.
-        state: [5, batch, beam], int64: context of the language model; last token, or the blank before the first; a
-            digest of the text; and the parent and token of a step that leaves the text unchanged: its own index, and
-            the blank.
+        state: [4, batch, beam], int64: context of the language model; last token, or the blank before the first; a
+            digest of the text; and a digest of the text without its last token.
     """
 
     scores: Tensor
@@ -157,36 +204,66 @@ class _Texts:
         return torch.logaddexp(self.scores[0], self.scores[1]) + self.scores[2]
 
 
-def _advanced(texts: _Texts, frame: _Frame, model: LanguageModel) -> tuple[Tensor, Tensor]:
-    """Return scores and state of the best texts after a frame; the last two of a state are parent and token."""
-    (blanked, spoken, extra), (context, last, digest, place, _) = texts.scores, texts.state
+def _advanced(texts: _Texts, step: _Step, model: LanguageModel) -> tuple[_Texts, Tensor]:
+    """Return the best texts after a step, and their links, [2, batch, beam].
+
+    A text is extended by each label or, with the blank, stays as it is: [batch, beam, candidates + 1]. Links are the
+    index of a text's parent, and the token that the step added to it, or the blank.
+    """
+    (blanked, spoken, extra), (context, last, digest, shorter) = texts.scores, texts.state
     total = torch.logaddexp(blanked, spoken)
-    beam, count = total.size(1), frame.candidates.size(1)
+    # A frame without a step ends the token before it.
+    blanked = torch.where(step.follows_blank, total, blanked)
+    spoken = spoken.masked_fill(step.follows_blank, -torch.inf)
 
-    labels = frame.candidates[:, None]
+    labels = step.labels[:, None]
+    differs = labels != last[..., None]
     # A label repeats itself as a new token only after a blank.
-    ways = torch.where(labels == last[..., None], blanked[..., None], total[..., None])
-    longer = ways + frame.scores[:, None]
-    score, next_context = model.score(context[..., None], labels)
-    next_digest = digest[..., None] * _HASH_FACTOR + labels + 1
+    ways = torch.where(differs, total[..., None], blanked[..., None]) + step.best[:, None]
+    score, ngrams = model.score(context[..., None], labels[..., :-1])
 
-    # An extended text may be in the beam already. Texts without probability do not count.
-    is_there = (next_digest[:, None] == digest[..., None, None]) & (total > -torch.inf)[..., None, None]
-    more = torch.where(is_there, longer[:, None], -torch.inf).amax(dim=(2, 3))
-    longer = torch.where(is_there.any(dim=1), -torch.inf, longer)
-
+    scores = ways.new_full((3, *ways.shape), -torch.inf)
+    scores[0, ..., -1] = ways[..., -1]
+    scores[1, ..., :-1] = ways[..., :-1]
+    torch.add(extra[..., None] + model.bonus, score, alpha=model.weight, out=scores[2, ..., :-1])
+    scores[2, ..., -1] = extra
+    # Where an extended text is in the beam already, its paths are added to those of the text that is there.
+    extended = scores[1].flatten(1)
+    there = _extensions_there(digest, shorter, differs)
+    more = extended.gather(1, there)
+    extended.scatter_(1, there, -torch.inf)
     # The empty text has no path that ends with a token: -inf, whatever the probability of the blank in its place.
-    same = torch.logaddexp(spoken + frame.log_probabilities.gather(1, last), more)
-    stay = torch.stack([total + frame.log_probabilities[:, frame.blank, None], same, extra])
-    next_extra = extra[..., None] + model.weight * score + model.bonus
-    new = torch.stack([torch.full_like(longer, -torch.inf), longer, next_extra]).flatten(2)
-    rank = torch.cat([torch.logaddexp(stay[0], stay[1]) + extra, new[1] + new[2]], dim=1)
-    chosen = rank.topk(beam, dim=1).indices
-    scores = torch.cat([stay, new], dim=2).gather(2, chosen.expand(3, -1, -1))
+    torch.logaddexp(spoken + step.log_probabilities.gather(1, last), more, out=scores[1, ..., -1])
 
-    added = [next_context, labels, next_digest, place[..., None], labels]
-    grown = torch.stack([one.expand(-1, beam, count) for one in added]).flatten(2)
-    return scores, torch.cat([texts.state, grown], dim=2).gather(2, chosen.expand(len(added), -1, -1))
+    rank = (torch.logaddexp(scores[0], scores[1]) + scores[2]).flatten(1)
+    chosen = rank.topk(total.size(1), dim=1).indices
+    width = labels.size(2)
+    parent, column = chosen // width, chosen % width
+    token = step.labels.gather(1, column)
+    kept = texts.state.gather(2, parent.expand(4, -1, -1))
+    after = model.after(pad(ngrams, (0, 1)).flatten(1).gather(1, chosen))
+    grown = torch.stack([after, token, kept[2] * _HASH_FACTOR + (token + 1), kept[2]])
+    state = torch.where(column == width - 1, kept, grown)
+    return _Texts(scores.flatten(2).gather(2, chosen.expand(3, -1, -1)), state), torch.stack([parent, token])
+
+
+def _extensions_there(digest: Tensor, shorter: Tensor, differs: Tensor) -> Tensor:
+    """Return which extension gives each text of the beam, [batch, beam]: an index into [beam * (candidates + 1)].
+
+    Where none does, it is the index of a text that stays.
+
+    Args:
+        digest: digest of each text, [batch, beam].
+        shorter: digest of each text without its last token, [batch, beam].
+        differs: whether each candidate differs from the last token of each text, [batch, beam, candidates + 1].
+    """
+    beam, width = differs.shape[1:]
+    none = -beam * width
+    parents = torch.arange(0, -none, width, device=digest.device)
+    parent = parents.masked_fill(shorter[..., None] != digest[:, None], none).amax(dim=2)
+    column = torch.arange(width, device=digest.device).masked_fill(differs, none).amax(dim=2)
+    there = parent + column
+    return there.masked_fill(there < 0, width - 1)
 
 
 def _traced(best: Tensor, parents: Tensor, tokens: Tensor, blank: int) -> tuple[Tensor, Tensor]:

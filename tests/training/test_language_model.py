@@ -31,7 +31,7 @@ def after(model, context):
     """Return the state after a context at the start of an utterance."""
     state = torch.tensor([model.start])
     for token in context:
-        _, state = model.score(state, torch.tensor([token]))
+        state = model.after(model.score(state, torch.tensor([token]))[1])
     return state
 
 
@@ -61,12 +61,12 @@ def test_many_contexts_are_answered_as_each_alone(tmp_path_factory, sentences, s
     states = torch.stack([after(model, torch.randint(4, (n,), generator=random).tolist())[0] for n in range(6)])
     states, tokens = states.view(2, 3), torch.randint(4, (2, 3), generator=random)
 
-    scores, following = model.score(states, tokens)
+    scores, ngrams = model.score(states, tokens)
 
     for row in range(2):
         for column in range(3):
-            score, state = model.score(states[row, column], tokens[row, column])
-            assert (score, state) == (scores[row, column], following[row, column])
+            score, ngram = model.score(states[row, column], tokens[row, column])
+            assert (score, ngram) == (scores[row, column], ngrams[row, column])
 
 
 def test_kneser_and_ney_by_hand(tmp_path):

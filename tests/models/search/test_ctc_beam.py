@@ -59,16 +59,19 @@ def spans(path):
 def spoken_by(model, text):
     state, total = torch.tensor([model.start]), 0.0
     for token in text:
-        score, state = model.score(state, torch.tensor([token]))
+        score, ngram = model.score(state, torch.tensor([token]))
+        state = model.after(ngram)
         total += model.weight * float(score) + model.bonus
     return total + model.weight * float(model.score_end(state))
 
 
 @pytest.mark.slow
-@given(SEEDS, st.integers(1, 5))
+@given(SEEDS, st.lists(st.booleans(), min_size=1, max_size=5))
 @settings(max_examples=40, deadline=None)
-def test_it_finds_the_likeliest_of_all_texts(seed, frames):
-    logits, model = random_logits(seed, 1, frames), language_model()
+def test_it_finds_the_likeliest_of_all_texts_with_and_without_frames_that_are_blank_for_certain(seed, certain):
+    frames, model = len(certain), language_model()
+    logits = random_logits(seed, 1, frames)
+    logits[:, torch.tensor(certain), BLANK] = 30
     heard, ways = texts(logits[0])
     ranks = {text: score + spoken_by(model, text) for text, score in heard.items()}
     best, second = sorted(ranks, key=ranks.get, reverse=True)[:2]
