@@ -6,6 +6,7 @@ or a file whose last line is the JSON of `offline`, of which the best row counts
 
 import argparse
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,7 +36,10 @@ def main() -> None:
         parser.error("a machine is a name, a price per hour, and an RTFx or a file")
 
     triples = zip(args.rows[::3], args.rows[1::3], args.rows[2::3], strict=True)
-    rows = [Machine(name, float(price), rtfx_of(measured)) for name, price, measured in triples]
+    try:
+        rows = [Machine(name, _positive(price, "a price"), rtfx_of(measured)) for name, price, measured in triples]
+    except ValueError as error:
+        parser.error(str(error))
     print(f"{'':24} {'an hour':>10} {'RTFx':>10} {'1e6 hours':>12} {'of the first':>13}")
     for row in rows:
         print(f"{row.name:24} {row.price:10.3f} {row.rtfx:10.1f} {row.cost:12.0f} {row.cost / rows[0].cost:13.3f}")
@@ -46,13 +50,26 @@ def rtfx_of(measured: str) -> float:
     """Return ``measured`` as a number, or the best RTFx in the last line of the file that it names.
 
     Raises:
-        ValueError: if it is neither.
+        ValueError: if it is no number above 0, and no file with such a line.
     """
     path = Path(measured)
     if not path.exists():
-        return float(measured)
-    document = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
-    return max(float(row["rtfx"]) for row in document["rows"])
+        return _positive(measured, "an RTFx that is no file")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+        return max(float(row["rtfx"]) for row in document["rows"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"the last line of {measured} is not the JSON of `offline`") from error
+
+
+def _positive(text: str, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{what} must be a number above 0, and not {text!r}")
+    return number
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Deep and shallow attention decoders of the same size: 24 layers, or 4 and the parameters in the encoder instead.
+"""RTFx of two models of equal size with attention decoders: one of 24 layers, and one of 4 and a deeper encoder.
 
 A decoder runs once for each token, an encoder once for all frames, so Canary-1B-Flash moved layers to the encoder
-(Żelasko et al., 2025, arXiv 2503.05931). Weights are random and no text ends, so both models write exactly `--tokens`
-tokens for each row; the words are nonsense, but the time is that of real ones. On a GPU each is also measured without
-the kernels of a decoder's step.
+(Żelasko et al., 2025, arXiv 2503.05931). Weights are random and no token ends a text, so both models write exactly
+`--tokens` tokens for each row: nonsense, but it takes the time of real words. On a GPU each model is also measured
+without the kernels of a decoder's step, as "plain".
 """
 
 import argparse
@@ -77,7 +77,8 @@ class EncoderDecoder:
         bound = LengthBound(torch.full_like(frames, _PROMPT + tokens), _PROMPT + tokens)
         with patch.object(attention_decoder, "decoder_step_on", self._kernels):
             found = self._search.search(encoded, frames, prompts, bound)
-        assert all(len(row.tokens) == tokens for row in found.rows()), "a text was cut short"
+        if any(len(row.tokens) != tokens for row in found.rows()):
+            raise SystemExit("the search stopped a text that repeats itself: fewer --tokens are needed, up to 128")
 
 
 def _encoder(layers: int, width: int) -> ConformerConfig:
@@ -109,7 +110,14 @@ def _decoder(layers: int, width: int) -> AttentionDecoderConfig:
 
 
 def encoder_layers_of_equal_size(width: int, layers: int, deep: int, shallow: int) -> int:
-    """Return the layers of the encoder with the shallow decoder, for as many parameters as with the deep one."""
+    """Return how many layers the encoder of the model with the shallow decoder has, for two models of equal size.
+
+    Args:
+        width: width of encoder and decoder.
+        layers: layers of the encoder of the model with the deep decoder.
+        deep: layers of the deep decoder.
+        shallow: layers of the shallow one.
+    """
     with torch.device("meta"):
         encoder = _parameters(ConformerEncoder(_encoder(2, width))) - _parameters(ConformerEncoder(_encoder(1, width)))
         one, two = (_parameters(AttentionDecoder(_decoder(count, width), width, _VOCABULARY)) for count in (1, 2))
@@ -129,13 +137,15 @@ def main() -> None:
     parser.add_argument("--encoder-layers", type=int, default=24, help="layers of the encoder with the deep decoder")
     parser.add_argument("--decoder-layers", type=int, nargs=2, default=[24, 4], metavar=("DEEP", "SHALLOW"))
     parser.add_argument("--seconds", type=float, default=30.0, help="audio of each row")
-    parser.add_argument("--tokens", type=int, default=100, help="tokens of each row, about three a second")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each row; speech has about three a second")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each shape; the median counts")
     add_rows_option(parser)
     args = parser.parse_args()
 
     deep, shallow = args.decoder_layers
+    if deep <= shallow:
+        parser.error("of --decoder-layers, the first number must be the larger one")
     moved = encoder_layers_of_equal_size(args.width, args.encoder_layers, deep, shallow)
     forms = [False] if decoder_step_on(torch.device(args.device), _DTYPES[args.dtype]) is None else [False, True]
     models = [
@@ -157,7 +167,7 @@ def main() -> None:
 
 
 def _measure(models: Sequence[EncoderDecoder], args: argparse.Namespace, rows: Rows) -> None:
-    """Measure both models in turn, batch by batch."""
+    """Measure the models in turns, batch by batch."""
     for (batch,) in tqdm(rows.missing((batch,) for batch in args.batch), unit="batch", disable=None):
         frames = int(args.seconds * _FEATURES_PER_SECOND)
         features = torch.randn(batch, _MELS, frames, device=args.device, dtype=_DTYPES[args.dtype])

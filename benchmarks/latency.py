@@ -38,7 +38,8 @@ def main() -> None:
 
     models = chosen_models(args)
     model = next(iter(models.values()))
-    about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "repeats": args.repeats}
+    about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0]}
+    about |= {"audio": args.audio, "repeats": args.repeats}
     rows = Rows("latency", about | describe(model.device), args.rows)
     longest = speech(args.audio, model.sample_rate, max(args.seconds))
     cells = itertools.product(args.dtypes, args.seconds, args.batch)

@@ -38,8 +38,8 @@ class Outcome:
     Attributes:
         began: time of the monotonic clock.
         seconds: time until the end of its answer.
-        status: HTTP status; 0 if the connection broke or timed out.
-        retry_after: seconds of the Retry-After, or None.
+        status: HTTP status; 0 if the connection broke or timed out, or the answer is not HTTP.
+        retry_after: seconds of the Retry-After; None without one, or if it is a date.
     """
 
     began: float
@@ -57,17 +57,26 @@ async def request(host: str, port: int, sent: bytes) -> Outcome:
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 writer.write(sent)
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-                status = int(head.split(" ", 2)[1])
-                headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
-                await reader.readexactly(int(headers["content-length"]))
-                retry_after = float(headers["retry-after"]) if "retry-after" in headers else None
+                head = await reader.readuntil(b"\r\n\r\n")
+                status, headers = int(head.split(maxsplit=2)[1]), _headers(head)
+                if "content-length" in headers:
+                    await reader.readexactly(int(headers["content-length"]))
+                else:  # the answer ends with the connection
+                    await reader.read()
+                waiting = headers.get("retry-after", "")
+                retry_after = float(waiting) if waiting.isdecimal() else None
                 took = time.monotonic() - began
             finally:
                 writer.close()
-    except (OSError, asyncio.IncompleteReadError, TimeoutError):
+    except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ValueError, IndexError):
         return Outcome(began, time.monotonic() - began, 0, None)
     return Outcome(began, took, status, retry_after)
+
+
+def _headers(head: bytes) -> dict[str, str]:
+    """Return the headers of a request or an answer, by their names in lower case."""
+    lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:-2])
+    return {name.lower(): value.strip() for name, _, value in lines}
 
 
 async def load(host: str, port: int, upload: bytes, rate: float, seconds: float, seed: int) -> "Measured":
@@ -81,6 +90,7 @@ async def load(host: str, port: int, upload: bytes, rate: float, seconds: float,
             await asyncio.sleep(max(0.0, began + due - time.monotonic()))
             late.append(time.monotonic() - began - due)
             outcomes.append(group.create_task(request(host, port, upload)))
+        await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
         offered = time.monotonic() - began
         probes = await _stop(probing)
     return Measured([task.result() for task in outcomes], probes, late, began, offered)
@@ -165,10 +175,9 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 async def _serve_bare(port: int) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-        lines = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+        headers = _headers(await reader.readuntil(b"\r\n\r\n"))
         writer.write(_REFUSED)
-        await reader.readexactly(int(lines.get("content-length", "0")))
+        await reader.readexactly(int(headers.get("content-length", "0")))
         writer.close()
 
     async with await asyncio.start_server(refuse, "127.0.0.1", port, limit=1 << 24, backlog=2048) as server:
@@ -186,6 +195,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bare", type=int, metavar="PORT", help="send nothing; refuse all requests to this port")
     args = parser.parse_args()
+    if args.rate <= 0:
+        parser.error("--rate must be above 0")
+    if args.settle >= args.seconds:
+        parser.error(f"--settle, {args.settle:g} s, must be less than --seconds, {args.seconds:g} s")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         if args.bare is not None:

@@ -1,4 +1,4 @@
-"""The peak of a device: the speed of the products that an encoder has most of, and how many products it needs."""
+"""The peak of a device: how fast it computes a feed-forward product; and how many operations an encoder takes."""
 
 import copy
 from collections.abc import Callable
@@ -16,14 +16,17 @@ from models.network import Network
 from models.packed_linear import PackedLinear
 from models.quantized_linear import QuantizedLinear
 
-# What makes a processor busy, and a GPU.
+# Rows of the product, enough to keep the device busy.
 _ROWS = {"cpu": 1000, "cuda": 24_000}
 _REPEATS = 100
 
 
 @torch.no_grad()
 def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, float]]:
-    """Return the operations a second of the feed-forward product, best of 100, by dtype and library."""
+    """Return the operations a second of a product of an encoder's width by four times that, by dtype and library.
+
+    Each is the best of 100 runs. With float32 on a CPU there are also those of a Swish after the product.
+    """
     width = config.encoder.width
     linear = nn.Linear(width, 4 * width, device=device)
     frames = torch.randn(_ROWS[device.type], width, device=device)
@@ -36,7 +39,7 @@ def peaks(config: ModelConfig, device: torch.device) -> dict[str, dict[str, floa
         for product in (linear, halves):
             if can_pack(product.weight.dtype):
                 forms[str(product.weight.dtype).removeprefix("torch.")]["oneDNN, packed"] = PackedLinear.of(product)
-        if can_pack(torch.float32):  # which is why `cpu.fuses_swish_well` exists
+        if can_pack(torch.float32):  # two ways to Swish; `cpu.fuses_swish_well` chooses one by the instruction set
             packed, bias = pack(linear.weight), linear.bias
             forms["float32"] |= {
                 "oneDNN, packed, Swish in it": lambda given: packed_product(given, packed, bias, "swish"),
@@ -60,7 +63,7 @@ def _operations_a_second(product: Callable[[Tensor], Tensor], frames: Tensor) ->
 
 
 def encoder_operations(config: ModelConfig, seconds: float) -> int:
-    """Return the floating-point operations of the encoder's products and convolutions for one clip, as torch counts."""
+    """Return the floating-point operations that torch counts in the encoder's products and convolutions for a clip."""
     network = Network.without_weights(config).eval()
     network.fold()
     features = torch.empty(1, config.encoder.mels, int(seconds * config.features.sample_rate) // config.features.hop)
