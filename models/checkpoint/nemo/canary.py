@@ -1,4 +1,4 @@
-"""Translating the decoder, head and prompts of a NeMo configuration of a multi-task model (Canary)."""
+"""Translating the decoder, head, vocabulary and prompts of a NeMo configuration of a multi-task model (Canary)."""
 
 import re
 from typing import cast
@@ -15,7 +15,7 @@ _DEFAULT_LANGUAGE = "en"
 _MAX_TURNS = 16
 _LANGUAGE = re.compile(r"([a-z]{2})(?:-[A-Za-z]+)?")  # en, en-US
 _LANGUAGE_TAG = re.compile(r"<\|([a-z]{2})\|>")
-# Values of the prompt's slots that our default prompt has too.
+# Of each slot of the default prompt but the languages, the values that ask for what our default prompt asks for.
 _DEFAULT_SLOTS = {
     "decodercontext": ("",),
     "emotion": ("<|emo:undefined|>",),
@@ -53,7 +53,7 @@ def _decoder(section: Section, decoding: AttentionDecoding) -> AttentionDecoderC
     heads = section.integer("num_attention_heads", high=256)
     section.require("hidden_size", width % 2 == 0 and width % heads == 0, f"even multiples of the {heads} heads")
     section.expect("hidden_act", "relu", "gelu")
-    # Their defaults, where they are absent, are not supported.
+    # Both must be there, because NeMo's defaults are not supported.
     section.require("pre_ln", section.get("pre_ln") is True, "true")
     section.require("num_token_types", section.get("num_token_types", 2) == 0, "0")
     # The file holds the table of positions, learned or not.
@@ -104,11 +104,12 @@ def tokenizer_files(section: Section) -> tuple[str, ...]:
 def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
     """Translate the format of prompts and their defaults.
 
-    The languages are those of an aggregate vocabulary; a vocabulary in one piece does not name them here.
+    The parts of an aggregate vocabulary are named after languages. With a single SentencePiece model there are no
+    languages yet: they are found among its pieces (``prompted``).
 
     Args:
         root: the configuration.
-        has_aligner: whether the checkpoint has a second model that finds times; then its decoder writes none.
+        has_aligner: whether the checkpoint has a second model, which finds times; then the decoder writes none.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
@@ -131,7 +132,7 @@ def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
 
 
 def _default_language(root: Section) -> str:
-    """Return the language of the default prompt, and check that its other slots ask for a plain transcript."""
+    """Return the spoken language of the default prompt, and check that its other slots ask for a plain transcript."""
     found = _DEFAULT_LANGUAGE
     turns = root.sections("prompt_defaults", most=_MAX_TURNS) if root.get("prompt_defaults") else []
     for turn in turns:

@@ -16,7 +16,7 @@ class TransducerDecoding:
     """The search of a transducer.
 
     Attributes:
-        durations: durations of a TDT; empty for an RNN-T.
+        durations: durations of a TDT; empty for an RNN-T, or if the section does not give them.
         max_symbols: most labels in one frame.
     """
 

@@ -7,10 +7,11 @@ from models.checkpoint.transformers.encoder import ignore_bookkeeping
 from models.checkpoint.transformers.names import transformers_names
 from models.config import AttentionDecoderConfig, DecoderActivation, EncoderConfig, PromptConfig
 
-# Tokens that a text may have beyond the number of encoder frames, as in NeMo's checkpoints, of which these are
-# conversions. transformers bounds texts by its generation configuration, without regard to the audio.
+# Tokens that a sequence, prompt and text together, may have beyond the number of encoder frames: as in NeMo's
+# checkpoints, from which these are converted. transformers bounds texts by its generation configuration, without regard
+# to the audio.
 _LENGTH_MARGIN = 50
-_MULTIPLE = 8
+_MULTIPLE = 8  # NeMo rounds the number of outputs up to one, and conversions keep it
 _DEFAULT_END = 3
 
 _LAYER = {
@@ -36,9 +37,12 @@ _ELSEWHERE = {
     "attention_decoder.norm.bias": "model.decoder.norm.bias",
     "attention_decoder.output_bias": "proj_out.bias",
 }
-POSITIONS = "attention_decoder.positions"  # in no file
+POSITIONS = "attention_decoder.positions"  # computed, because no file holds them
 EMBEDDING = "attention_decoder.embedding.weight"
 TIED = "proj_out.weight"  # a copy of the embedding, in some files
+
+# Every such model has these; its languages are found among the pieces of its vocabulary (``prompted``).
+PROMPTS = PromptConfig(format="canary2", languages=(), default_language="en", timestamps=False)
 
 
 def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
@@ -47,6 +51,10 @@ def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
     """
+    root.expect("tie_word_embeddings", True)
+    size = root.integer("vocab_size", 16384, low=_MULTIPLE, high=2**20)
+    root.require("vocab_size", size % _MULTIPLE == 0, f"multiples of {_MULTIPLE}")
+    root.ignore("pad_token_id", "decoder_start_token_id")
     section = root.section("decoder_config")
     width = section.integer("hidden_size", 1024, high=2**14)
     heads = section.integer("num_attention_heads", 8, high=256)
@@ -54,7 +62,7 @@ def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
     section.require("hidden_size", fits, f"even multiples of num_attention_heads, {heads}")
     section.require("hidden_size", width == encoder_width, f"as the encoder's, {encoder_width}")
     section.expect("model_type", "canary_decoder")
-    section.expect("vocab_size", root.get("vocab_size", 16384))
+    section.expect("vocab_size", size)
     section.expect("num_key_value_heads", heads)
     section.require("head_dim", section.get("head_dim", 128) in (None, width // heads), str(width // heads))
     section.expect("attention_bias", True)
@@ -72,19 +80,6 @@ def parse_decoder(root: Section, encoder_width: int) -> AttentionDecoderConfig:
     ignore_bookkeeping(section)
     section.refuse_the_rest()
     return config
-
-
-def parse_prompts(root: Section) -> PromptConfig:
-    """Return the prompts, which have one format, made of pieces of the vocabulary.
-
-    Raises:
-        UnsupportedValueError: if the embedding is not the output layer, or the vocabulary is of an odd size.
-    """
-    root.expect("tie_word_embeddings", True)
-    size = root.integer("vocab_size", 16384, low=_MULTIPLE, high=2**20)
-    root.require("vocab_size", size % _MULTIPLE == 0, f"multiples of {_MULTIPLE}")
-    root.ignore("pad_token_id", "decoder_start_token_id")
-    return PromptConfig(format="canary2", languages=(), default_language="en", timestamps=False)
 
 
 def end_token(root: Section) -> int:

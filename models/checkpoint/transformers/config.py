@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.decoding import MAX_DURATION
 from models.checkpoint.section import Section
-from models.checkpoint.transformers.canary import end_token, parse_decoder, parse_prompts
+from models.checkpoint.transformers.canary import PROMPTS, end_token, parse_decoder
 from models.checkpoint.transformers.encoder import ignore_bookkeeping, parse_encoder
 from models.checkpoint.transformers.front_end import parse_front_end
 from models.checkpoint.transformers.generation import check_attention_generation, check_transducer_generation
@@ -97,7 +97,7 @@ def parse_transformers_config(documents: Documents) -> ModelConfig:
 
 def _canary(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
     encoder = parse_encoder(root.section("encoder_config"))
-    attention, prompts = parse_decoder(root, encoder.width), parse_prompts(root)
+    attention = parse_decoder(root, encoder.width)
     check_attention_generation(Section("generation_config", documents.generation), end_token(root))
     ignore_bookkeeping(root)
     root.refuse_the_rest()
@@ -110,7 +110,7 @@ def _canary(root: Section, kind: _Kind, documents: Documents) -> ModelConfig:
         ctc=False,
         transducer=None,
         attention=attention,
-        prompts=prompts,
+        prompts=PROMPTS,
     )
 
 
