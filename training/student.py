@@ -1,11 +1,13 @@
-"""The model that is trained: a FastConformer with CTC, optionally a transducer, or an attention decoder; or a Jasper.
+"""The model that is trained, the student: one of a recipe's shape, or a released model.
 
-Its front end is that of NVIDIA's released models.
+A recipe's shape is a FastConformer with CTC (and a transducer) or with an attention decoder, or a Jasper with CTC. Its
+front end is that of NVIDIA's released models.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +45,7 @@ FRONT_END = FeatureConfig(
 )
 # Samples of the window of Jasper and QuartzNet, 20 ms.
 _CONVOLUTIONAL_WINDOW = 320
-# Tokens that a text of an attention decoder may have beyond the frames, as in NVIDIA's released models.
+# Tokens that a sequence, prompt and text together, may have beyond the encoder frames, as in NVIDIA's released models.
 _LENGTH_MARGIN = 50
 # Most labels in one frame, as in NVIDIA's released models.
 _MAX_SYMBOLS = 10
@@ -55,6 +57,8 @@ _OF_LABELS = (
     "attention_decoder.embedding.",
     "attention_decoder.output_bias",
 )
+# Fields of a head's configuration that only its search uses.
+_OF_SEARCH = {"max_symbols", "length_margin", "beam", "length_penalty"}
 # The key of a recipe that names a checkpoint to start from.
 _INITIAL = "initial"
 # NeMo's classes of models that are trained here, and the modules that they are in.
@@ -84,7 +88,7 @@ def student_config(
     attends = isinstance(shape, Student) and shape.attention is not None
     if attends != (prompts is not None):
         raise RecipeError(
-            "an attention decoder has a vocabulary with prompts, from languages or a Canary, and no other",
+            "a vocabulary with prompts (languages, or a Canary's) is for an attention decoder, which takes no other",
             "vocabulary",
         )
     if isinstance(shape, Convolutional):
@@ -193,7 +197,7 @@ class StudentNetwork(Network):
         if isinstance(config.encoder, ConformerConfig):
             self.encoder.subsampling = Float32Subsampling(config.encoder)
         if self.attention_decoder:
-            # As small as the positions that they are added to; they are the output layer too.
+            # Embeddings as small as the positions that are added to them; the output layer has the same weights.
             nn.init.normal_(self.attention_decoder.embedding.weight, std=self.attention_decoder.config.width**-0.5)
         self.teacher_head = None if teacher_labels is None else CTCHead(config.encoder.width, teacher_labels)
         self.hidden_head = nn.Linear(config.encoder.width, hidden) if hidden else None
@@ -202,14 +206,14 @@ class StudentNetwork(Network):
 def new_network(
     config: ModelConfig, dropout: float, seed: int, teacher_labels: int | None = None, hidden: int = 0
 ) -> StudentNetwork:
-    """Return a network with PyTorch's random weights, which depend on the seed only.
+    """Return a network with random weights, the same ones for the same seed.
 
     Args:
         config: the model's configuration.
         dropout: share of each module's output that is dropped.
         seed: seed of the weights.
         teacher_labels: number of the teacher's labels, if the student has others, or None.
-        hidden: values of the teacher's frames that the student predicts, or 0.
+        hidden: width of the teacher's frames, if the student predicts them, or 0.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -229,7 +233,7 @@ def read_initial(path: Path) -> Checkpoint:
 
 
 def check_tunable(config: ModelConfig, path: Path) -> None:
-    """Check that a released model can be trained on and exported.
+    """Check that a released model can be trained further and exported.
 
     Args:
         config: its configuration.
@@ -242,8 +246,8 @@ def check_tunable(config: ModelConfig, path: Path) -> None:
     if config.name not in MODULES:
         raise RecipeError(f"{path}: a {config.name} is not trained here; {', '.join(MODULES)} are", _INITIAL)
     if (features.sample_rate, features.hop) != (FRONT_END.sample_rate, FRONT_END.hop):
-        rate = features.sample_rate
-        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {rate} Hz", _INITIAL)
+        found = f"{features.sample_rate} Hz every {1000 * features.hop / features.sample_rate:g} ms"
+        raise RecipeError(f"{path}: features are made of 16 kHz every 10 ms here, and not of {found}", _INITIAL)
     if isinstance(encoder, JasperConfig):
         return
     usual = ("positions", "relative"), ("convolution_norm", "batch_norm"), ("attention_context", None)
@@ -284,21 +288,21 @@ def start_from(
 ) -> str:
     """Load the weights of a checkpoint into a student: the encoder, and heads of the same shape.
 
-    From a head with other labels, only the weights that do not belong to one label are loaded.
+    From a head with other labels, only the weights that do not belong to labels are loaded.
 
     Returns:
         A line that names the modules that kept their weights, and new ones.
 
     Raises:
-        RecipeError: if the encoder is of another shape.
+        RecipeError: if the encoder or the features are of another shape.
     """
     if checkpoint.config.encoder != config.encoder or checkpoint.config.features != config.features:
         raise RecipeError(f"the {checkpoint.config.name} in initial has another shape than the student", _INITIAL)
     wanted = ["encoder."]
     wanted += ["ctc."] * (config.ctc and checkpoint.config.ctc)
-    if config.attention and checkpoint.config.attention == config.attention:
+    if config.attention and _shape(checkpoint.config.attention) == _shape(config.attention):
         wanted += ["attention_decoder."]
-    if config.transducer and checkpoint.config.transducer == config.transducer:
+    if config.transducer and _shape(checkpoint.config.transducer) == _shape(config.transducer):
         wanted += ["predictor.", "joint."]
     has_same_labels = checkpoint.tokenizer.pieces == vocabulary.tokenizer.pieces
     found = {
@@ -309,6 +313,11 @@ def start_from(
     own = network.state_dict()
     network.load_state_dict({**own, **found})
     return _taken(without_teacher_heads(own), found)
+
+
+def _shape(head: AttentionDecoderConfig | TransducerConfig | None) -> dict[str, Any]:
+    """Return the part of a head's configuration that its weights are made for; none if there is no head."""
+    return {name: value for name, value in asdict(head).items() if name not in _OF_SEARCH} if head else {}
 
 
 def _taken(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:

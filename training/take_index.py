@@ -1,11 +1,14 @@
-"""The takes of a run, in files: what a step needs of them is read when it is needed.
+"""The index of a run's takes, in files: each step reads the takes that it needs.
 
 So memory grows by some tens of bytes a clip, whatever manifests, shards or folders list them. The folder has
 
-- ``clips.jsonl``: the fields of each clip, one a line;
+- ``clips.jsonl``: the fields of the clips, a clip on each line;
 - ``takes.bin``: a record of fixed size for each take, memory-mapped: its length, its labels, the place of its clip;
-- ``index.json``: what it was made from, and the survey of the clips. It is written last, so that an index is complete
-  or missing. If a manifest or a tar has another size or time by then, or the recipe has changed, another is made.
+- ``index.json``: what the index was made from, and the survey of the clips. It is written last, so that an index is
+  complete or missing.
+
+A later run uses the index, unless a manifest, a tar or a vocabulary has another size or time since, or the recipe has
+other data or another model: then it makes a new one.
 """
 
 import hashlib
@@ -38,9 +41,9 @@ _TAKE = np.dtype(
         ("place", "<u8"),  # of the clip's line in clips.jsonl
         ("seconds", "<f8"),
         ("speed", "<f8"),
-        ("source", "<u8"),  # digests
+        ("source", "<u8"),  # a digest, as the speaker
         ("speaker", "<u8"),
-        ("size", "<u4"),  # of the line
+        ("size", "<u4"),  # of the clip's line, in bytes
         ("labels", "<u4"),
         ("shard", "<u4"),
     ]
@@ -54,7 +57,7 @@ class TakeIndex(Sequence[Take]):
     """The takes of a run, read from files. Threads may share it.
 
     Attributes:
-        survey: lines about the clips, and what is left out.
+        survey: lines about the clips, and about those that are left out.
         digest: identifies the takes, with their transcripts, in their order.
     """
 
@@ -95,7 +98,7 @@ class TakeIndex(Sequence[Take]):
 
     @property
     def seconds(self) -> NDArray[np.float64]:
-        """Length of each take."""
+        """Length of each take, in seconds."""
         return np.asarray(self._records["seconds"])
 
     @property
@@ -115,15 +118,15 @@ class TakeIndex(Sequence[Take]):
 
     @property
     def shards(self) -> NDArray[np.uint32]:
-        """The shard of each take, from 0: a tar, or a thousand clips that follow each other."""
+        """Number of the shard of each take, from 0. A shard is a tar, or a thousand clips that follow each other."""
         return np.asarray(self._records["shard"])
 
 
 def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: ModelConfig) -> TakeIndex:
-    """Return the takes of a recipe: each clip at each speed at which it is neither too short nor too long.
+    """Return the takes of a recipe: each clip at each speed at which its length and its density of labels are allowed.
 
     Args:
-        folder: the index's folder; an index that is there is used if it is of the same clips and the same recipe.
+        folder: the index's folder; an index that is there is used if it still holds.
         recipe: the recipe.
         transcripts: makes labels of transcripts.
         config: the student's configuration.
@@ -151,7 +154,7 @@ def take_index(folder: Path, recipe: Recipe, transcripts: Transcripts, config: M
 
 
 def _made_of(recipe: Recipe, config: ModelConfig) -> dict[str, Any]:
-    """Return what decides about an index, as JSON values."""
+    """Return what decides about an index before the manifests are read, as JSON values."""
     decides = (recipe.data, recipe.characters, recipe.teacher is None, config)
     named = [recipe.vocabulary, recipe.initial, *(one.vocabulary for one in recipe.languages or ())]
     named += [recipe.teacher.checkpoint] if recipe.teacher else []
@@ -178,7 +181,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
     survey, density = Survey(data, transcripts, config), DensityFilter(data.max_labels_per_second)
     shards, digest = _Shards(), hashlib.sha256()
     fitted = 0
-    with _Appending(folder / _CLIPS) as clips, _Appending(folder / _TAKES) as takes:
+    with _NewFile(folder / _CLIPS) as clips, _NewFile(folder / _TAKES) as takes:
         for clip in tqdm(_all_clips(recipe), desc="reading manifests", unit=" clips", disable=None):
             survey.note_clip(clip)
             kept, tokens = [], list[int]()
@@ -200,7 +203,7 @@ def _write(folder: Path, recipe: Recipe, transcripts: Transcripts, config: Model
             for take, labels in kept:
                 record = (clips.size, take.seconds, take.speed, *about, labels, shard)
                 takes.add(np.array(record, dtype=_TAKE).tobytes())
-                digest.update(_identity(take).encode(errors="surrogatepass"))
+                digest.update(_identity(take).encode())
             clips.add(line)
     if not fitted:
         raise RecipeError(f"no clip lasts from {data.min_seconds:g} to {data.max_seconds:g} s", "data")
@@ -227,7 +230,7 @@ class _Shards:
     """Numbers the shards of clips.
 
     Attributes:
-        tars: the files that hold several recordings, each with its number.
+        tars: the files that hold several recordings, and the numbers of their shards.
     """
 
     def __init__(self) -> None:
@@ -252,8 +255,8 @@ class _Shards:
         return self._count - 1
 
 
-class _Appending:
-    """A file that takes its place when it is complete.
+class _NewFile:
+    """A file that is written under another name, and takes its place when it is complete.
 
     Attributes:
         size: bytes that were added.
@@ -283,7 +286,7 @@ class _Appending:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    with _Appending(path) as file:
+    with _NewFile(path) as file:
         file.add(content)
 
 
@@ -307,6 +310,11 @@ def _line(clip: Clip) -> bytes:
 
 
 def _clip(line: bytes) -> Clip:
+    """Return the clip of a line.
+
+    Raises:
+        ValueError, TypeError: if the line is damaged.
+    """
     audio, name, seconds, text, source, speaker, prompt, start, byte_range, where = json.loads(
         line.decode(errors="surrogatepass")
     )
@@ -315,7 +323,7 @@ def _clip(line: bytes) -> Clip:
 
 
 def _identity(take: Take) -> str:
-    """Return the fields of a take that identify it, to notice a changed manifest."""
+    """Return the fields of a take that identify it, as a line."""
     clip = take.clip
     return json.dumps([take.name, take.seconds, clip.text, list(clip.prompt), clip.start]) + "\n"
 

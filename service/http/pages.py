@@ -27,7 +27,7 @@ _SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
 _PAGES = {"index.html": "/", "docs.html": "/docs"}
 
 
-class _Page:
+class _File:
     """A file served from memory; a browser that has it gets 304 (RFC 9110, 13.1.2)."""
 
     def __init__(self, body: bytes, media_type: str) -> None:
@@ -58,7 +58,7 @@ def page_router() -> APIRouter:
     for file in (*ours, *theirs):
         media_type = _MEDIA_TYPES.get(file.name.rpartition(".")[2])
         if media_type is not None:  # other files, such as an editor's, are not served
-            page = _Page(file.read_bytes(), media_type)
+            served = _File(file.read_bytes(), media_type)
             path = _PAGES.get(file.name, f"/web/{file.name}")
-            router.add_api_route(path, page, methods=["GET"], response_model=None)
+            router.add_api_route(path, served, methods=["GET"], response_model=None)
     return router

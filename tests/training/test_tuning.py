@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from training.recipe_file import read_recipe
 from training.run import Run
 from training.sampler import Position
 from training.step import batch_losses, take_step
+from training.student import check_tunable, start_from
 from training.vocabulary import new_vocabulary
 
 TUNABLE = ("fastconformer-ctc-bpe", "fastconformer-rnnt-bpe", "fastconformer-tdt-bpe", "hybrid-rnnt-ctc-bpe",
@@ -248,3 +250,24 @@ def test_a_frozen_encoder_stays_as_it_is(tmp_path, matrices):
 def test_what_is_not_trained_here_is_refused(tmp_path, name, message):
     with pytest.raises(RecipeError, match=message):
         run_from(tmp_path, name)
+
+
+def test_features_at_another_pace_are_refused_with_their_pace():
+    config = read_checkpoint(CHECKPOINT).config
+
+    with pytest.raises(RecipeError, match=r"not of 16000 Hz every 12\.5 ms"):
+        check_tunable(replace(config, features=replace(config.features, hop=200)), CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "search", "kept"),
+    [
+        ("hybrid-tdt-ctc-bpe", "transducer", {"max_symbols": 5}, "kept: encoder, ctc, predictor, joint"),
+        ("canary-small", "attention", {"beam": 4, "length_penalty": 1.0}, "kept: encoder, attention_decoder"),
+    ],
+)
+def test_a_head_of_the_same_shape_keeps_its_weights_whatever_its_search_was(tmp_path, name, head, search, kept):
+    run, checkpoint = run_from(tmp_path, name), read_checkpoint(GOLDEN / name / "model.nemo")
+    config = replace(checkpoint.config, **{head: replace(getattr(checkpoint.config, head), **search)})
+
+    assert start_from(run.network, replace(checkpoint, config=config), run.config, run.vocabulary) == kept

@@ -46,7 +46,7 @@ def arcs_of(durations: Sequence[int]) -> tuple[Arc, ...]:
 
 
 def diagonals_of(frames: int, labels: int) -> int:
-    """Return the number of diagonals for a number of frames and labels, with the end after them."""
+    """Return the number of diagonals of a clip's lattice, that of its end included."""
     return frames + labels + 1
 
 
@@ -70,7 +70,7 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
     Args:
         weights: log-probabilities of the arcs by the node that they leave, [arcs, clips, diagonals, labels + 1]; values
             outside a clip's frames and labels do not matter.
-        arcs: the arcs.
+        arcs: the arcs, those with a blank first.
         frames: number of frames of each clip, [clips].
         labels: number of labels of each clip, [clips].
     """
@@ -90,7 +90,7 @@ def align(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) 
 
 
 def _possible(weights: Tensor, arcs: Sequence[Arc], frames: Tensor, labels: Tensor) -> Tensor:
-    """Return the weights with arcs masked that leave the lattice or begin at unreachable nodes."""
+    """Return the weights, minus infinity for arcs that begin or end outside their clip's lattice."""
     diagonal, emitted = (torch.arange(size, device=weights.device) for size in weights.shape[2:])
     frame = diagonal[:, None] - emitted
     left, missing = frames[:, None, None] - frame, labels[:, None, None] - emitted
@@ -125,7 +125,7 @@ def _at_start(leaving: Tensor) -> Tensor:
 
 
 def _at_end(leaving: Tensor, frames: Tensor, labels: Tensor) -> Tensor:
-    """Return the same for the nodes where paths end."""
+    """Return 0 at the node where each clip's paths end and minus infinity elsewhere, [diagonals, clips, width]."""
     end = torch.full_like(leaving[:, 0], _NONE)
     # A clip without frames has no end.
     reached = torch.where(frames > 0, 0.0, _NONE).to(end.dtype)

@@ -1,8 +1,8 @@
 """Sums over all alignments (training/losses/lattice.py) in two launches, for any number of diagonals.
 
-In plain operations a diagonal takes a dozen launches, and a batch has many hundred. Here a program visits the diagonals
-of a clip, once forwards and once backwards. Its threads read what others wrote of earlier diagonals, so they
-synchronise after each.
+In plain operations each diagonal takes a dozen launches, and a batch has many hundred diagonals. Here each launch has a
+program for each clip, which visits the clip's diagonals: forwards in the first launch, backwards in the second. Its
+threads read what others wrote of diagonals visited before, so they synchronise after each.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from training.losses.lattice import Alignments, Arc
 
 # A program holds all nodes of a diagonal; longer transcripts use plain operations.
 _WIDEST = 2048
-# With 8 warps, a thread has one node of 256, and its terms in registers.
+# The threads of 8 warps have one node each of a diagonal of 256, and its terms in registers.
 WARPS = 8
 
 
@@ -32,7 +32,7 @@ def _log_sum(terms, top, COUNT: tl.constexpr):
     total = tl.exp(terms[0] - finite)
     for term in tl.static_range(1, COUNT):
         total += tl.exp(terms[term] - finite)
-    # At least 1, the highest term's; without terms, a finite number is added to minus infinity.
+    # The highest term adds 1. The total is 0 only if all terms are minus infinity, which then is the result.
     return top + tl.log(tl.maximum(total, 1.0))
 
 
@@ -54,7 +54,7 @@ def _sum_forwards(
     length, most = tl.load(frames + clip), tl.load(labels + clip)
     emitted = tl.arange(0, BLOCK)
     own, apart = clip * diagonals * width, tl.num_programs(0).to(tl.int64) * diagonals * width
-    diagonal = length * 0
+    diagonal = length * 0  # of the type of `length`
     while diagonal <= length + most:
         frame = diagonal - emitted
         here = (frame >= 0) & (frame <= length) & (emitted <= most)
