@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -486,9 +487,16 @@ class Model(DeviceModel):
                 self._searches[self.decoders[0]], self._sizes["transducer"] = graphed.search, graphed.sizes
         if (head := network.ctc) and (language_model := self._language_model):
             if on_cpu:
-                self._searches["ctc"] = lambda encoded, lengths: ctc_beam(
-                    head(encoded), lengths, head.blank, language_model
-                ).fetched()
+                # One thread searches while others encode: two that search at the same time wait for the interpreter at
+                # each of thousands of small operations.
+                one_at_a_time = Lock()
+
+                def search(encoded: Tensor, lengths: Tensor) -> FetchedResult:
+                    logits = head(encoded)
+                    with one_at_a_time:
+                        return ctc_beam(logits, lengths, head.blank, language_model).fetched()
+
+                self._searches["ctc"] = search
             else:
                 beam = GraphedCtcBeam(head.blank, language_model, self.device)
                 self._searches["ctc"] = lambda encoded, lengths: beam.search(head(encoded), lengths)
