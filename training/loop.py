@@ -47,6 +47,7 @@ def train(
         ends_here = monitor.wants_end or stops() or (deadline is not None and clock() >= deadline)
         return run.ranks.any(here=ends_here)
 
+    saved: int | None = None
     try:
         monitor.before_steps()
         with tqdm(total=run.recipe.steps, initial=run.step, unit="step", disable=None) as bar:
@@ -61,7 +62,9 @@ def train(
                 bar.update()
                 if run.step % run.recipe.save_every == 0:
                     run.save()
-        run.save()
+                    saved = run.step
+        if run.step != saved:
+            run.save()
         monitor.after_steps()
     finally:
         batches.close()

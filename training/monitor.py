@@ -114,8 +114,9 @@ class Monitor:
         if not (self._journal and self._word_errors and run.recipe.dev):
             return
         state = without_teacher_heads(run.average.state)
-        model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
-        rates = word_error_rates(model, run.dev, self._word_errors)
+        with self._progress.paused():
+            model = transcribing(run.config, run.vocabulary, state, run.front_end, run.device)
+            rates = word_error_rates(model, run.dev, self._word_errors)
         rounded = {name: round(rate, 5) for name, rate in rates.items()}
         # The weights come before the line: a run that is killed between them measures again.
         if "all" in rounded and self._best.note(rounded["all"]):

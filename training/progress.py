@@ -1,6 +1,7 @@
 """The speed of a run, and the time left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from training.run import Run
 
@@ -21,6 +22,15 @@ class Progress:
         self._steps += 1
         self._audio += audio_seconds
         self._loss += loss
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the time of the block out of the speed."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._since += self._clock() - began
 
     def line(self, learning_rate: float) -> str:
         """Return a line with the mean loss and the speed since the last line, and the time left at that speed."""

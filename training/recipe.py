@@ -287,8 +287,8 @@ class Optimizer:
     Attributes:
         algorithm: AdamW (Loshchilov and Hutter, 2019), or NovoGrad (Ginsburg et al., 2019), with which Jasper and
             QuartzNet were published (peak 0.01, betas 0.95 and 0.5 or 0.8 and 0.5).
-        matrices: the optimizer of the encoder's matrices: the same, or Muon (Jordan et al., 2024), which needs fewer
-            steps but takes longer for each.
+        matrices: ``muon`` for the encoder's matrices (Jordan et al., 2024), which needs fewer steps but takes longer
+            for each; None for the same algorithm as everywhere.
         peak: highest learning rate.
         warmup: steps up to it.
         decay: share of the run over which the learning rate falls, at its end.
@@ -300,7 +300,7 @@ class Optimizer:
     """
 
     algorithm: Literal["adamw", "novograd"] = "adamw"
-    matrices: Literal["adamw", "muon"] = "adamw"
+    matrices: Literal["muon"] | None = None
     peak: float = _within(1e-8, 1)
     warmup: int = _within(0, 1_000_000)
     decay: float = _within(0, 1, default=1.0)

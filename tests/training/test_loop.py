@@ -83,7 +83,7 @@ def test_the_loss_falls(tmp_path, changes):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("precision", "matrices", "transducer"),
-    [("float32", "adamw", None), ("bfloat16", "adamw", TDT), ("float32", "muon", None)],
+    [("float32", None, None), ("bfloat16", None, TDT), ("float32", "muon", None)],
 )
 @pytest.mark.parametrize("stop", [5, 7])
 def test_a_run_that_stops_goes_on_as_if_it_had_not(tmp_path, precision, matrices, transducer, stop):
@@ -485,3 +485,35 @@ def test_word_errors_are_measured_logged_and_reported(tmp_path):
     assert measured[0]["wer"] == {"manifest": round(4 / words, 5), "all": round(4 / words, 5)}
     assert sorted(text for text, _ in heard[:4]) == sorted(TEXTS.values())
     assert lines[0].startswith("step 0: dev WER % ")
+
+
+def test_the_time_of_measurements_is_not_in_the_speed_of_the_next_line(tmp_path):
+    run = new_run(tmp_path, steps=6, report_every=1, dev={"manifest": "manifest.jsonl", "every": 2})
+    seconds = 0.0
+
+    def clock():
+        nonlocal seconds
+        seconds += 0.1
+        return seconds
+
+    def in_an_hour(text, transcript):
+        nonlocal seconds
+        seconds += 3600
+        return 1, len(text.split())
+
+    lines = finish(run, word_errors=in_an_hour, clock=clock)
+
+    of_progress = [line for line in lines if "h of audio" in line]
+    assert len(of_progress) == 6
+    assert all(line.endswith(" 0 min left") for line in of_progress)
+
+
+@pytest.mark.parametrize(("steps", "saved"), [(4, [2, 4]), (5, [2, 4, 5])])
+def test_each_state_is_written_once(tmp_path, steps, saved):
+    run = new_run(tmp_path, steps=steps, save_every=2)
+    written, save = [], run.save
+    run.save = lambda: (written.append(run.step), save())
+
+    finish(run)
+
+    assert written == saved

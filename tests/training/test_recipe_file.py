@@ -53,6 +53,7 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path):
         ("optimizer.peak", "fast", "optimizer.peak is 'fast'"),
         ("optimizer.peak", float("nan"), "optimizer.peak is nan"),
         ("optimizer.peak", 10**400, "optimizer.peak is 1000"),
+        ("optimizer.matrices", "adamw", "optimizer.matrices is 'adamw'; it may be muon"),
         ("data.manifests", [], "data.manifests must be a list of at least 1"),
         ("data.manifests", "one.jsonl", "data.manifests must be a list"),
         ("data.speeds", [0.9, 9.0], "data.speeds is 9.0; it must be within 0.5 and 2"),
