@@ -51,7 +51,7 @@ class Known:
 
     Attributes:
         names: sources and names of its clips, without suffix.
-        speakers: speakers of its training split.
+        speakers: speakers of its training split alone.
         sentences: sentences of its other splits.
     """
 
@@ -82,15 +82,15 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
 
     Args:
         checkouts: folder of check-outs; missing ones are left out.
-        corpus: folder of the corpus with ``manifest.jsonl``; clips, speakers and sentences of its splits other than
-            ``train`` are left out.
+        corpus: folder of the corpus with ``manifest.jsonl``; its clips are left out, and so are speakers and sentences
+            of its splits other than ``train``.
         out: folder for the clips and ``manifest.jsonl``.
 
     Returns:
         Seconds by source.
 
     Raises:
-        ManifestError: if the corpus has no manifest, or no repository was found.
+        ManifestError: if the corpus has no manifest, or a damaged one, or no repository was found.
         OSError: if something cannot be written.
     """
     known = _known(corpus / "manifest.jsonl")
@@ -112,19 +112,29 @@ def collect(checkouts: Path, corpus: Path, out: Path) -> dict[str, float]:
 
 
 def _known(manifest: Path) -> Known:
+    names: set[tuple[str, str]] = set()
+    speakers: set[str] = set()
+    kept: set[str] = set()  # speakers of other splits
+    sentences: set[str] = set()
+    number = 0
     try:
-        clips = [json.loads(line) for line in manifest.read_text(encoding="utf-8").splitlines()]
-        kept = [clip for clip in clips if clip["split"] != "train"]
-        voices = frozenset(clip["speaker"] for clip in kept)
-        return Known(
-            names=frozenset((clip["source"], Path(clip["audio"]).stem) for clip in clips),
-            speakers=frozenset(clip["speaker"] for clip in clips) - voices,
-            sentences=frozenset(clip["text"] for clip in kept),
-        )
+        with manifest.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):  # noqa: B007  # for the error
+                clip = json.loads(line)
+                names.add((clip["source"], Path(clip["audio"]).stem))
+                if clip["split"] == "train":
+                    speakers.add(clip["speaker"])
+                else:
+                    kept.add(clip["speaker"])
+                    sentences.add(clip["text"])
     except OSError as error:
         raise ManifestError(f"{manifest}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{manifest}: not a text file") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ManifestError(f"{manifest}: every line needs audio, source, split, speaker and text") from error
+        needed = "a clip needs audio, source, split and speaker, and a text outside the split train"
+        raise ManifestError(f"{manifest}, line {number}: {needed}") from error
+    return Known(frozenset(names), frozenset(speakers - kept), frozenset(sentences))
 
 
 def _clip(path: Path) -> Samples:

@@ -6,18 +6,16 @@ from typing import Protocol
 
 import sentencepiece
 
-from models.prompt import Prompt
+from models.prompt import DEFAULT_PROMPT, Prompt
 from models.tokenizers import CharacterTokenizer, SentencePieceTokenizer, Tokenizer
 from training.errors import RecipeError
-
-_ENGLISH = Prompt()
 
 
 class TrainingVocabulary(Protocol):
     """The interface of vocabularies.
 
     Attributes:
-        size: number of labels, and the id of the blank.
+        size: number of labels, which is the id of the blank.
     """
 
     size: int
@@ -27,11 +25,11 @@ class TrainingVocabulary(Protocol):
         """The tokenizer, from labels to text."""
         ...
 
-    def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:
+    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:
         """Return the labels of a transcript, in the language of the prompt if there are several."""
         ...
 
-    def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:
+    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:
         """Return whether a transcript has characters without a label."""
         ...
 
@@ -42,7 +40,7 @@ class PieceVocabulary:
     Attributes:
         model: content of the SentencePiece model's file.
         tokenizer: from labels to text.
-        size: labels; the blank, which is none of them, has this number.
+        size: number of labels, which is the id of the blank.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -56,12 +54,12 @@ class PieceVocabulary:
         self.size = len(self.tokenizer.pieces)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
 
-    def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:  # noqa: ARG002  # one language
+    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
         """Return the labels of a transcript; characters without a piece become the unknown one."""
         labels: list[int] = self._processor.encode(text)
         return labels
 
-    def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:  # noqa: ARG002  # one language
+    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:  # noqa: ARG002  # one language
         """Return whether a transcript has characters without a piece."""
         return self._processor.unk_id() in self.encode(text)
 
@@ -73,11 +71,11 @@ class PieceVocabulary:
 
 
 class CharacterVocabulary:
-    """A label for each character. Texts are converted to the case of the labels, and other characters left out.
+    """A label for each character. Texts are put into the case of the labels, and characters without one left out.
 
     Attributes:
         tokenizer: from labels to text.
-        size: labels; the blank, which is none of them, has this number.
+        size: number of labels, which is the id of the blank.
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -87,11 +85,11 @@ class CharacterVocabulary:
         spelled = "".join(labels)
         self._is_lower, self._is_upper = spelled == spelled.lower(), spelled == spelled.upper()
 
-    def encode(self, text: str, prompt: Prompt = _ENGLISH) -> list[int]:  # noqa: ARG002  # one language
+    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:  # noqa: ARG002  # one language
         """Return the labels of a transcript."""
         return [self._labels[character] for character in self._spelled(text) if character in self._labels]
 
-    def lacks(self, text: str, prompt: Prompt = _ENGLISH) -> bool:  # noqa: ARG002  # one language
+    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:  # noqa: ARG002  # one language
         """Return whether a transcript has characters without a label."""
         return any(character not in self._labels for character in self._spelled(text))
 
@@ -107,7 +105,7 @@ def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
         size: number of pieces, with the unknown one.
 
     Raises:
-        RecipeError: if the sentences do not give ``size`` pieces, or have more characters than that.
+        RecipeError: if the sentences do not give ``size`` pieces, or have more different characters than that.
     """
     model = io.BytesIO()
     try:
@@ -124,5 +122,6 @@ def new_vocabulary(sentences: Sequence[str], size: int) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise RecipeError(f"no vocabulary of {size}: {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error).split()).rpartition("] ")[2]  # behind the place in SentencePiece's source
+        raise RecipeError(f"no vocabulary of {size}: {reason}") from error
     return model.getvalue()

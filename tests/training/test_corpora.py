@@ -81,9 +81,17 @@ def test_a_folder_without_any_of_the_repositories_is_refused(corpus, tmp_path):
         collect(tmp_path, corpus, tmp_path / "out")
 
 
-@pytest.mark.parametrize("manifest", ["{}", "nothing", '{"audio": 3, "split": "train"}'])
-def test_a_corpus_without_a_manifest_of_its_own_is_refused(checkouts, tmp_path, manifest):
-    (tmp_path / "manifest.jsonl").write_text(manifest)
+@pytest.mark.parametrize("line", ["{}", "nothing", "[]", '{"audio": 3, "split": "train"}'])
+def test_a_line_of_the_corpus_that_is_no_clip_is_named(corpus, checkouts, tmp_path, line):
+    with (corpus / "manifest.jsonl").open("a") as manifest:
+        manifest.write(f"\n{line}\n")
 
-    with pytest.raises(ManifestError, match="every line needs"):
-        collect(checkouts, tmp_path, tmp_path / "out")
+    with pytest.raises(ManifestError, match=r"manifest\.jsonl, line 4: a clip needs audio"):
+        collect(checkouts, corpus, tmp_path / "out")
+
+
+def test_a_manifest_of_the_corpus_that_is_no_text_is_refused(corpus, checkouts, tmp_path):
+    (corpus / "manifest.jsonl").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ManifestError, match=r"manifest\.jsonl: not a text file"):
+        collect(checkouts, corpus, tmp_path / "out")

@@ -57,7 +57,7 @@ def test_a_vocabulary_is_made_of_sentences_and_is_the_same_again(tmp_path):
 
 
 def test_a_vocabulary_too_large_for_its_sentences_is_refused():
-    with pytest.raises(RecipeError, match="no vocabulary of 5000"):
+    with pytest.raises(RecipeError, match=r"^no vocabulary of 5000: Vocabulary size too high"):
         new_vocabulary(["only this"], 5000)
 
 
