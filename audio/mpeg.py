@@ -1,12 +1,12 @@
-"""Headers of MPEG audio: recognise frames, and find out whether an MP3's first frame gives the file's exact length."""
+"""Recognises streams of MPEG audio, AAC and MPEG-TS by their headers; says whether an MP3 gives its exact length."""
 
 from collections.abc import Callable
 from os import SEEK_END
 from typing import BinaryIO
 
-# In a piece of a longer stream, the first frame begins within the length of the longest frame.
+# Enough for the end of a frame and the row of frames after it: the longest of MPEG audio has 2,881 bytes.
 SEARCHED_BYTES = 1 << 14
-_FRAMES_IN_A_ROW = 4  # in random data, one place in 2,000 looks like a frame header
+_FRAMES_IN_A_ROW = 4  # in random data, one place in 4,000 looks like a frame header
 _KILOBITS = {  # by version 1 or not, and layer (ISO 11172-3, 2.4.2.3; ISO 13818-3, 2.4.2.3)
     (True, 1): (0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
     (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
@@ -20,7 +20,7 @@ _TS_PACKET = 188
 
 _ID3_BYTES = 10
 _ID3V1_BYTES = 128  # the old tag, at the end of a file
-_TAG_WITHIN = 64  # the Xing tag stands after the side information, which has 32 bytes at most
+_TAG_WITHIN = 64  # the Xing tag comes after header, checksum and side information, at most 38 bytes
 
 
 def is_frame_header(head: bytes) -> bool:
@@ -38,10 +38,10 @@ def is_adts_header(head: bytes) -> bool:
 
 
 def stream_within(data: bytes) -> str | None:
-    """Return mp3, aac or ts if ``data`` holds the beginning of frames of such a stream, else None.
+    """Return mp3, aac or ts if ``data`` is a piece of such a stream, else None.
 
     Radio captures and pieces of split files begin in the middle of a frame. They are recognised by a few frames in a
-    row, each where the length of the one before says.
+    row, each of which begins where the one before ends by its header.
     """
     for start in range(max(0, len(data) - 4)):
         if data[start] == 0x47 and start < _TS_PACKET and data[start::_TS_PACKET][:_FRAMES_IN_A_ROW] == b"GGGG":
@@ -84,9 +84,9 @@ def _adts_bytes(head: bytes) -> int:
 
 
 def gives_its_length(file: BinaryIO) -> bool:
-    """Return whether an MP3 begins with a Xing or Info tag that counts frames and bytes, and has no bytes beyond these.
+    """Return whether an MP3 begins with a Xing or Info tag that counts frames and bytes, and ends after these bytes.
 
-    Further bytes are further MP3s: players and recorders join files by appending them.
+    An ID3v1 tag may follow. Further bytes are further MP3s: players and recorders join files by appending them.
     """
     size = file.seek(0, SEEK_END)
     start = _after_id3(file)
@@ -100,7 +100,7 @@ def gives_its_length(file: BinaryIO) -> bool:
 
 
 def _after_id3(file: BinaryIO) -> int:
-    """Return the offset of the audio: behind an ID3v2 tag, whose size has seven bits in each byte."""
+    """Return the offset of the audio, behind an ID3v2 tag if there is one; its size has seven bits in each byte."""
     file.seek(0)
     head = file.read(_ID3_BYTES)
     if len(head) < _ID3_BYTES or not head.startswith(b"ID3"):

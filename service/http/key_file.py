@@ -132,7 +132,10 @@ class KeyFile:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                keys = await asyncio.to_thread(self.refresh)
+                try:
+                    keys = await asyncio.to_thread(self.refresh)
+                except RuntimeError:  # no thread can be started now, and a withdrawn key should not stay valid
+                    keys = self.refresh()
                 if keys is None:
                     continue
                 access.replace(keys)

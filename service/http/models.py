@@ -65,7 +65,7 @@ class Abilities(BaseModel):
 class Details(BaseModel):
     """Steno's own description of a model."""
 
-    state: Annotated[State, Field(description="absent: not in memory; a request for it loads it.")]
+    state: Annotated[State, Field(description="absent: a request for it loads it, again if it is being unloaded.")]
     abilities: Annotated[Abilities | None, Field(description="null if the model is not loaded.")]
 
 

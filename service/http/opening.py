@@ -37,11 +37,11 @@ from service.tracing import Tracer
 log = logging.getLogger("steno")
 
 # Python's switch interval in seconds: how long a thread waits for the interpreter lock while another one runs. With
-# Python's 0.005, a decoding thread, which needs it after each block, waits longer than it decodes
+# Python's 0.005, a decoding thread, which needs the lock after each block, waits longer than it decodes
 # (docs/performance.md).
 SWITCH_INTERVAL = 0.0005
-# After the drain, for answers that are still being written.
-CLOSE_SECONDS = 5
+# After the drain, for answers that are still being written, and again for those that are then cut off.
+_CLOSE_SECONDS = 5
 _LAG_SECONDS = 0.25
 _SPARE_DECODE_THREADS = 4
 
@@ -50,12 +50,12 @@ _SPARE_DECODE_THREADS = 4
 def open_front(
     settings: Settings, core: Core, queue: Queue, *, metrics: Metrics, access: Access, tracer: Tracer
 ) -> Iterator[Front]:
-    """Open the front of a process: one of `settings.http_processes`, which share the cores.
+    """Open the front of a process, whose threads have a share of the cores: one of `settings.http_processes`.
 
     Args:
         settings: the settings.
-        core: the process with the dispatcher.
-        queue: its queue.
+        core: the models, gate 1 and the limits of keys, of the process with the dispatcher.
+        queue: the queue of that process.
         metrics: those of this process.
         access: the API keys.
         tracer: traces requests.
@@ -91,7 +91,7 @@ def open_front(
 
 
 class Web(uvicorn.Server):
-    """uvicorn for an application, without its signal handlers: they close the listener, and draining needs it open."""
+    """uvicorn without its signal handlers, which would close the listener: draining needs it open."""
 
     def __init__(self, settings: Settings, app: ASGIApp, connections: Connections) -> None:
         config = uvicorn.Config(
@@ -102,15 +102,15 @@ class Web(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=settings.keep_alive_seconds,
-            timeout_graceful_shutdown=CLOSE_SECONDS,
+            timeout_graceful_shutdown=_CLOSE_SECONDS,
         )
         super().__init__(config)
 
     async def answer(self, listener: socket.socket) -> None:
-        """Answer connections until `finish`, and those under way."""
+        """Answer connections until `finish`, and those under way to their end, for a limited time."""
         await self.serve(sockets=[listener])
-        if self.server_state.tasks:  # they were cancelled, and answer that
-            await asyncio.wait(self.server_state.tasks, timeout=CLOSE_SECONDS)
+        if self.server_state.tasks:  # uvicorn has cancelled them, and they answer that
+            await asyncio.wait(self.server_state.tasks, timeout=_CLOSE_SECONDS)
 
     def finish(self) -> None:
         """Take no more connections, and close those that are idle."""
@@ -132,7 +132,7 @@ async def measure_lag(metrics: Metrics) -> None:
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:
-    """Return the limits of the settings, but at most half of the system's open files; the rest is for uploads."""
+    """Return the limits of the settings, but at most half of the files this process may open; others are uploads."""
     limits = settings.connection_limits
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limits.most > files // 2:

@@ -18,7 +18,7 @@ _LEAST_GROWTH = 1 << 22  # samples: 16 MiB, so that it grows seldom
 
 
 class Arena:
-    """The worker's view: space for samples, the first that fits.
+    """The worker's side: puts samples into the first free space that is long enough.
 
     Args:
         descriptor: the unnamed file; it is grown to fit.
@@ -28,12 +28,13 @@ class Arena:
         self._descriptor = descriptor
         self._map: mmap.mmap | None = None
         self._memory: Samples = np.empty(0, np.float32)
-        self._holes: list[tuple[int, int]] = []  # first and last + 1, ascending, with used space between them
-        self._used: dict[int, int] = {}
+        # In samples. Free spaces, each from its start to before its stop, ascending, with used space between them.
+        self._holes: list[tuple[int, int]] = []
+        self._used: dict[int, int] = {}  # lengths by start
 
     @property
     def is_empty(self) -> bool:
-        """Whether no samples are in it."""
+        """Whether it holds no samples."""
         return not self._used
 
     def put(self, samples: Samples) -> int:

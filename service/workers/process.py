@@ -1,6 +1,6 @@
 """A worker: HTTP in a process of its own, before the dispatcher of the main process.
 
-It ignores signals and exits when its socket closes, so it does not outlive the main process.
+It ignores SIGTERM and SIGINT, and exits when its socket closes, so it does not outlive the main process.
 """
 
 import argparse
@@ -110,7 +110,7 @@ class _Worker:
                 self._finish.set()
 
     async def run(self) -> None:
-        """Answer connections until `Finish`."""
+        """Answer connections until `Finish`, and those under way to their end."""
         await self._has_models.wait()
         settings = self._settings
         spans = tracer(settings.otlp_endpoint, settings.trace_share, version("steno"))
@@ -149,8 +149,12 @@ class _Worker:
                 await self._send_snapshot()
 
     async def _send_snapshot(self) -> None:
-        # In a thread: it takes some milliseconds.
-        self._calls.send(Snapshot(await asyncio.to_thread(snapshot, self._metrics.registry)))
+        registry = self._metrics.registry
+        try:
+            samples = await asyncio.to_thread(snapshot, registry)  # it takes some milliseconds
+        except RuntimeError:  # no thread can be started now, and a worker that is silent is killed
+            samples = snapshot(registry)
+        self._calls.send(Snapshot(samples))
 
     async def _send_snapshots(self) -> None:
         while True:

@@ -180,3 +180,26 @@ def test_a_model_that_is_not_loaded_is_listed_as_absent():
         assert service.client.get("/v1/models/hub/other").json()["steno"] == {"state": "absent", "abilities": None}
         ask(service, "one")
         assert service.client.get("/v1/models/one").json()["steno"]["state"] == "ready"
+
+
+def test_a_model_that_is_being_unloaded_is_absent_because_a_request_loads_it_again():
+    limit = 2 * WEIGHT_BYTES
+    settings = {"models_on_demand": ON_DEMAND, "max_weight_bytes": limit, "admin_keys": f"root:{digest(KEY)}"}
+    with serving(**settings) as service, ThreadPoolExecutor(3) as pool:
+        for model in ("two", "one"):  # their sizes are known from now on
+            assert ask(service, model).status_code == 200
+        service.hold_engine()
+        try:
+            answers = [pool.submit(ask, service, "one")]
+            wait_for(lambda: service.server.dispatcher.catalog["one"].users == 1)
+            answers.append(pool.submit(ask, service, "two"))
+            wait_for(lambda: service.server.dispatcher.catalog["one"].is_leaving)
+
+            there = service.client.get("/v1/admin/models", headers=ADMIN).json()["data"]
+            assert ("one", "leaving") in [(model["id"], model["state"]) for model in there]
+            cards = [service.client.get("/v1/models/one").json(), *service.client.get("/v1/models").json()["data"]]
+            assert [card["steno"]["state"] for card in cards if card["id"] == "one"] == ["absent", "absent"]
+            answers.append(pool.submit(ask, service, "one"))
+        finally:
+            service.release_engine()
+        assert [answer.result().status_code for answer in answers] == [200, 200, 200]

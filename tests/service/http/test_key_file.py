@@ -1,10 +1,14 @@
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from cli import main
 from service.engine.stub import SAMPLE_RATE
-from service.http.access import Key, digest
+from service.http.access import Access, Key, digest
 from service.http.allowance import KeyLimits
 from service.http.key_file import KeyFile, parse_keys
+from service.metrics import Metrics
 from tests.service.serving import form, serving, tone, wait_for, wav
 
 KEY, OTHER = "sk-steno-one", "sk-steno-two"
@@ -66,6 +70,28 @@ def test_a_replaced_file_is_read_again(tmp_path):
     assert file.refresh() is None
     replace(path, ALICE)
     assert [key.name for key in file.refresh()] == ["always", "alice"]
+
+
+def test_a_replaced_file_is_read_when_no_thread_can_be_started(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(ALICE)
+    file, access = KeyFile(path, [], DEFAULT), Access([], is_open=False)
+    file.read()
+
+    async def scenario():
+        threads = ThreadPoolExecutor()
+        threads.shutdown()
+        asyncio.get_running_loop().set_default_executor(threads)
+        changed = asyncio.Event()
+        watching = asyncio.create_task(file.watch(access, Metrics(), lambda _: changed.set()))
+        replace(path, BOB)
+        await asyncio.wait({watching, waiting := asyncio.create_task(changed.wait())}, return_when="FIRST_COMPLETED")
+        watching.cancel()
+        waiting.cancel()
+
+    asyncio.run(scenario())
+
+    assert access.names == ["bob"]
 
 
 @pytest.mark.slow
