@@ -1,4 +1,4 @@
-"""Size and padding of the batcher's batches: 64 recordings that wait at once, no model involved."""
+"""Size and padding of the batcher's batches, for recordings that wait at once; no model is involved."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from service.dispatch.buckets import bucket_edges
 from service.dispatch.utterance import Lane, Utterance
 
 _LANE = Lane("any")
-_RTFX = 40.0  # of the device; it only affects how long the others wait
+_RTFX = 40.0  # of the device; only the times of waiting depend on it
 _LONGEST = 60.0
 _SHORTEST = 0.2
 
@@ -34,7 +34,8 @@ def main() -> None:
             per_batch, padding = (float(mean) for mean in np.mean(results, axis=0))
             rows.append({"lengths": lengths, "budget": budget, "per_batch": per_batch, "padding_share": padding})
             print(f"{lengths:>10} {budget:9.0f} {per_batch:10.2f} {100 * padding:10.1f}")
-    print(json.dumps({"benchmark": "batching", "padding_share": args.padding_share, "rows": rows}))
+    options = {"recordings": args.recordings, "draws": args.draws, "padding_share": args.padding_share}
+    print(json.dumps({"benchmark": "batching", **options, "rows": rows}))
 
 
 def _draw(lengths: str, count: int, seed: int) -> list[float]:

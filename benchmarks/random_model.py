@@ -54,7 +54,7 @@ def _block(filters: int, kernel_size: int, repeat: int = 1, stride: int = 1, dil
     return BlockConfig(filters, repeat, kernel_size, stride, dilation, False, 1, "add" if inner else None, inner, None)
 
 
-# Jasper 10x5 with dense residuals (Li et al., 2019): ten blocks of five convolutions between four of one.
+# Jasper 10x5 with dense residuals (Li et al., 2019): ten blocks of five convolutions after one of one, and two of one.
 JASPER = JasperConfig(
     mels=64,
     blocks=(
@@ -107,7 +107,7 @@ def random_checkpoint(shape: str, transducer: str, device: str = "cpu") -> Check
 
 
 def published_config(shape: str, transducer: str) -> ModelConfig:
-    """Return what a model of one of ``SHAPES`` is; a FastConformer has a CTC head and this transducer."""
+    """Return the configuration of one of ``SHAPES``; a FastConformer has a CTC head and this transducer."""
     return _jasper_config() if shape == "jasper10x5dr" else _config(shape, transducer)
 
 
@@ -136,7 +136,7 @@ def _config(shape: str, transducer: str) -> ModelConfig:
 
 
 def _settle_batch_norms(network: Network) -> None:
-    """Set uneven statistics of batch norms, because those of fresh ones have no effect."""
+    """Give batch norms random statistics, because fresh ones change nothing."""
     for module in network.modules():
         if isinstance(module, nn.BatchNorm1d):
             assert module.running_mean is not None

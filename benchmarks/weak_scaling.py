@@ -1,11 +1,11 @@
-"""Weak scaling of training steps: as many batches as processes, each process on a core of its own.
+"""Weak scaling of training steps: as many batches as processes, each process on a core or a GPU of its own.
 
     python -m benchmarks weak_scaling --ranks 1 2 --recipe RECIPE --shape 110m --batch 2 --seconds 4
 
-Runs `benchmarks training` under torchrun with each number of processes, in turns, with all options that it does not
-know itself; those may name one batch, one length and one precision. Printed are the clips a second, as a multiple of
-those of the first number of processes, and that divided by the processes. With more processes than cores they share
-cores, which says nothing about scaling.
+Runs `benchmarks training` under torchrun with each number of processes, in turns. It gets all options that are not
+listed here; they may name one batch, one length and one precision. Prints the clips a second, how many times those of
+the first number of processes they are, and that over the growth in processes. If there are more processes than cores,
+they share cores, which says nothing about scaling.
 """
 
 import argparse

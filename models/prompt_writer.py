@@ -1,6 +1,6 @@
 """Prompts of an attention decoder: the options of a caller, and their special tokens.
 
-The formats are those of NeMo's Canary models. Special tokens are looked up by their text only.
+The formats are those of NeMo's Canary models.
 """
 
 import re
@@ -41,7 +41,7 @@ _NO_ITN = "this model has no prompt that asks for numbers as people write them"
 
 
 class PromptWriter:
-    """Turns prompts into tokens, always of the same number, and refuses what a model cannot do.
+    """Turns prompts into tokens, always the same number of them, and refuses what a model cannot do.
 
     Attributes:
         end: the token that ends a text.
@@ -56,7 +56,7 @@ class PromptWriter:
         """Return the tokens of a prompt.
 
         Raises:
-            PromptError: if the model cannot do it.
+            PromptError: if the model cannot do what it asks for.
         """
         language = prompt.language or self._config.default_language
         target = prompt.target_language or language
@@ -114,10 +114,9 @@ def _check_language(field: str, language: str, spoken: Sequence[str]) -> None:
 
 
 def with_vocabulary(config: PromptConfig, pieces: Sequence[str]) -> PromptConfig:
-    """Return a configuration with unknown languages filled in from the pieces of a vocabulary.
+    """Return a configuration completed from the pieces of a vocabulary: languages if it has none, times and ``itn``.
 
-    A vocabulary may have pieces for more languages than the model was trained on, which no checkpoint says; the same is
-    true of ``<|itn|>``.
+    The model may not have been trained on every language that has a piece, nor on ``<|itn|>``; no checkpoint says so.
     """
     known = set(pieces)
     tagged = sorted(match[1] for piece in known if (match := _LANGUAGE.fullmatch(piece)))

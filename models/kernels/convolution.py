@@ -36,8 +36,8 @@ def _convolve(
 ):
     """Compute some frames and channels of an utterance.
 
-    It visits frames one by one, and keeps those within the convolution's reach in registers, so each is read and gated
-    once, except at the edge to the next program. All loops are unrolled.
+    It visits frames one by one, and keeps those within the convolution's reach in registers, so it reads and gates each
+    once; frames near its edges are read by the neighbouring program too. All loops are unrolled.
     """
     row = tl.program_id(2)
     start = tl.load(starts + row)
@@ -78,16 +78,16 @@ def _convolve(
 def gated_convolution(
     halves: Tensor, starts: Tensor, lengths: Tensor, time: int, weight: Tensor, bias: Tensor | None, *, swish: bool
 ) -> Tensor:
-    """Gate the frames, zero the padding, convolve each channel over time.
+    """Gate the frames, zero the padding, convolve each channel over time, and apply Swish if asked to.
 
     Args:
-        halves: content, then gates, of all frames, [..., 2 * width].
+        halves: all frames, the content of each before its gates, [..., 2 * width].
         starts: index of each row's first frame, and at the end the number of frames, int64 [batch + 1].
         lengths: real frames of each row, int64 [batch]; frames from there to the next row are padding.
         time: most frames of a row, padding included.
         weight: weight of the depthwise convolution, [width, 1, kernel]; the kernel is odd.
         bias: bias of the convolution, [width].
-        swish: whether to apply Swish at the end.
+        swish: whether to apply Swish.
 
     Returns:
         [..., width].
