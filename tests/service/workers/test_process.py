@@ -1,6 +1,7 @@
 """A worker on its own."""
 
 import asyncio
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,12 +22,18 @@ def test_a_worker_sends_its_metrics_when_no_thread_can_be_started():
         threads.shutdown()
         asyncio.get_running_loop().set_default_executor(threads)
         with socket.socket() as listener:
-            shared = SharedCounts(unnamed_file(), 2, 0)
-            worker = _Worker(Settings(model="stub"), shared, Arena(unnamed_file()), Calls(sent.append), listener)
+            worker = _Worker(
+                Settings(model="stub"), SharedCounts(counts, 2, 0), Arena(memory), Calls(sent.append), listener
+            )
             worker.handle(SendSnapshot())
             await asyncio.gather(*worker._sending)
 
-    asyncio.run(scenario())
+    counts, memory = unnamed_file(), unnamed_file()
+    try:
+        asyncio.run(scenario())
+    finally:
+        os.close(counts)
+        os.close(memory)
 
     assert isinstance(sent[0], Snapshot)
     assert sent[0].samples
