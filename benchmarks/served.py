@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=4, help="how often each of 64 clips is transcribed in a round")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--engines", type=int, default=1, help="of the service; several share all processors")
-    parser.add_argument("--batch-seconds", type=float, default=60.0, help="of both")
+    parser.add_argument("--batch-seconds", type=float, help="of an engine, and of `transcribe`; default: of each")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--intake", type=int, help="uploads that are received and not decoded; default: as the service")
     args = parser.parse_args()
@@ -78,7 +78,7 @@ def main() -> None:
     for name, ratios in (("wall", walls), ("processor", processors)):
         print(f"{name:>9} {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
     about = describe(torch.device("cpu")) | {
-        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "intake")
+        key: getattr(args, key) for key in ("model", "clients", "threads", "engines", "batch_seconds", "intake")
     }
     print(json.dumps({"benchmark": "served", **about, "audio_seconds": audio, "rounds": rounds}))
 
@@ -111,14 +111,17 @@ def _offline(args: argparse.Namespace, paths: Sequence[str]) -> Iterator["Connec
         process.join()
 
 
-def _transcribe(parent: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float) -> None:
+def _transcribe(
+    parent: "Connection", name: str, paths: Sequence[str], threads: int, batch_seconds: float | None
+) -> None:
     torch.set_num_threads(threads)
     device = torch.device("cpu")
     model = load_model(name, device, default_dtype(device))
+    options = Options(batch_seconds=batch_seconds) if batch_seconds else Options()
     while True:
         parent.recv()
         began, processor = time.monotonic(), time.process_time()
-        outcomes = list(transcribe_files(model, paths, Options(batch_seconds=batch_seconds)))
+        outcomes = list(transcribe_files(model, paths, options))
         took = time.monotonic() - began, time.process_time() - processor
         assert all(isinstance(one, Transcribed) for one in outcomes)
         parent.send(took)
