@@ -44,7 +44,7 @@ def label_looping(
 class _LabelLooping:
     """The step of the search, and its tensors besides the state.
 
-    It works on active rows, selected by index, so that a row that waits costs nothing.
+    It selects rows by index: one that is done, or waits with its label for the others, costs nothing.
     """
 
     def __init__(self, projected: Tensor, predictor: Predictor, joint: Joint) -> None:

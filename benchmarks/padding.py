@@ -1,4 +1,4 @@
-"""The cost of padding: batches with the same audio and number of utterances, whose lengths differ more and more."""
+"""The cost of padding: batches of as many utterances and seconds of audio, whose lengths differ more and more."""
 
 import argparse
 import statistics
@@ -36,8 +36,9 @@ def main() -> None:
 
     models = chosen_models(args)
     model = next(iter(models.values()))
-    about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0], "batch": args.batch}
-    rows = Rows("padding", about | {"seconds": args.seconds} | describe(model.device), args.rows)
+    about = {"model": model_name(args), "decoder": args.decoder or model.decoders[0]}
+    about |= {option: getattr(args, option) for option in ("batch", "seconds", "shares", "rounds")}
+    rows = Rows("padding", about | describe(model.device), args.rows)
     for (dtype,) in tqdm(rows.missing((dtype,) for dtype in args.dtypes), unit="dtype", disable=None):
         calls = {}
         for share in (0.0, *args.shares):
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def _batch(model: Model, batch: int, seconds: float, share: float) -> tuple[Tensor, Tensor]:
-    """Return utterances with lengths spread evenly around a mean, for a share of padding."""
+    """Return utterances of noise, whose lengths spread evenly around a mean; the model is prepared for them."""
     longest = seconds / (1 - share)
     samples = (torch.linspace(2 * seconds - longest, longest, batch) * model.sample_rate).long().tolist()
     noise = speech(None, model.sample_rate, longest + 1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from models import Model
 
-AUTO = "auto"  # of --language: it is identified
+AUTO = "auto"  # of --language: find it
 
 Subparsers = Any  # argparse names this type only privately
 
@@ -36,8 +36,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--language",
         type=_code,
         metavar="LANGUAGE",
-        help="spoken language (en, en-US, eng or english), for models of several languages; auto: as if it were left "
-        "out, and --language-identifier decides",
+        help="spoken language (en, en-US, eng or english), for models of several languages; auto: the model or "
+        "--language-identifier finds it",
     )
     parser.add_argument(
         "--language-identifier",
@@ -110,17 +110,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--utterance-seconds",
         type=_utterance_seconds,
         metavar="N",
-        help="longest piece that the model is given; longer audio is cut at pauses (default: files of "
-        f"{DEFAULT_UTTERANCE_SECONDS:g} s whole, longer ones in the pieces that `steno info` names)",
+        help="longest piece that the model is given; longer audio is cut at pauses (default: files of up to "
+        f"{DEFAULT_UTTERANCE_SECONDS:g} s whole, longer ones in pieces of the length that `steno info` names)",
     )
 
 
 def _code(text: str) -> str:
-    """Return the code of a language as clients of the service may name it; the model says what else it speaks."""
+    """Return the code of a language, named as in the service's forms; the model may refuse any other text."""
     try:
         return language_code(text)
     except ValueError:
-        return text.strip()
+        return text.strip().lower()
 
 
 def _codes(text: str) -> list[str]:
@@ -138,8 +138,7 @@ def open_model(args: argparse.Namespace) -> "Model":
     """Load ``args.model`` on the device and in the dtype of the options.
 
     Raises:
-        CommandError: if it cannot be loaded, has no such decoder or cannot do what the options ask for, or there is no
-            such device.
+        CommandError: if it cannot be loaded or cannot do what the options ask for, or there is no such device.
     """
     from models import PromptError, default_dtype, load_model
 
@@ -168,7 +167,8 @@ def open_model(args: argparse.Namespace) -> "Model":
     try:
         model.transcribe([], **_prompt(args)._asdict())
     except PromptError as error:
-        raise CommandError(f"--{error.field.replace('_', '-')}: {error}") from error
+        option = "no-punctuation" if error.field == "punctuation" else error.field.replace("_", "-")
+        raise CommandError(f"--{option}: {error}") from error
     return model
 
 

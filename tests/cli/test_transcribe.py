@@ -108,6 +108,12 @@ def test_a_decoder_that_the_model_lacks_is_wrong_usage(transcribe, clips, capsys
     assert "no rnnt decoder; it has tdt, ctc" in capsys.readouterr().err
 
 
+def test_punctuation_that_the_model_cannot_leave_out_is_wrong_usage(transcribe, clips, capsys):
+    assert transcribe("--no-punctuation", clips[0]) == 2
+
+    assert "--no-punctuation: this model cannot leave out punctuation" in capsys.readouterr().err
+
+
 @pytest.fixture
 def write(golden):
     return lambda *arguments: cli.main(["transcribe", "--model", str(golden / CANARY / "model.nemo"), *arguments])
@@ -392,7 +398,7 @@ def told(golden):
 IDENTIFIER = ("language-identifier", "identifier-statistics")
 
 
-@pytest.mark.parametrize("language", [[], ["--language", "auto"]])
+@pytest.mark.parametrize("language", [[], ["--language", "auto"], ["--language", "Auto"]])
 def test_an_identifier_decides_on_the_language_which_json_names(told, clips, golden, capsys, language):
     assert told("--format", "json", *language, *clips) == 0
 
