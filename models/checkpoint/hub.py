@@ -1,4 +1,4 @@
-"""Models on the hub: found by name, downloaded into the hub's cache and checked; later loaded without a network.
+"""Models on the hub: found by name, downloaded into the hub's cache and checked; a cached one needs no network.
 
 ``huggingface_hub`` does the work. It resumes cut downloads, stores files by digest, and reads its settings from the
 environment (``HF_HOME``, ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``).
@@ -39,12 +39,13 @@ logging.getLogger("huggingface_hub").handlers.clear()
 
 _ANSWER_SECONDS = 10.0
 _SERVER_ERRORS = 500
+_FORBIDDEN = {401, 403}
 
 
 def download(repository: str, revision: str | None, on_download: OnDownload | None = None) -> Path:
     """Download what the cache lacks of a model's checkpoint, and return its folder in the cache.
 
-    Without a network, the cache's version of that revision is used.
+    If the hub cannot be reached, the cache's version of that revision is used.
 
     Args:
         repository: owner and name.
@@ -54,7 +55,7 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
     Raises:
         MissingCheckpointError: if the hub has no such model or revision.
         DownloadError: if the hub refuses, or cannot be reached and the cache has no version.
-        UnreadableCheckpointError: if the repository holds no checkpoint.
+        UnreadableCheckpointError: if the repository holds no checkpoint, or several.
     """
     name = f"{repository}@{revision}" if revision else repository
     with _readable_errors(name, repository):
@@ -66,7 +67,8 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
             if isinstance(error, HfHubHTTPError) and error.response.status_code < _SERVER_ERRORS:
                 raise
             return _cached(name, repository, revision, error)
-        names = needed_files(files, repository)
+        # Its config.json comes last: without it, a folder that a stopped download leaves is no checkpoint.
+        names = sorted(needed_files(files, repository), key=lambda name: name == "config.json")
         folders = {_fetch(repository, commit, files[name], on_download).parent for name in names}
     return folders.pop()
 
@@ -83,6 +85,8 @@ def _cached(name: str, repository: str, revision: str | None, reason: Exception)
     cache = constants.HF_HUB_CACHE
     try:
         folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
+        # A stopped download leaves a folder without a checkpoint; a CheckpointError is a ValueError.
+        needed_files((entry.name for entry in folder.iterdir()), repository)
     except (LocalEntryNotFoundError, ValueError):
         message = (
             f"{name} is no file or folder here and not in the cache at {cache}; the hub cannot be reached: {reason}"
@@ -107,7 +111,7 @@ def _fetch(repository: str, commit: ResolvedRevision, file: RepoSibling, on_down
 
 
 def _is_whole(path: Path, file: RepoSibling) -> bool:
-    """Return whether a file has its digest: that of its content or, for small files, that of git."""
+    """Return whether a file has the hub's digest: SHA-256 for one in LFS, else that of its blob in git."""
     with path.open("rb") as content:
         if file.lfs:
             return hashlib.file_digest(content, "sha256").hexdigest() == str(file.lfs.sha256)
@@ -131,7 +135,9 @@ def _readable_errors(name: str, repository: str) -> Iterator[None]:
     except RevisionNotFoundError as error:
         raise MissingCheckpointError(f"{repository} has no such revision on the hub: {name}") from error
     except Exception as error:  # the client's own errors, those of the network below it, a full disk
-        raise DownloadError(f"{name} cannot be downloaded (does it need another HF_TOKEN?): {error}") from error
+        statuses = [one.response.status_code for one in (error, error.__cause__) if isinstance(one, HfHubHTTPError)]
+        hint = " (does it need another HF_TOKEN?)" if _FORBIDDEN.intersection(statuses) else ""
+        raise DownloadError(f"{name} cannot be downloaded{hint}: {error}") from error
 
 
 def _reporting(on_download: OnDownload) -> "type[tqdm[Any]]":

@@ -19,7 +19,7 @@ class Repository:
         revisions: the files of each branch or tag, by name.
         refusal: status and error code with which files are refused, if they are.
         hidden: whether the repository is invisible without a token.
-        cuts: how many answers end in the middle of a file.
+        cuts: how many answers end in the middle of a large file.
         damage: whether files arrive with other bytes than announced.
     """
 
@@ -122,7 +122,7 @@ def _handler(hub):
             start = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").removesuffix("-"))
             if start:
                 headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            cut = repository.cuts > 0 and self.command == "GET"
+            cut = repository.cuts > 0 and self.command == "GET" and len(content) >= LARGE
             repository.cuts -= cut
             self.reply(206 if start else 200, headers, sent[start:], stop_at=len(sent[start:]) // 2 if cut else None)
 

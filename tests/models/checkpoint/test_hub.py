@@ -152,6 +152,17 @@ def test_without_a_network_and_a_cache_there_is_one_clear_error(hub):
     assert "cannot be reached" in refusal(NAME, DownloadError)
 
 
+@pytest.mark.parametrize("kind", ["nemo", "transformers"])
+def test_what_a_stopped_download_leaves_in_the_cache_is_no_checkpoint(hub, tmp_path, kind):
+    files = {file.name: file.read_bytes() for file in folder(tmp_path / "saved").iterdir()}
+    hub.repositories[NAME] = Repository({"main": {"small.nemo": LONG} if kind == "nemo" else files}, cuts=100)
+
+    assert "HF_TOKEN" not in refusal(NAME, DownloadError)
+    hub.stop()
+
+    assert "not in the cache" in refusal(NAME, DownloadError)
+
+
 # Refusals
 
 
@@ -164,6 +175,12 @@ def test_a_model_that_the_hub_does_not_show_is_missing(hub, name):
 
 def test_a_revision_that_is_not_there_is_missing(hub):
     assert "v9" in refusal(f"{NAME}@v9", MissingCheckpointError)
+
+
+def test_a_refused_download_asks_for_another_token(hub):
+    hub.repositories[NAME].refusal = (403, "Other")
+
+    assert "HF_TOKEN" in refusal(NAME, DownloadError)
 
 
 def test_a_gated_model_says_what_to_do(hub):
