@@ -35,9 +35,9 @@ class Staging:
         self.grow(slot_samples)
 
     def grow(self, slot_samples: int) -> None:
-        """Make each slot at least ``slot_samples`` long; batches in old slots stay there until they are freed.
+        """Replace the slots if they are shorter than ``slot_samples``; batches in old ones stay until they are freed.
 
-        New slots come after the old ones in the file. Old ones are not reused, which is fine because it seldom grows.
+        New slots come after the old ones in the file. Old ones are not used again: the memory seldom grows.
         """
         if slot_samples <= self._slot_samples:
             return
@@ -55,7 +55,7 @@ class Staging:
             ValueError: if the batch does not fit a slot, or no slot is free.
         """
         if sum(map(len, utterances)) > self._slot_samples or not self._free:
-            raise ValueError(f"batch {batch} has no room: {len(self._free)} slots of {self._slot_samples} samples")
+            raise ValueError(f"batch {batch} has no room: {len(self._free)} free slots of {self._slot_samples} samples")
         offset = self._taken[batch] = self._free.pop()
         items = []
         for samples in utterances:
@@ -72,7 +72,7 @@ class Staging:
 
 
 class StagingView:
-    """The engine's view of the same memory, read only."""
+    """The engine's view of the same memory, read only; the main process reads the arenas of workers by it too."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -80,6 +80,6 @@ class StagingView:
 
     def read(self, item: Item) -> Samples:
         """Return an utterance's samples without copying them; valid until its batch is answered."""
-        if item.offset + item.samples > len(self._memory):  # the front sizes the file after the engine is ready
+        if item.offset + item.samples > len(self._memory):  # the file has grown
             self._memory = np.frombuffer(mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ), np.float32)
         return self._memory[item.offset : item.offset + item.samples]

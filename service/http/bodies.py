@@ -44,7 +44,7 @@ async def receive(upload: Upload, headers: Headers, query: QueryParams, arrival:
         arrival: follows a recording that is uploaded.
 
     Raises:
-        RequestError: for a body that is too large, too slow, incomplete or of another type.
+        RequestError: for a body that is too large, too slow, incomplete, malformed or of another type.
         AudioTooLongError: if the recording is found to be too long on the way.
         OverloadedError: if there is no room for it.
         ClientDisconnect: if the client left.
@@ -79,7 +79,7 @@ def new_file(content_type: str) -> UploadFile:
 
 
 async def fill(file: UploadFile, pieces: AsyncGenerator[bytes, None], arrival: Arrival | None = None) -> None:
-    """Write blocks to a file as they arrive, and seek back to its start.
+    """Write pieces to a file as they arrive, and seek back to its start.
 
     Raises:
         OverloadedError: if the disk is full.
@@ -108,7 +108,6 @@ def _of_json(body: bytes) -> Body:
         raise RequestError(message, code=ErrorCode.MISSING_REQUIRED_PARAMETER, param=_URL)
     if not isinstance(url, str):
         raise RequestError("url: it must be a string.", code=ErrorCode.INVALID_VALUE, param=_URL)
-    fields.pop("file", None)
     items = [
         (name, value if isinstance(value, str) else orjson.dumps(value).decode())  # form fields are text
         for name, given in fields.items()
@@ -119,5 +118,5 @@ def _of_json(body: bytes) -> Body:
 
 
 def _form(items: list[tuple[str, Any]], file: UploadFile) -> FormData:
-    # Last, because the last field of a name counts: no option can replace the recording.
+    # The recording is last, because the last field of a name counts: no option can replace it.
     return FormData([*items, ("file", file)])

@@ -26,7 +26,7 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError, error_response
 from service.http.front import Front
 from service.http.telemetry import Record
-from service.http.transcriptions import answer, parse_options, receive_form
+from service.http.transcriptions import answer, count_ignored_fields, parse_options, receive_form
 from service.jobs.job import Delivery, Job, JobResult
 from service.jobs.jobs import Jobs, LaterError
 from service.jobs.store import CallerFullError, StoreFullError
@@ -169,6 +169,7 @@ async def create_job(request: Request) -> Response:
         )
         if options.fields.stream:
             raise RequestError("A job is not streamed.", code=ErrorCode.UNSUPPORTED_VALUE, param="stream")
+        count_ignored_fields(front, rest)
         record.stages["receive"] = time.monotonic() - record.began
         file: UploadFile = options.fields.file
         try:

@@ -44,12 +44,12 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorBody, "description": meaning}
     for status, meaning in {
         400: "The request or its audio is wrong.",
-        404: "No such model.",
+        404: "No such model, or one that does not translate.",
         408: "The body came too slowly.",
         413: "The body is too large.",
         429: "The key has used up what it may have at once, or in a minute; see Retry-After.",
         500: "The server failed on this request.",
-        503: "Overloaded, draining or loading; see Retry-After.",
+        503: "No transcript now; the code says why. See Retry-After.",
     }.items()
 }
 _TRANSCRIPT: dict[str, Any] = {
@@ -93,6 +93,7 @@ async def _serve(request: Request, *, is_translation: bool) -> Response:
         form, permit = await receive_form(request, resources, arrival=early)
         record.stages["receive"] = time.monotonic() - record.began
         options = await early.options_of(form) or await parse(form, resources, receive=request.receive)
+        count_ignored_fields(front, form)
 
         async def free_upload() -> None:
             await form.close()
@@ -121,6 +122,8 @@ async def receive_form(
     Raises:
         RequestError: if the form is not valid, or its key's limits are used up.
         RefusedError: if there is no room.
+        AudioTooLongError: if the recording is found to be too long on the way.
+        ClientDisconnect: if the client left.
     """
     front: Front = request.app.state.front
     record: Record = request.state.record
@@ -158,7 +161,7 @@ async def parse_options(
     receive: Receive | None = None,
     loads: bool = True,
 ) -> TranscriptionOptions:
-    """Validate a form, and find its model.
+    """Validate a form, or the fields of one that is arriving, and find its model.
 
     Args:
         front: the service.
@@ -170,8 +173,8 @@ async def parse_options(
         loads: whether a model on demand is loaded.
 
     Raises:
-        RequestError: if a field is wrong, or the model cannot do what it asks for.
-        ModelNotReadyError: if the model is not loaded yet.
+        RequestError: if a field is wrong, or the model cannot do what it asks for, or cannot be loaded.
+        ModelNotReadyError: if the model, or the language identifier, is not loaded yet.
     """
     fields = schemas.TranscriptionForm.parse(form)
     name = fields.model
@@ -187,8 +190,6 @@ async def parse_options(
     if is_translation:
         model.check_translation()
         fields = into_english(fields, model.languages, identifies=identifies)
-    for name in schemas.ignored_fields(form):
-        front.metrics.ignored_fields.labels(name).inc()
     settings = front.settings
     size = CueSize(settings.subtitle_characters, settings.subtitle_lines, settings.subtitle_seconds)
     prompt = prompt_of(fields, model.info, identifies=identifies)
@@ -197,6 +198,12 @@ async def parse_options(
     if fields.format == "written":
         check_written_form(front.grammars, options.text_language.language)
     return options
+
+
+def count_ignored_fields(front: Front, form: FormData) -> None:
+    """Count the fields without effect of a valid request; once, although its fields may be parsed several times."""
+    for name in schemas.ignored_fields(form):
+        front.metrics.ignored_fields.labels(name).inc()
 
 
 def _identification(
@@ -240,7 +247,7 @@ async def answer(
         options: the validated request.
         resources: hold what the answer needs until they are closed.
         free_upload: called when the file is decoded.
-        early: has begun with the options already, perhaps.
+        early: the early start of the request, whether or not it has begun anything; None for a job.
         is_background: whether it is a job's.
 
     Raises:
@@ -257,11 +264,11 @@ async def answer(
         origin, recording = await _decoded(front, options, resources, is_in_memory=not is_background)
     else:
         origin, recording = begun.origin, begun.cut_recording.recording
-    await free_upload()  # it may wait long, and its samples take memory already
+    await free_upload()  # the request may wait long, and its samples take memory already
     record.stages["decode"] = time.monotonic() - began
     record.audio_seconds = origin.seconds
     if is_background:
-        await allowance.until_audio()  # if others used it up meanwhile: no decoding a second time
+        await allowance.until_audio()  # others may have used it up meanwhile; to fail would decode it a second time
     answers_of = partial(answers, front, record, options, is_background=is_background)
     heartbeat = front.settings.heartbeat_seconds
     patience = heartbeat if fields.stream else None

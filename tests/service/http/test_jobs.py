@@ -144,6 +144,12 @@ def test_a_job_that_fails_is_answered_as_a_transcription_is(service, samples):
     assert (result.status_code, result.json()) == (direct.status_code, direct.json())
 
 
+def test_a_field_without_effect_is_counted_once(service):
+    finished(service, created(service, unheard_of="1"))
+
+    assert service.metric('steno_ignored_fields_total{field="other"}') == 1
+
+
 def test_a_file_that_is_not_audio_fails_its_job(service):
     answer = service.client.post(JOBS, **form(b"nothing that sounds" * 10))
 
