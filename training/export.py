@@ -27,8 +27,8 @@ from training.vocabulary import TrainingVocabulary
 _NEMO = "nemo.collections.asr"
 # Linear layers of ours that are convolutions over one point in NeMo.
 _POINTWISE = ("convolution.gate.weight", "convolution.projection.weight", "ctc.projection.weight")
-# Kept in float32: half precision is enough for weights, but ends at 65504 and loses digits under 0.00006, which
-# variances may exceed. Positions of an attention decoder are computed, and stay exact.
+# Kept in float32: half precision is enough for weights, but ends at 65504 and loses digits under 0.00006, and variances
+# may lie beyond either. Positions of an attention decoder are computed, and stay exact.
 _EXACT = ("running_mean", "running_var", "attention_decoder.positions")
 
 
@@ -139,7 +139,7 @@ def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: 
 
 
 def _training_data(longest_seconds: float) -> dict[str, Any]:
-    """Return the section with the length of training clips; there is no manifest."""
+    """Return the section with the length of the longest training clip, and without a manifest."""
     return {"train_ds": {"manifest_filepath": None, "max_duration": longest_seconds, "defer_setup": True}}
 
 

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 
 import sentencepiece
 
-from models.checkpoint.errors import UnsupportedValueError
 from models.config import PromptConfig
-from models.prompt import Prompt
+from models.prompt import DEFAULT_PROMPT, Prompt
 from models.prompt_writer import PromptWriter, required_pieces, with_vocabulary
 from models.tokenizers import AggregateTokenizer, SentencePieceTokenizer
 from training.errors import RecipeError
 
-# NeMo's name of the first part of an aggregate vocabulary, and ours of the only part of another.
+# NeMo's name of the special pieces of an aggregate vocabulary, its first part; ours of a vocabulary in one part.
 SPECIAL = "spl_tokens"
 PAD = "<pad>"
 # The first pieces of NeMo's builder, in its order, so that ids are those of released models.
@@ -25,11 +24,11 @@ _PIECES = (
 
 
 class PromptedVocabulary:
-    """Special pieces and text.
+    """Labels of special pieces, and of text in one or several languages.
 
     Attributes:
-        parts: the SentencePiece models by name, in the order of their labels: special pieces and languages, or one for
-            all.
+        parts: the SentencePiece models by name, in the order of their labels: one of special pieces and one for each
+            language, or a single one for all.
         prompts: the configuration of prompts.
         tokenizer: the tokenizer, from labels to text.
         size: number of labels.
@@ -57,7 +56,7 @@ class PromptedVocabulary:
         self._writer = PromptWriter(self.prompts, self.tokenizer)
         self.end = self._writer.end
         starts = [sum(len(one.pieces) for one in tokenizers[:place]) for place in range(len(tokenizers))]
-        # By the two-letter code of a language: en, also for en-US.
+        # Each model and its first label, by the two-letter code of its language: en, also for en-US.
         self._texts = {
             name.split("-")[0]: (sentencepiece.SentencePieceProcessor(model_proto=model), start)
             for (name, model), start in zip(parts.items(), starts, strict=True)
@@ -71,12 +70,12 @@ class PromptedVocabulary:
         """
         return self._writer.tokens(prompt)
 
-    def encode(self, text: str, prompt: Prompt = Prompt()) -> list[int]:  # noqa: B008  # frozen
+    def encode(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> list[int]:
         """Return the labels of a transcript, in the language of the prompt."""
         processor, start = self._text(prompt)
         return [start + label for label in processor.encode(text)]
 
-    def lacks(self, text: str, prompt: Prompt = Prompt()) -> bool:  # noqa: B008  # frozen
+    def lacks(self, text: str, prompt: Prompt = DEFAULT_PROMPT) -> bool:
         """Return whether a transcript has characters without a label."""
         processor, _ = self._text(prompt)
         return processor.unk_id() in processor.encode(text)
@@ -95,13 +94,10 @@ def vocabulary_of_languages(models: Mapping[str, bytes]) -> PromptedVocabulary:
         models: SentencePiece models of the languages, by code; the first is the default language.
 
     Raises:
-        RecipeError: if one is not a SentencePiece model.
+        ValueError: if one is not a SentencePiece model.
     """
-    try:
-        config = PromptConfig("canary2", tuple(models), next(iter(models)), timestamps=False)
-        return PromptedVocabulary({SPECIAL: _special_model(tuple(models)), **models}, config)
-    except (ValueError, UnsupportedValueError) as error:
-        raise RecipeError("languages: a vocabulary is not a SentencePiece model", "languages") from error
+    config = PromptConfig("canary2", tuple(models), next(iter(models)), timestamps=False)
+    return PromptedVocabulary({SPECIAL: _special_model(tuple(models)), **models}, config)
 
 
 def _special_model(languages: tuple[str, ...]) -> bytes:

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.errors import RecipeError, TrainingError
 
-# Others wait while the first rank evaluates, which may take hours. A rank that died is noticed at once.
+# Others wait while the first process evaluates, which may take hours. One that died is noticed at once.
 _PATIENCE = timedelta(hours=12)
 # The option's name from torch 2.13 on, and before.
 _BUFFERS_OPTION = (
@@ -92,13 +92,13 @@ class Ranks:
         """
         if self.count == 1:
             return module
-        # Gradients of depthwise convolutions are copied once; their strides differ only in a dimension of size one.
+        # It is about depthwise convolutions, whose gradients have other strides only in a dimension of size one.
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
         buffers: dict[str, Any] = {_BUFFERS_OPTION: False}
         return DistributedDataParallel(module, **buffers, find_unused_parameters=some_unused)
 
     def syncing(self, module: nn.Module, *, last: bool) -> AbstractContextManager[None]:
-        """Return a context for a backward pass; only the last one of a step averages gradients."""
+        """Return a context for a forward and a backward pass; only the last ones of a step average gradients."""
         if isinstance(module, DistributedDataParallel) and not last:
             context: AbstractContextManager[None] = module.no_sync()
             return context
@@ -109,12 +109,16 @@ class Ranks:
 def process_group(device: torch.device) -> Iterator[Ranks]:
     """Join the other processes that `torchrun` started, if it did: over NCCL on GPUs, over Gloo on CPUs.
 
+    A GPU becomes the current one of its process.
+
     Raises:
         TrainingError: if another process is gone while this one waits for it.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield Ranks()
         return
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # else `sums` and kernels of all processes would use the first GPU
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size())
@@ -127,7 +131,7 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """Return the GPU of this process, by `torchrun`'s local rank."""
+    """Return the GPU of this process, by `torchrun`'s local rank; another device as it is."""
     if device.type != "cuda" or "LOCAL_RANK" not in os.environ:
         return device
     return torch.device("cuda", int(os.environ["LOCAL_RANK"]))
