@@ -22,6 +22,7 @@ from huggingface_hub import (
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
+    IncompleteSnapshotError,
     LocalEntryNotFoundError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
@@ -84,7 +85,7 @@ def _listing(repository: str, revision: str | None) -> tuple[ResolvedRevision, d
 def _cached(name: str, repository: str, revision: str | None, reason: Exception) -> Path:
     cache = constants.HF_HUB_CACHE
     try:
-        folder = Path(snapshot_download(repository, revision=revision, local_files_only=True))
+        folder = _snapshot(repository, revision)
         # A stopped download leaves a folder without a checkpoint; a CheckpointError is a ValueError.
         needed_files((entry.name for entry in folder.iterdir()), repository)
     except (LocalEntryNotFoundError, ValueError):
@@ -94,6 +95,14 @@ def _cached(name: str, repository: str, revision: str | None, reason: Exception)
         raise DownloadError(message) from reason
     log.warning("the hub cannot be reached; %s comes from the cache", name, extra={"path": str(folder)})
     return folder
+
+
+def _snapshot(repository: str, revision: str | None) -> Path:
+    """Return the folder in the cache, which may lack files of the repository that its checkpoint does not need."""
+    try:
+        return Path(snapshot_download(repository, revision=revision, local_files_only=True))
+    except IncompleteSnapshotError as error:
+        return Path(error.snapshot_path)
 
 
 def _fetch(repository: str, commit: ResolvedRevision, file: RepoSibling, on_download: OnDownload | None) -> Path:

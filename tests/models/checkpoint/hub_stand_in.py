@@ -86,6 +86,13 @@ def described(name, content):
     return entry
 
 
+def in_tree(name, content):
+    """A file as a page of a repository's tree describes it, which `snapshot_download` reads."""
+    entry = described(name, content)
+    lfs = {"lfs": entry["lfs"] | {"oid": entry["lfs"]["sha256"]}} if "lfs" in entry else {}
+    return {"type": "file", "path": name, "size": entry["size"], "oid": entry["blobId"]} | lfs
+
+
 def _handler(hub):
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_):
@@ -106,6 +113,9 @@ def _handler(hub):
                 self.reply(401, {"X-Error-Code": "RepoNotFound"})
             elif (found := repository.files("/".join(parts[3:4]) or "main")) is None:
                 self.reply(404, {"X-Error-Code": "RevisionNotFound"})
+            elif parts[2:3] == ["tree"]:
+                page = [in_tree(name, content) for name, content in found[1].items()]
+                self.reply(200, {"Content-Type": "application/json"}, json.dumps(page).encode())
             elif path.startswith("/api/"):
                 commit, files = found
                 listing = [described(name, content) for name, content in files.items()]

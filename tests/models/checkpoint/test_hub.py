@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, snapshot_download
 
 from models import checkpoint_path, load_model, model_id
 from models.checkpoint.errors import DownloadError, MissingCheckpointError, UnreadableCheckpointError
@@ -161,6 +161,14 @@ def test_what_a_stopped_download_leaves_in_the_cache_is_no_checkpoint(hub, tmp_p
     hub.stop()
 
     assert "not in the cache" in refusal(NAME, DownloadError)
+
+
+def test_without_a_network_the_file_that_another_program_downloaded_is_enough(hub):
+    """`hf download NAME --include '*.nemo'` is this call."""
+    snapshot_download(NAME, allow_patterns="*.nemo")
+    hub.stop()
+
+    assert checkpoint_path(NAME).read_bytes() == LONG
 
 
 # Refusals
