@@ -7,7 +7,7 @@ from audio.limits import AudioLimits
 from audio.segment.segmenter import DEFAULT_UTTERANCE_SECONDS, MIN_UTTERANCE_SECONDS
 from bulk.file_transcripts import Options
 from cli.errors import CommandError
-from cli.numbers import positive
+from cli.numbers import count, positive
 from models.prompt import Prompt
 from service.languages import language_code
 
@@ -78,13 +78,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--local-attention",
-        type=int,
+        type=count,
         metavar="N",
         help="encoder frames on each side that a Conformer attends to, for long utterances (default: all)",
     )
     parser.add_argument(
         "--beam",
-        type=int,
+        type=count,
         metavar="N",
         help="beam width of an attention decoder (Canary; default: what the checkpoint says)",
     )

@@ -53,10 +53,11 @@ def test_several_give_their_names_too_in_the_order_given(transcribe, clips, expe
     assert lines == [f"{path}\t{expected[name_of(path)]['alone']['transducer']['text']}" for path in paths]
 
 
-def test_local_attention_reaches_the_model_which_refuses_0_frames(transcribe, clips, capsys):
-    assert transcribe("--local-attention", "0", clips[0]) == 2
+def test_local_attention_reaches_the_model_which_refuses_it_without_attention(golden, clips, capsys):
+    jasper = str(golden / "jasper-small" / "model.nemo")
 
-    assert "attention_context 0 is not a number of frames above 0" in capsys.readouterr().err
+    assert cli.main(["transcribe", "--model", jasper, "--local-attention", "8", str(clips[0])]) == 2
+    assert "attention_context is for Conformers" in capsys.readouterr().err
 
 
 def test_an_aligner_is_for_attention_decoders(transcribe, golden, clips, capsys):
