@@ -39,6 +39,7 @@ log = logging.getLogger("steno.hub")
 logging.getLogger("huggingface_hub").handlers.clear()
 
 _ANSWER_SECONDS = 10.0
+_TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
 _FORBIDDEN = {401, 403}
 
@@ -46,7 +47,7 @@ _FORBIDDEN = {401, 403}
 def download(repository: str, revision: str | None, on_download: OnDownload | None = None) -> Path:
     """Download what the cache lacks of a model's checkpoint, and return its folder in the cache.
 
-    If the hub cannot be reached, the cache's version of that revision is used.
+    If the hub cannot be reached or is too busy, the cache's version of that revision is used.
 
     Args:
         repository: owner and name.
@@ -65,7 +66,8 @@ def download(repository: str, revision: str | None, on_download: OnDownload | No
         except (CheckpointError, RepositoryNotFoundError, RevisionNotFoundError):
             raise
         except Exception as error:  # clients, proxies and captive portals report a missing network in many ways
-            if isinstance(error, HfHubHTTPError) and error.response.status_code < _SERVER_ERRORS:
+            status = error.response.status_code if isinstance(error, HfHubHTTPError) else _SERVER_ERRORS
+            if status < _SERVER_ERRORS and status != _TOO_MANY_REQUESTS:
                 raise
             return _cached(name, repository, revision, error)
         # Its config.json comes last: without it, a folder that a stopped download leaves is no checkpoint.

@@ -43,9 +43,10 @@ class Repository:
 
 @dataclass
 class Hub:
-    """The stand-in: repositories by name, and the requests so far."""
+    """The stand-in: repositories by name, whether too many requests are refused, and the requests so far."""
 
     repositories: dict[str, Repository]
+    is_busy: bool = False
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
 
     def __enter__(self):
@@ -109,7 +110,9 @@ def _handler(hub):
             hub.requests.append((self.command, path, self.headers.get("Range")))
             parts = path.removeprefix("/api/models").strip("/").split("/")
             repository = hub.repositories.get("/".join(parts[:2]))
-            if repository is None or repository.hidden:
+            if hub.is_busy:
+                self.reply(429, {"Retry-After": "1"})
+            elif repository is None or repository.hidden:
                 self.reply(401, {"X-Error-Code": "RepoNotFound"})
             elif (found := repository.files("/".join(parts[3:4]) or "main")) is None:
                 self.reply(404, {"X-Error-Code": "RevisionNotFound"})

@@ -137,6 +137,13 @@ def test_without_a_network_the_cache_is_used_and_the_log_says_so(hub, caplog):
     assert "comes from the cache" in caplog.text
 
 
+def test_a_hub_that_has_too_many_requests_is_as_one_that_cannot_be_reached(hub):
+    path = checkpoint_path(NAME)
+    hub.is_busy = True
+
+    assert checkpoint_path(NAME) == path
+
+
 def test_offline_by_setting_nothing_is_asked_for(hub, monkeypatch):
     path = checkpoint_path(NAME)
     hub.requests.clear()
