@@ -5,7 +5,6 @@ over `id.timestamp.body`. The id is the same in each attempt, so that a receiver
 """
 
 import base64
-import binascii
 import hmac
 
 import orjson
@@ -28,7 +27,9 @@ def check_secret(secret: str) -> str:
         raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters")
     try:
         _key(secret)
-    except (binascii.Error, UnicodeEncodeError):
+    except UnicodeEncodeError:
+        raise ValueError("a webhook's secret is text in UTF-8") from None
+    except ValueError:
         raise ValueError(f"after {_PREFIX}, a webhook's secret is base64") from None
     return secret
 

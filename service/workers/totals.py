@@ -10,13 +10,13 @@ from service.workers.protocol import MetricSample, MetricSamples
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 
-# Of a worker's metrics, those that the service counts: those of its process and its interpreter cannot be summed.
+# Only these metrics of a worker are read: those of its process and its interpreter cannot be summed.
 _OURS = "steno_"
-_CREATED = "_created"  # a time
+_CREATED = "_created"  # samples with this ending are times, of which the earliest counts
 
 
 def snapshot(registry: CollectorRegistry) -> MetricSamples:
-    """Return the samples of a worker."""
+    """Return the samples of a worker's metrics, those of Steno alone."""
     return [
         (family.name, sample.name, list(sample.labels.items()), sample.value)
         for family in registry.collect()
@@ -58,7 +58,7 @@ class Totals:
 
 
 class _Summed:
-    """A collector whose samples are those of a registry and the sums of others."""
+    """A collector of a registry's families, to whose samples those of other processes are added."""
 
     def __init__(
         self, registry: CollectorRegistry, sums: Mapping[_Series, float], families: Mapping[_Series, str]

@@ -45,7 +45,17 @@ def test_a_webhook_does_not_contain_the_text():
     assert "text" not in told["data"]
 
 
-@pytest.mark.parametrize("secret", ["", "short", "whsec_not base 64 at all", "a" * 600])
-def test_invalid_secrets_are_refused(secret):
-    with pytest.raises(ValueError, match="secret"):
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        ("", "16 to 512 characters"),
+        ("short", "16 to 512 characters"),
+        ("a" * 600, "16 to 512 characters"),
+        ("whsec_not base 64 at all", "is base64"),
+        ("whsec_" + "é" * 20, "is base64"),
+        ("\udcff" * 20, "UTF-8"),  # bytes of the environment that are no text
+    ],
+)
+def test_invalid_secrets_are_refused(secret, why):
+    with pytest.raises(ValueError, match=why):
         webhook.check_secret(secret)
