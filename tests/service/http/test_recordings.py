@@ -71,8 +71,8 @@ def test_decoders_that_are_killed_under_load_cost_no_answer(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", starting)
     with serving() as served, ThreadPoolExecutor(8) as clients:
         answers = [clients.submit(served.post, **upload) for _ in range(24)]
-        while len(killed) < 4:
-            for process in started[len(killed) : 4]:
+        while len(killed) < 2:  # so one file loses two of three starts at most
+            for process in started[len(killed) : 2]:
                 killed.append(process)
                 process.kill()
 
