@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from service.engine.budgets import processor
+from models.cpu import processor
 
 
 def describe(device: torch.device) -> dict[str, str | int]:

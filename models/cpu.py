@@ -5,9 +5,12 @@ release to release. Only ``fuses_swish_well`` goes by the instruction set, and s
 """
 
 import os
+import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +29,15 @@ _REFUSALS = (AttributeError, NotImplementedError, RuntimeError)
 # (docs/performance.md). Both read the environment at the first product.
 for _name in ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY"):
     os.environ.setdefault(_name, "32")
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def pack(weight: Tensor) -> Tensor:

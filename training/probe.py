@@ -7,7 +7,6 @@ as many labels as the bucket may have.
 import hashlib
 import json
 import os
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import torch
 
 from models.config import ModelConfig
+from models.cpu import processor
 from training.batch import Batch
 from training.buckets import Bucket
 from training.errors import ResumeError, TrainingError
@@ -248,7 +248,7 @@ def _key(run: Run) -> str:
     """Return a key of everything that a measurement depends on besides its bucket and its clips."""
     recipe, device = run.recipe, run.device
     parts = (recipe.objective, recipe.optimizer, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.processor()} {os.cpu_count()}"
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} {os.cpu_count()}"
     setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
     return hashlib.sha256(repr(setup).encode()).hexdigest()[:16]
 

@@ -33,7 +33,7 @@ class Identified(NamedTuple):
     Attributes:
         part: the language that it was transcribed in.
         recording: the language of the recording up to this part.
-        seconds: how long identifying took.
+        seconds: time from the start of identifying to the decision, which waits for the parts before it.
     """
 
     part: Spoken

@@ -6,10 +6,8 @@ A budget is measured once for each setup; the engine keeps it in a file.
 import json
 import logging
 import os
-import platform
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -84,15 +82,6 @@ class BudgetCache:
 def _default_path() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")  # noqa: PTH111, PTH118
     return Path(home) / "steno" / "budgets.json"
-
-
-def processor() -> str:
-    """Return the name of this machine's processor."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def knee(one: float, many: float, rows: int, seconds: float) -> float:

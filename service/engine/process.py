@@ -27,6 +27,7 @@ from models import (
     load_identifier,
     load_model,
 )
+from models.cpu import processor
 from models.download import OnDownload
 from models.language_identifier import PendingProbabilities
 from models.precision import dtype_of_identifier
@@ -34,7 +35,7 @@ from models.prompt import DEFAULT_PROMPT, Prompt
 from models.spoken_language import Probabilities
 from models.transcript import FlatTranscripts, Transcript, Transcripts
 from service.engine import loop
-from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits, processor
+from service.engine.budgets import BudgetCache, Setup, knee, largest_that_fits
 from service.engine.identity import identity
 from service.engine.loop import Collated, Recognized
 from service.engine.protocol import FailureKind, Load, ModelInfo

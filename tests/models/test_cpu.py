@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import platform
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.cpu import can_pack, gain, has_lstm, multiplies_eight_bits_exactly, pack, packed_product
+from models.cpu import can_pack, gain, has_lstm, multiplies_eight_bits_exactly, pack, packed_product, processor
 from models.heads.transducer import Predictor
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -124,3 +125,8 @@ def test_what_was_prepared_for_old_shapes_is_forgotten():
     kept = grown(LRU_CACHE_CAPACITY="1024", ONEDNN_PRIMITIVE_CACHE_CAPACITY="1024")
 
     assert grown() < 0.2 * kept
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of processors")
+def test_a_processor_has_a_name_of_its_own():
+    assert processor() not in ("", platform.machine())

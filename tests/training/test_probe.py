@@ -93,6 +93,22 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     assert asked[4:] == [(bucket, 3)]
 
 
+def test_a_measurement_of_another_processor_is_not_taken(tmp_path, monkeypatch):
+    manifest(tmp_path)
+    run = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
+    bucket, asked = BUCKETS[0][0], []
+
+    def measure(_, rows):
+        asked.append(rows)
+        return Measured(0.5, None)
+
+    for name in ("one", "one", "another"):
+        monkeypatch.setattr("training.probe.processor", lambda name=name: name)
+        Measurements(tmp_path / "probe.jsonl", run, measure).measure(bucket, 2)
+
+    assert asked == [2, 2]
+
+
 def test_measurements_that_are_damaged_are_named(tmp_path):
     manifest(tmp_path)
     run = Run(read_recipe(recipe_file(tmp_path)), tmp_path, torch.device("cpu"))
