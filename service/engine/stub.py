@@ -136,11 +136,11 @@ class StubRecognizer:
         yield RTFX, 1.0
 
     def graphs(self) -> dict[str, dict[str, int]]:
-        """Return no graphs."""
+        """Return the same graphs always."""
         return GRAPHS
 
     def collate(self, utterances: Sequence[Samples]) -> Collated:
-        """Compute the transcripts."""
+        """Copy the samples, which may lie in shared memory."""
         lengths = [len(samples) for samples in utterances]
         return Collated([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
@@ -148,7 +148,7 @@ class StubRecognizer:
         """Do nothing: it needs no threads."""
 
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
-        """Answer, or have the special effect of a number of samples."""
+        """Answer, unless a number of samples has a special effect."""
         lengths = [len(samples) for samples in collated.batch]
         if CRASH_SAMPLES in lengths:
             os.abort()
