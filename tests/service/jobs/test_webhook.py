@@ -45,7 +45,17 @@ def test_a_webhook_does_not_contain_the_text():
     assert "text" not in told["data"]
 
 
-@pytest.mark.parametrize("secret", ["", "short", "whsec_not base 64 at all", "a" * 600])
-def test_invalid_secrets_are_refused(secret):
-    with pytest.raises(ValueError, match="secret"):
+@pytest.mark.parametrize(
+    ("secret", "message"),
+    [
+        ("", "has 16 to 512 characters"),
+        ("short", "has 16 to 512 characters"),
+        ("a" * 600, "has 16 to 512 characters"),
+        ("whsec_not base 64 at all", "is base64 after whsec_"),
+        ("whsec_MfKQ9r8GKYqrTwjUPD8Ié===", "is base64 after whsec_"),
+        ("a secret in Latin-1, \udce9", "is text in UTF-8"),
+    ],
+)
+def test_invalid_secrets_are_refused(secret, message):
+    with pytest.raises(ValueError, match=f"^a webhook's secret {message}$"):
         webhook.check_secret(secret)
