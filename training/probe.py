@@ -1,7 +1,7 @@
 """Finding the batch size of each bucket: the largest that fits a GPU, or the one beyond which a CPU is not faster.
 
 Each size is tried by a step of the real model (forward, backward and optimizer), on noise of the bucket's length with
-as many labels as the bucket may have.
+as many labels as the bucket may have, and without targets of a teacher.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ from training.sampler import Position
 from training.step import take_step
 from training.student import FRONT_END
 
-# Share of a GPU's memory that a step may take; its use varies a little with earlier steps.
+# Share of a GPU's memory that a step may take; what it takes varies a little with the steps before it.
 MEMORY_SHARE = 0.9
-# A search ends when the sizes that fit and that do not differ by less than this.
+# A search ends when the size that fits and the one that does not differ by at most this share.
 _TOLERANCE = 0.05
-# On a CPU, twice the batch must do at least this much more in a second.
+# On a CPU, a batch is doubled while that makes the clips of a second at least this many times as many.
 _WORTH_IT = 1.05
 
 
@@ -61,9 +61,9 @@ class Found:
         rows: the batch size.
         step: cost of a step with that size.
         fixed: cost of a step with the batch size of the longest bucket.
-        equal: cost of a step with the recipe's seconds.
+        given: cost of a step with the recipe's batch size.
         fixed_rows: batch size of ``fixed``.
-        equal_rows: batch size of ``equal``.
+        given_rows: batch size of ``given``.
     """
 
     bucket: Bucket
@@ -71,13 +71,15 @@ class Found:
     rows: int
     step: Measured
     fixed: Measured | None
-    equal: Measured | None
+    given: Measured | None
     fixed_rows: int
-    equal_rows: int
+    given_rows: int
 
 
 def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number that fits, within 5 %, or 0; it is doubled until it does not fit, and then bisected.
+    """Return the largest number that fits, or one at most 5 % below it; 0 if none fits.
+
+    Numbers are doubled until one does not fit, and then bisected.
 
     Args:
         fits: whether a number of clips fits; smaller numbers then fit too.
@@ -113,7 +115,7 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
     """Find the batch size of each bucket, the longest bucket first.
 
     Args:
-        buckets: each with its clips in an epoch, and the batch size by the recipe's seconds.
+        buckets: each with its clips in an epoch, and the recipe's batch size.
         measure: tries a step.
         by_memory: whether to find the largest that fits, or the fastest.
 
@@ -122,7 +124,7 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
     """
     found: list[Found] = []
     fixed_rows = 0
-    for bucket, clips, equal_rows in reversed(buckets):
+    for bucket, clips, given_rows in reversed(buckets):
         known: dict[int, Measured | None] = {}
 
         def step(rows: int, bucket: Bucket = bucket, known: dict[int, Measured | None] = known) -> Measured | None:
@@ -143,7 +145,7 @@ def probe(buckets: Sequence[tuple[Bucket, int, int]], measure: Measure, *, by_me
         if best is None:
             raise MemoryError(f"a clip of {bucket.seconds:.1f} s with {bucket.labels} labels")
         fixed_rows = fixed_rows or rows
-        found.append(Found(bucket, clips, rows, best, step(fixed_rows), step(equal_rows), fixed_rows, equal_rows))
+        found.append(Found(bucket, clips, rows, best, step(fixed_rows), step(given_rows), fixed_rows, given_rows))
     return found[::-1]
 
 
@@ -152,7 +154,7 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
 
     Args:
         found: the batch of each bucket.
-        optimizer: that of the recipe; a line says which rate and average suit the new batches.
+        optimizer: that of the recipe; a line says which rate and average suit the new batches. None: no such line.
     """
     lines = ["seconds  labels   clips  batch     step   memory"]
     for one in found:
@@ -163,10 +165,11 @@ def table(found: Sequence[Found], optimizer: Optimizer | None = None) -> list[st
         )
     own = _epoch((one.clips, one.rows, one.step) for one in found)
     fixed = _epoch((one.clips, one.fixed_rows, one.fixed) for one in found)
-    equal = _epoch((one.clips, one.equal_rows, one.equal) for one in found)
+    given = _epoch((one.clips, one.given_rows, one.given) for one in found)
     assert own, "what was found fits"
-    for name, other in (("one fixed batch", fixed), ("equal seconds", equal)):
-        lines.append(f"an epoch beside {name}: " + (f"{other / own:.2f} x as fast" if other else "that does not fit"))
+    for name, other in (("one fixed batch", fixed), ("the recipe's batches", given)):
+        faster = f"an epoch is {other / own:.2f} x as fast as with {name}" if other else f"{name}: does not fit"
+        lines.append(faster)
     if optimizer:
         lines.append(_suited(found, optimizer))
     lines.append(f"for the recipe: batches: {{rows: [{', '.join(str(one.rows) for one in found)}], ...}}")
@@ -179,7 +182,7 @@ def _suited(found: Sequence[Found], optimizer: Optimizer) -> str:
     With k times the clips in a step, the rate of an adaptive optimizer grows by the root of k (Malladi et al., 2022,
     arXiv 2205.10287), and the average forgets k steps in one (Busbridge et al., 2023, arXiv 2307.13813).
     """
-    own, before = (sum(one.clips / getattr(one, rows) for one in found) for rows in ("rows", "equal_rows"))
+    own, before = (sum(one.clips / getattr(one, rows) for one in found) for rows in ("rows", "given_rows"))
     times = before / own
     peak, ema = min(1.0, optimizer.peak * times**0.5), optimizer.ema**times
     suited = f"optimizer: {{peak: {peak:.3g}, ema: {ema:.4g}}}"
@@ -199,7 +202,7 @@ def _epoch(buckets: Iterable[tuple[int, int, Measured | None]]) -> float | None:
 class Measurements:
     """Measurements of steps, kept on disk, so that a probe that was stopped or is repeated resumes.
 
-    A measurement holds for the model, objective, precision, device and version of PyTorch that it was made with.
+    A measurement holds for the model, objective, precision, device, version of PyTorch and whatever else `_key` lists.
     """
 
     def __init__(self, path: Path, run: Run, measure: Measure) -> None:
@@ -229,7 +232,7 @@ class Measurements:
         """Return the cost of a step, from the disk if it is known.
 
         Raises:
-            TrainingError: if it cannot be written.
+            TrainingError: if a new measurement cannot be written.
         """
         size = (bucket.seconds, bucket.labels, rows)
         if size not in self._known:
@@ -247,14 +250,16 @@ class Measurements:
 def _key(run: Run) -> str:
     """Return a key of everything that a measurement depends on besides its bucket and its clips."""
     recipe, device = run.recipe, run.device
-    parts = (recipe.objective, recipe.optimizer, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
+    # Of the optimizer not its numbers, which cost nothing: a recipe takes on those that `table` suggests.
+    algorithms = (recipe.optimizer.algorithm, recipe.optimizer.matrices)
+    parts = (recipe.objective, algorithms, recipe.precision, recipe.batch_norm, recipe.freeze, recipe.dropout)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{processor()} {os.cpu_count()}"
     setup = [run.config, *parts, name, torch.get_num_threads(), torch.__version__]
     return hashlib.sha256(repr(setup).encode()).hexdigest()[:16]
 
 
 class Steps:
-    """Takes steps of a run, which cannot be used afterwards."""
+    """Takes steps of a run for their cost alone, after which its weights are of no use."""
 
     def __init__(
         self, run: Run, clock: Callable[[], float] = time.perf_counter, memory_share: float = MEMORY_SHARE
@@ -267,7 +272,7 @@ class Steps:
             torch.cuda.set_per_process_memory_fraction(memory_share, index)
 
     def measure(self, bucket: Bucket, rows: int) -> Measured | None:
-        """Take two steps of ``rows`` clips, and measure the second; None if they do not fit."""
+        """Take two steps of ``rows`` clips; return the second's time and the peak of both; None if they do not fit."""
         device = self._run.device
         batch = noise(self._run.config, bucket, rows)
         try:
@@ -287,7 +292,7 @@ class Steps:
 
 
 def noise(config: ModelConfig, bucket: Bucket, rows: int) -> Batch:
-    """Return a batch of noise with the length and the labels of the longest clips of a bucket.
+    """Return a batch of noise with the length and the number of labels of the largest clips of a bucket.
 
     Args:
         config: the model's configuration.

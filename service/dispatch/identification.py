@@ -1,4 +1,4 @@
-"""Identifying the languages of a recording's parts, whose answers may come in any order."""
+"""Deciding on the languages of a recording's parts in their order, in whatever order they are identified."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ class Identified(NamedTuple):
     Attributes:
         part: the language that it was transcribed in.
         recording: the language of the recording up to this part.
-        seconds: time from the start of identifying to the decision, which waits for the parts before it.
+        seconds: time until it was decided on, with the wait for the parts before it.
     """
 
     part: Spoken
@@ -58,14 +58,17 @@ class PartLanguages:
 
 @dataclass(frozen=True, slots=True)
 class PartTurn:
-    """One part's turn to be decided on, after the parts before it."""
+    """The turn of a part, which comes after those of the parts before it."""
 
     _decision: LanguageDecision
     _before: "asyncio.Future[None] | None"
     _own: "asyncio.Future[None]"
 
     async def decide(self, identifying: Awaitable[Probabilities], seconds: float) -> Identified:
-        """Return the language of a part of ``seconds``, once it is identified and the parts before it are decided."""
+        """Return the language of a part of ``seconds``, once it is identified and the parts before it are decided on.
+
+        A part that fails or is cancelled counts as decided on.
+        """
         began = time.monotonic()
         try:
             probabilities = await identifying

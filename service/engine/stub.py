@@ -7,12 +7,20 @@ are bytes. Some numbers of samples have special effects:
     FAIL_SAMPLES    the batch raises an ordinary error
     DEVICE_SAMPLES  the batch raises an error that the device does not survive
 
-So do names of checkpoints, in any folder: "unreadable" cannot be loaded, "fatal" ends the process, "endless" loads for
-ever, "remote" is downloaded first, and a name that ends in ".stub" is a file that must exist. A name with "ctc" in it
-has two decoders, and transcripts say which one was used. One with "polyglot" in it speaks German, English and French:
-the number of samples selects the phrase. So does one with "prompted" in it, but it writes the phrase of the language
-that its prompt names, English without one. As a language identifier, any checkpoint finds the language of that phrase,
-at 8 kHz if "telephone" is in its name; with "japanese" in it, it knows no other language.
+So have some names of checkpoints, whatever their folder:
+
+    unreadable      cannot be loaded
+    fatal           ends the process
+    endless         loads for ever
+    remote          is downloaded first
+    *.stub          is a file that must exist
+    *ctc*           has two decoders, and transcripts say which one was used
+    *polyglot*      writes a phrase in German, English or French, which the number of samples selects
+    *prompted*      writes the phrase in the language that the prompt names, or else in English
+    *telephone*     takes audio at 8 kHz
+
+As a language identifier, any checkpoint finds the language of the phrase that the number of samples selects; with
+"japanese" in its name, it says that Japanese is the only language it knows.
 """
 
 import os
@@ -63,11 +71,11 @@ PHRASES = (
 
 LANGUAGES = ("de", "en", "fr")
 SURE, UNSURE = 0.9, 0.6
-UNSURE_LEVEL = 0.5  # from which on a stub's identifier is not sure
+UNSURE_LEVEL = 0.5  # with a sample as loud as this, an identifier is not sure
 
 
 def phrase(samples: Samples, language: str | None = None) -> Transcript:
-    """Return one of the phrases, word by word: in a language, or that of the number of samples."""
+    """Return the phrase in a language, or else the one that the number of samples selects."""
     text = PHRASES[len(samples) % len(PHRASES) if language is None else LANGUAGES.index(language)]
     spoken, words, place = text.split(), [], 0
     each = len(samples) / SAMPLE_RATE / len(spoken)
@@ -79,7 +87,7 @@ def phrase(samples: Samples, language: str | None = None) -> Transcript:
 
 
 def languages(samples: Samples) -> Probabilities:
-    """Return a stub identifier's probabilities: of the number of samples, less sure if they are loud."""
+    """Return an identifier's probabilities: the number of samples selects the language."""
     best = len(samples) % len(LANGUAGES)
     probability = UNSURE if np.abs(samples).max(initial=0.0) >= UNSURE_LEVEL else SURE
     others = (1 - probability) / len(LANGUAGES)  # the last share is Japanese
@@ -87,14 +95,14 @@ def languages(samples: Samples) -> Probabilities:
 
 
 def _known(name: str, *, identifies: bool) -> list[str]:
-    """Return the languages of a stub with languages."""
+    """Return the languages that a checkpoint says it knows."""
     if not identifies:
         return list(LANGUAGES)
     return [*(() if "japanese" in name else LANGUAGES), "ja"]
 
 
 class StubRecognizer:
-    """Answers from the samples alone."""
+    """Answers from samples and prompts alone."""
 
     def __init__(self, load: Load, on_download: OnDownload) -> None:
         name = Path(load.checkpoint).name
@@ -110,9 +118,9 @@ class StubRecognizer:
             on_download(1, 2)
             on_download(2, 2)
         self._identifies = load.identifies
-        self._is_polyglot = "polyglot" in load.checkpoint
-        self._is_prompted = "prompted" in load.checkpoint
-        decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in load.checkpoint else []
+        self._is_polyglot = "polyglot" in name
+        self._is_prompted = "prompted" in name
+        decoders = ["aed"] if self._is_prompted else ["tdt", "ctc"] if "ctc" in name else []
         has_languages = self._identifies or self._is_polyglot or self._is_prompted
         self.info = ModelInfo(
             "stub",
@@ -136,11 +144,11 @@ class StubRecognizer:
         yield RTFX, 1.0
 
     def graphs(self) -> dict[str, dict[str, int]]:
-        """Return the same graphs always."""
+        """Return made-up numbers of graphs."""
         return GRAPHS
 
     def collate(self, utterances: Sequence[Samples]) -> Collated:
-        """Copy the samples, which may lie in shared memory."""
+        """Copy the samples."""
         lengths = [len(samples) for samples in utterances]
         return Collated([samples.copy() for samples in utterances], max(lengths) * len(lengths) / SAMPLE_RATE)
 
@@ -148,7 +156,7 @@ class StubRecognizer:
         """Do nothing: it needs no threads."""
 
     def recognize(self, collated: Collated, prompts: Sequence[Prompt], decoder: str | None) -> Recognized:
-        """Answer, unless a number of samples has a special effect."""
+        """Answer, or have the special effect of a number of samples."""
         lengths = [len(samples) for samples in collated.batch]
         if CRASH_SAMPLES in lengths:
             os.abort()

@@ -19,10 +19,10 @@ from service.text_language import DetectedLanguage
 
 
 class EventStream(StreamingResponse):
-    """An answer of events; releases its resources when it was sent, or cannot be.
+    """An answer of events.
 
     Attributes:
-        resources: the resources.
+        resources: closed when the answer was sent, or cannot be.
     """
 
     def __init__(self, frames: AsyncIterator[bytes]) -> None:
@@ -67,7 +67,7 @@ def delta_frames(part: Transcript, token_bytes: Sequence[bytes] | None, before: 
     Args:
         part: its transcript.
         token_bytes: the text of each token, for log-probabilities; None leaves them out.
-        before: the text sent before, which decides the separator.
+        before: the text sent before it, or the end of that text; empty for the first part.
     """
     lead, is_first = separator(before, part.text), not before
     for delta in deltas(part):
@@ -94,7 +94,7 @@ def segment_frames(
         part: its transcript, with times of the recording.
         seconds: length of the recording.
         before: number of segments before the part.
-        languages: detected language of each segment.
+        languages: detected language of each segment; empty if none is wanted.
         with_words: whether to add the words.
     """
     for place, words in enumerate(split_segments(timed_words(part, seconds))):

@@ -18,7 +18,7 @@ RETRY_SECONDS = (5, 30, 120, 600, 1800, 3600, 7200, 14400)
 
 
 def check_secret(secret: str) -> str:
-    """Return a valid secret unchanged: `whsec_` and base64, or any text.
+    """Return a valid secret unchanged: `whsec_` and base64, or any other text.
 
     Raises:
         ValueError: if it is not valid.
@@ -27,10 +27,9 @@ def check_secret(secret: str) -> str:
         raise ValueError(f"a webhook's secret has {_LEAST_SECRET} to {_MOST_SECRET} characters")
     try:
         _key(secret)
-    except UnicodeEncodeError:
-        raise ValueError("a webhook's secret is text in UTF-8") from None
     except ValueError:
-        raise ValueError(f"after {_PREFIX}, a webhook's secret is base64") from None
+        form = f"base64 after {_PREFIX}" if secret.startswith(_PREFIX) else "text in UTF-8"
+        raise ValueError(f"a webhook's secret is {form}") from None
     return secret
 
 
@@ -56,7 +55,7 @@ def headers(job: Job, secret: str, content: bytes, now: float) -> dict[str, str]
 
     Args:
         job: the job.
-        secret: the key of the signature; see `check_secret`.
+        secret: a valid secret; see `check_secret`.
         content: the body.
         now: Unix time.
     """

@@ -174,11 +174,11 @@ class WorkerSupervisor:
         finally:
             worker.stream.close()
             del self._workers[row]
+            self._totals.retire(worker.session.metrics)  # at once: between the two, no sum would have its counts
             await worker.session.close()
             await end(worker.process, _EXIT_SECONDS)
             os.close(worker.memory)
             self.counts.clear(row)
-            self._totals.retire(worker.session.metrics)
             self.publish()
             level = logging.INFO if self._finishing.is_set() else logging.ERROR
             log.log(level, "worker gone", extra={"pid": worker.process.pid, "status": worker.process.returncode})

@@ -10,13 +10,13 @@ from service.workers.protocol import MetricSample, MetricSamples
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 
-# Only these metrics of a worker are read: those of its process and its interpreter cannot be summed.
+# Only the service's own metrics can be summed, not those of a worker's process and interpreter.
 _OURS = "steno_"
-_CREATED = "_created"  # samples with this ending are times, of which the earliest counts
+_CREATED = "_created"  # when a series began, in Unix time
 
 
 def snapshot(registry: CollectorRegistry) -> MetricSamples:
-    """Return the samples of a worker's metrics, those of Steno alone."""
+    """Return the samples of a worker's metrics."""
     return [
         (family.name, sample.name, list(sample.labels.items()), sample.value)
         for family in registry.collect()
@@ -38,7 +38,7 @@ class Totals:
         self._families: dict[_Series, str] = {}
 
     def retire(self, samples: MetricSamples) -> None:
-        """Keep the counters of a worker that ended, so that no sum falls."""
+        """Keep the counters and histograms of a worker that ended, so that no sum falls."""
         kept = {family.name for family in self._registry.collect() if family.type in ("counter", "histogram")}
         self._add(self._ended, (sample for sample in samples if sample[0] in kept))
 
@@ -58,7 +58,7 @@ class Totals:
 
 
 class _Summed:
-    """A collector of a registry's families, to whose samples those of other processes are added."""
+    """Collects, once, the families of a registry, with the sums of other processes added to its samples."""
 
     def __init__(
         self, registry: CollectorRegistry, sums: Mapping[_Series, float], families: Mapping[_Series, str]

@@ -141,6 +141,21 @@ def test_the_change_log_knows_this_version():
     assert PROJECT["project"]["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_what_the_user_of_an_image_can_write_is_found_by_modes(tmp_path):
+    tmp_path.chmod(0o755)
+    for name, mode in {"mine": 0o644, "open file": 0o666, "shared": 0o1777, "open": 0o777}.items():
+        path = tmp_path / name
+        path.touch() if "file" in name or name == "mine" else path.mkdir()
+        path.chmod(mode)
+    specification = importlib.util.spec_from_file_location("image_test", ROOT / "docker" / "image_test.py")
+    image_test = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(image_test)
+    owner, other = str(os.getuid()), str(os.getuid() + 10_001)
+
+    assert image_test.writable(tmp_path, other, other) == {"/open file", "/open"}
+    assert image_test.writable(tmp_path, owner, other) == {"/", "/mine", "/open file", "/open"}
+
+
 @pytest.mark.long
 @pytest.mark.program("buildah")
 @pytest.mark.program("bwrap")

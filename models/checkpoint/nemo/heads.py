@@ -35,14 +35,14 @@ def parse_transducer(root: Section, encoder_width: int) -> TransducerConfig:
     width, layers = _predictor(root.section("decoder"), defaults)
     section = root.section("joint")
     joint_width, activation = _joint(section, defaults, encoder_width, width)
-    decoding = transducer_decoding(root.section("decoding"))
+    search = transducer_decoding(root.section("decoding"))
     return TransducerConfig(
         predictor_width=width,
         predictor_layers=layers,
         joint_width=joint_width,
         activation=activation,
-        durations=_durations(section, defaults, decoding.durations),
-        max_symbols=decoding.max_symbols,
+        durations=_durations(root, search.durations),
+        max_symbols=search.max_symbols,
     )
 
 
@@ -79,11 +79,18 @@ def _joint(section: Section, defaults: Section, encoder_width: int, predictor_wi
     return width, activation
 
 
-def _durations(joint: Section, defaults: Section, decoding: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the durations of a TDT, one for each output of the joint beyond labels and blank."""
+def _durations(root: Section, durations: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the durations of a TDT, one for each output of the joint beyond labels and blank; empty for an RNN-T.
+
+    Args:
+        root: the root of the configuration.
+        durations: those of ``decoding``; if it has none, ``model_defaults`` has them.
+    """
+    joint, key = root.section("joint"), root.section("decoding").key("durations")
     extra = joint.integer("num_extra_outputs", 0, low=0, high=MAX_DURATION)
-    durations = decoding or (defaults.integers("tdt_durations", low=0, high=MAX_DURATION) if extra else ())
+    defaults = root.section("model_defaults")
+    if extra and not durations and defaults.get("tdt_durations"):
+        key, durations = defaults.key("tdt_durations"), defaults.integers("tdt_durations", low=0, high=MAX_DURATION)
     if len(durations) != extra:
-        needed = f"as many as joint.num_extra_outputs, {extra}"
-        raise UnsupportedValueError("decoding.durations", list(durations), needed)
+        raise UnsupportedValueError(key, list(durations), f"as many as {joint.key('num_extra_outputs')}, {extra}")
     return durations

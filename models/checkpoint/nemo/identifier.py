@@ -48,7 +48,7 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
     class_name(decoder, "_target_", ("SpeakerDecoder",))
     decoder.expect("feat_in", encoder.width)
     decoder.expect("num_classes", len(labels))
-    # The cosine of angles, whose scale NeMo leaves to the loss.
+    # Angular logits are cosines, whose scale is a setting of the training loss.
     decoder.expect("angular", False, None)
     decoder.ignore("init_mode")
     decoder.refuse_the_rest_unless_off()
@@ -56,23 +56,23 @@ def parse_identifier(document: dict[Any, Any]) -> IdentifierConfig:
 
 
 def _sample_rate(root: Section) -> int:
-    """Return the rate of the audio; NeMo resamples to that of the training data."""
+    """Return the rate of the audio that the features are made of."""
     default = root.section("preprocessor").get("sample_rate", 16_000)
     return root.integer("sample_rate", default, low=1000, high=384_000)
 
 
 def _labels(root: Section) -> tuple[str, ...]:
-    """Return the labels, at least one of which is a language."""
+    """Return the labels, at least one of which has the form of a language's code."""
     data = root.section("train_ds")
     labels = data.strings("labels")
     data.require("labels", 2 <= len(labels) <= _MOST_LABELS, f"2 to {_MOST_LABELS} labels")
     are_languages = any(_LANGUAGE.fullmatch(label) for label in labels)
-    data.require("labels", are_languages, "codes of languages, such as en or zh-CN, and no names of speakers")
+    data.require("labels", are_languages, "some codes of languages, such as en or zh-CN")
     return labels
 
 
 def _pooling(decoder: Section) -> tuple[Pooling, int]:
-    """Return the pooling, and the inner width of its attention."""
+    """Return the pooling, and the inner width of its attention, 0 without attention."""
     mode = decoder.get("pool_mode", "xvector")
     known = isinstance(mode, str) and mode.lower() in _POOLINGS
     decoder.require("pool_mode", known, ", ".join(_POOLINGS))

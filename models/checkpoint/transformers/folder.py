@@ -1,5 +1,6 @@
-"""Reading the files of an untrusted folder: by plain names, in bounded sizes, and never outside of it."""
+"""Reading the files of an untrusted folder: by plain names, in bounded sizes, and none from elsewhere."""
 
+import os
 import stat
 from pathlib import Path, PurePosixPath
 
@@ -23,15 +24,15 @@ class Folder:
         self._roots = [resolved, *([snapshots.parent / "blobs"] if snapshots.name == "snapshots" else [])]
 
     def has(self, name: str) -> bool:
-        """Return whether anything has that name."""
-        return (self.path / name).exists()
+        """Return whether anything has that name, be it a broken link, which `locate` then refuses."""
+        return os.path.lexists(self.path / name)
 
     def read(self, name: str, max_bytes: int) -> bytes:
         """Return a whole file.
 
         Raises:
             UnreadableCheckpointError: if there is no such file, or it cannot be read.
-            UnsafeCheckpointError: if it is larger than ``max_bytes``, is no plain file, or lies elsewhere.
+            UnsafeCheckpointError: if it is larger than ``max_bytes``, or as for `locate`.
         """
         path, size = self.locate(name)
         if size > max_bytes:
@@ -54,12 +55,13 @@ class Folder:
         try:
             path = (self.path / name).resolve(strict=True)
             status = path.stat()
-        except (OSError, RuntimeError) as error:  # which one a circular link raises depends on the version of Python
+        # A circular link is one error or the other, by the version of Python; a name may be no valid Unicode.
+        except (OSError, RuntimeError, UnicodeError) as error:
             raise UnreadableCheckpointError(f"{self.path} has no file {shown(name)}") from error
         if path.parent not in self._roots:
             raise UnsafeCheckpointError(f"{self.path}: {shown(name)} is a link out of the folder")
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             raise UnsafeCheckpointError(
-                f"{self.path}: {shown(name)} is no file, or has more than {MAX_FILE_BYTES} bytes"
+                f"{self.path}: {shown(name)} is no plain file, or has more than {MAX_FILE_BYTES} bytes"
             )
         return path, status.st_size

@@ -255,6 +255,17 @@ def test_durations_may_stand_with_the_models_defaults():
     assert parse_nemo_config(document).config.decoders == ("tdt", "ctc")
 
 
+def test_durations_of_the_models_defaults_that_do_not_fit_are_refused_by_their_own_name():
+    document = golden_document()
+    drop(document, "decoding.durations")
+    put(document, "model_defaults.tdt_durations", [0, 1])
+
+    with pytest.raises(UnsupportedValueError) as caught:
+        parse_nemo_config(document)
+
+    assert caught.value.key == "model_defaults.tdt_durations"
+
+
 def test_leftover_durations_do_not_make_an_rnnt_a_tdt():
     document = golden_document("hybrid-rnnt-ctc-bpe")
     put(document, "model_defaults.tdt_durations", [0, 1, 2])

@@ -211,14 +211,16 @@ def test_damaged_weights_are_refused(tmp_path, content, kind):
 
 
 @pytest.mark.parametrize(
-    "shard", ["../model.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "absent.safetensors", 3]
+    "shard",
+    ["../model.safetensors", "/etc/x.safetensors", "sub/x.safetensors", "absent.safetensors", "\ud800.safetensors", 3],
 )
 def test_an_index_that_leads_elsewhere_is_refused(tmp_path, shard):
-    index = json.loads((sharded(tmp_path) / INDEX).read_text())
-    index["weight_map"]["joint.head.bias"] = shard
-    (tmp_path / INDEX).write_text(json.dumps(index))
+    (sharded(tmp_path) / INDEX).write_text(json.dumps({"weight_map": {"joint.head.bias": shard}}))
 
-    assert isinstance(refusal(tmp_path), UnsafeCheckpointError | UnreadableCheckpointError)
+    error = refusal(tmp_path)
+
+    assert isinstance(error, UnsafeCheckpointError | UnreadableCheckpointError)
+    assert repr(shard) in str(error)
 
 
 def test_an_index_that_disagrees_with_its_shards_is_refused(tmp_path):
@@ -246,6 +248,15 @@ def test_a_file_that_is_missing_is_refused_by_name(tmp_path, name):
     (folder(tmp_path) / name).unlink()
 
     assert name in str(refusal(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", WEIGHTS])
+def test_a_broken_link_is_refused_and_not_taken_for_a_file_that_may_be_left_out(tmp_path, name):
+    (folder(tmp_path) / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("absent")
+
+    assert name in str(refusal(tmp_path))
+    assert INDEX not in str(refusal(tmp_path))
 
 
 def test_a_link_out_of_the_folder_is_refused(tmp_path):

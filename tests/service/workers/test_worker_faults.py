@@ -1,7 +1,9 @@
 """HTTP processes that die, stand still, or never become ready; and their ends."""
 
+import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 
 import httpx
@@ -48,6 +50,33 @@ def test_a_worker_that_dies_or_stands_still_takes_only_its_own_requests_with_it(
         assert served.metric("steno_http_process_restarts_total") == 1
         wait_for(lambda: admission.requests == admission.stored_bytes == 0)
         assert admission.backlog.seconds == 0
+
+
+@pytest.mark.slow
+def test_no_count_falls_while_a_worker_ends(monkeypatch):
+    ending, may_end = threading.Event(), threading.Event()
+
+    async def end_late(process, patience):
+        ending.set()
+        await asyncio.to_thread(may_end.wait, PATIENCE)
+        await supervision.end(process, patience)
+
+    with serving(http_processes=2) as served:
+        wait_until_listening(served)
+        for _ in range(16):
+            reconnect(served)
+            assert served.post(**form(wav(tone(2000)))).status_code == 200
+        before = served.metric("steno_http_requests_total")
+        monkeypatch.setattr(supervisor, "end", end_late)
+        os.kill(workers(served)[0], signal.SIGKILL)
+        assert ending.wait(PATIENCE)
+        reconnect(served)
+
+        during = served.metric("steno_http_requests_total")
+
+        monkeypatch.undo()
+        may_end.set()
+        assert during >= before
 
 
 @pytest.mark.slow
