@@ -125,7 +125,7 @@ class LanguageModel:
             contexts.append(self._suffixes[contexts[-1]])
         tried = torch.stack(contexts)
         found, at = self._find(tried, tokens)
-        # The number of an n-gram is above those of all shorter ones.
+        # The longest counts: its number is above those of shorter ones. The unigram is always there.
         ngram = torch.where(found, at, tokens).amax(dim=0) + 1
         # A back-off weight counts unless the n-gram is of that context or of a longer one.
         least = self._firsts[torch.bucketize(tried, self._firsts, right=True)]

@@ -8,6 +8,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+async def in_thread_if_possible(work: Callable[[], T]) -> T:
+    """Run short work in a thread, or here if no thread can be started now."""
+    try:
+        return await asyncio.to_thread(work)
+    except RuntimeError:
+        return work()
+
+
 async def in_thread(threads: Executor, work: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
     """Run work in a thread.
 

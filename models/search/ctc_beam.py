@@ -250,7 +250,7 @@ def _advanced(texts: _Texts, step: _Step, model: LanguageModel) -> tuple[_Texts,
 def _extensions_there(digest: Tensor, shorter: Tensor, differs: Tensor) -> Tensor:
     """Return which extension gives each text of the beam, [batch, beam]: an index into [beam * (candidates + 1)].
 
-    Where none does, it is the index of a text that stays.
+    Where none does, it is where the first text stays, whose score is still minus infinity.
 
     Args:
         digest: digest of each text, [batch, beam].

@@ -1,6 +1,6 @@
 """CTC beam search in CUDA graphs, for batches of a few sizes, each with its own state and graphs (drivers/graph.py).
 
-Without graphs, a frame takes some 80 launches, and an utterance has hundreds of frames. Graphs run in a side stream,
+Without graphs, a step takes some 80 launches, and an utterance has hundreds of steps. Graphs run in a side stream,
 beside the encoding of the next batch.
 """
 

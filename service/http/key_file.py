@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from service.http.access import Access, Key
 from service.http.allowance import KeyLimits
 from service.metrics import Metrics
+from service.threads import in_thread_if_possible
 
 log = logging.getLogger("steno.keys")
 
@@ -132,10 +133,7 @@ class KeyFile:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                try:
-                    keys = await asyncio.to_thread(self.refresh)
-                except RuntimeError:  # no thread can be started now, and a withdrawn key should not stay valid
-                    keys = self.refresh()
+                keys = await in_thread_if_possible(self.refresh)  # a withdrawn key should not stay valid
                 if keys is None:
                     continue
                 access.replace(keys)

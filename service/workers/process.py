@@ -27,6 +27,7 @@ from service.http.opening import SWITCH_INTERVAL, Web, connection_limits, measur
 from service.memory import use_few_heaps
 from service.metrics import Metrics
 from service.settings import Settings
+from service.threads import in_thread_if_possible
 from service.tracing import tracer
 from service.workers.arena import Arena
 from service.workers.forwarding import Forwarder, WorkerApp
@@ -150,11 +151,8 @@ class _Worker:
 
     async def _send_snapshot(self) -> None:
         registry = self._metrics.registry
-        try:
-            samples = await asyncio.to_thread(snapshot, registry)  # it takes some milliseconds
-        except RuntimeError:  # no thread can be started now, and a worker that is silent is killed
-            samples = snapshot(registry)
-        self._calls.send(Snapshot(samples))
+        # It takes some milliseconds. A worker that sends none is killed.
+        self._calls.send(Snapshot(await in_thread_if_possible(lambda: snapshot(registry))))
 
     async def _send_snapshots(self) -> None:
         while True:
