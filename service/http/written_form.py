@@ -13,8 +13,8 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.languages import NAMES
 
-# Marks that end a phrase; grammars do not take them.
-_MARKS = ".,?!;:…"
+# Marks that end a phrase, also Arabic, Hindi and Armenian ones; grammars do not take them.
+_MARKS = ".,?!;:…،؛؟।։"
 
 Write = Callable[[Sequence[str]], Awaitable[list[str]]]
 WritePart = Callable[[Answer, Sequence[str]], Awaitable[list[str]]]
@@ -89,7 +89,7 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
     groups: list[tuple[list[Word], list[str]]] = []
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag == "equal":
-            groups += [([word], [word.text]) for word in phrase[first:last]]
+            groups += [([word], [_bare(word.text)]) for word in phrase[first:last]]
         elif groups and tag != "replace":  # deleted and inserted words belong to the group before
             groups[-1][0].extend(phrase[first:last])
             groups[-1][1].extend(written[begin:end])
