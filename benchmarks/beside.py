@@ -2,10 +2,10 @@
 
     python -m benchmarks beside samples/river.flac
 
-Clips and long recordings are cut from one recording of speech. A closed loop of clips first measures the speed of the
-service. Then the long recordings are uploaded, and while they are transcribed, clips arrive at random for a share of
-that speed. The time in the queue comes from the service's log, that of a mean batch from its metrics. The time of a
-mean batch depends on the machine and its other load; the quotient of both hardly does.
+Clips and long recordings are made of one recording of speech, which is repeated. A closed loop of clips first measures
+the speed of the service. Then the long recordings are uploaded, and while they are transcribed, clips arrive at random,
+at a share of that speed. The wait in the queue comes from the service's log, the time of a mean batch from its metrics.
+The wait in seconds depends on the machine and its other load; the wait in mean batches hardly does.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import soundfile
 from benchmarks.services import free_port, wait_for
 from cli.load import Load, Upload, closed, connect, opened, poisson
 
-_BATCHES_SECONDS = 120.0
+_START_SECONDS = 120.0  # for the first batches of the long recordings
 _LENGTHS = (1.0, 1.5, 15.5)  # triangular, 6 s on average
 _CLIPS = 64
 _CALIBRATION_SECONDS = 10.0
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("audio", type=Path, help="recording of speech")
     parser.add_argument("--model", default="bundled")
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.33], help="of the load from clips")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.2, 0.33], help="of the speed")
     parser.add_argument("--burst", type=int, default=1, help="clips that arrive together")
     parser.add_argument("--long", type=int, default=3, help="long recordings under way")
     parser.add_argument("--long-seconds", type=float, default=3600.0)
@@ -58,7 +58,8 @@ def main() -> None:
         row = _measured(args, clips, long, share)
         rows.append(row)
         print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    about = {key: getattr(args, key) for key in ("model", "burst", "long", "long_seconds", "threads")}
+    options = ("model", "burst", "long", "long_seconds", "seconds", "threads", "passed_over", "seed")
+    about = {key: getattr(args, key) for key in options}
     print(json.dumps({"benchmark": "beside", **about, "cores": os.cpu_count(), "rows": rows}))
 
 
@@ -133,7 +134,7 @@ async def _loaded(
 
 
 def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> dict[str, float]:
-    """Return percentiles of the time in the queue of the clips that were answered in a span of Unix time.
+    """Return percentiles of the wait in the queue, of the clips that were answered in a span of Unix time.
 
     Args:
         lines: lines of the service's log.
@@ -148,7 +149,7 @@ def queue_of(lines: Sequence[str], span: tuple[float, float], batch: float) -> d
         if (
             is_clip
             and entry.get("status") == 200
-            and since <= datetime.fromisoformat(entry["time"]).timestamp() <= until + 1
+            and since <= datetime.fromisoformat(entry["time"]).timestamp() <= until + 1  # the line follows the answer
         ):
             waits.append(entry["queue_seconds"])
     p50, p99 = (float(value) for value in np.percentile(waits, (50, 99)))
@@ -173,9 +174,9 @@ async def _batches(url: str) -> tuple[float, float, float]:
 
 
 async def _until_long_under_way(url: str) -> None:
-    """Wait until batches have parts of long recordings in them, which come after clips are answered."""
+    """Wait for three more batches; the clips before are answered, so these are of long recordings."""
     before, _, _ = await _batches(url)
-    async with asyncio.timeout(_BATCHES_SECONDS):
+    async with asyncio.timeout(_START_SECONDS):
         while True:
             if (await _batches(url))[0] >= before + 3:
                 return

@@ -1,12 +1,14 @@
-"""Batches of a training epoch, by ways to form them: from one fixed batch size to buckets of seconds and labels.
+"""Batches of a training epoch, by ways to form them: from one batch size to buckets of seconds and labels.
 
     python -m benchmarks training_batches MANIFEST --vocabulary FILE [--seconds 600]
 
-Rungs: one fixed batch of clips in random order; the same without clips of too many labels a second; buckets of equal
-seconds; buckets whose rows fill the memory of the largest (what a batch-size search finds, here by the cost model
-below); and buckets by seconds and labels. No model runs. For each rung: clips in a batch, steps of an epoch, shares of
-padding in audio and in labels, and the memory of a batch relative to that of the first rung's largest, mean and most.
-Memory is assumed to be proportional to padded seconds plus padded labels over `--labels-per-second`.
+Rungs, of which all but the first leave out clips of too many labels a second: one batch size, and clips in random
+order; the largest one batch size that fits the memory; buckets of equal seconds; for each of these the largest batch
+that fits the memory (what a batch-size search finds); and buckets by seconds and labels, filled in the same way. No
+model runs. For each rung: clips in a batch, steps of an epoch, shares of padding in audio and in labels, and the share
+of the memory that a batch takes, mean and most. The memory is what the first rung's batch would take if each of its
+clips were the longest and had the most labels; batches are assumed to take it in proportion to padded seconds plus
+padded labels over `--labels-per-second`.
 """
 
 import argparse
@@ -107,7 +109,7 @@ def ways(
 ) -> list[tuple[str, bool, Buckets, float]]:
     """Return ways to make batches: a name, whether clips of too many labels a second are left out, buckets, budget."""
     one = buckets_of_equal_audio(all_clips[0], 1, args.seconds, all_clips[1])
-    # As many clips as fit if all had the longest audio and the most labels.
+    # What the first rung's batch would take if each of its clips were the longest and had the most labels.
     budget = cost(args.seconds, one.rows(0) * max(all_clips[1]))
     filtered = _filled(buckets_of_equal_audio(kept[0], 1, args.seconds, kept[1]), cost, budget)
     equal = buckets_of_equal_audio(kept[0], args.buckets, args.seconds, kept[1])

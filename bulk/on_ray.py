@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _SHARDS_AHEAD = 2
 # A shard is left out after this number of actors died on it.
 _MOST_LOSSES = 3
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS = 5.0  # between looks for devices without an actor
 _MOST_SECONDS_WITHOUT_A_DEVICE = 120.0
 
 
@@ -103,7 +103,7 @@ class ClusterDevice:
         node: the node's id.
         number: its number on the node.
         gpus: 1, or 0 for cores.
-        cpus: cores for its actor.
+        cpus: cores that its actor takes from the node's; 0 beside a GPU if they are fewer than the GPUs.
     """
 
     node: str
@@ -121,7 +121,7 @@ def cluster_devices(nodes: list[dict[str, Any]], device: str) -> list[ClusterDev
     """
     alive = [(node["NodeID"], node["Resources"]) for node in nodes if node["Alive"]]
     found = [
-        ClusterDevice(name, number, 1, max(1, int(resources.get("CPU", 0)) // int(resources["GPU"])))
+        ClusterDevice(name, number, 1, int(resources.get("CPU", 0)) // int(resources["GPU"]))
         for name, resources in alive
         for number in range(int(resources.get("GPU", 0)))
         if device != "cpu"
@@ -138,7 +138,7 @@ class _Worker:
     device: ClusterDevice
     actor: Any
     calls: dict[object, Shard] = field(default_factory=dict)
-    suspect: bool = False  # has a shard on which other actors died, so it gets no other shard
+    suspect: bool = False  # has a shard that was lost with another actor, so it gets no other shard
 
 
 class RayEngine:
@@ -184,7 +184,8 @@ class RayEngine:
             progress: called with the tally of each shard.
 
         Raises:
-            JobError: if the model cannot be loaded, shards cannot be written, there is no device, or every actor dies.
+            JobError: if the model cannot be loaded, shards cannot be written, there is no device, or actors die one
+                after the other and finish nothing.
         """
         import ray
 
@@ -211,9 +212,8 @@ class RayEngine:
                 ready, _ = ray.wait(list(calls), timeout=_LOOK_SECONDS)
             else:
                 time.sleep(_LOOK_SECONDS / 10)
-            for call in ready:
-                if call in calls[call].calls:  # not lost already, with another shard of its worker
-                    yield from self._finished(calls[call], call)
+            for call in ready:  # one at most
+                yield from self._finished(calls[call], call)
             now = time.monotonic()
             if now - looked > _LOOK_SECONDS or not self._workers:
                 looked = now

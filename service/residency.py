@@ -33,12 +33,14 @@ class Residency:
         self._max_weight_bytes = max_weight_bytes
         self._loading = asyncio.Lock()  # one at a time, because the next must know what memory is left
         self._leaving: dict[str, asyncio.Task[None]] = {}
-        self._known_bytes: dict[str, int] = {}
+        self._weight_bytes: dict[str, int] = {}  # of models that were loaded before, by checkpoint
+        self._loads: set[asyncio.Task[ServedModel]] = set()
 
     async def load(self, model: str, checkpoint: str, *, is_on_demand: bool = False) -> ServedModel:
-        """Load a model; it is in the catalog from now on, and ready when this returns.
+        """Load a model; it is in the catalog at once, and ready when this returns.
 
-        If its weights need room, models on demand are unloaded, the longest idle first.
+        If its weights need room, models on demand are unloaded, the longest idle first. The call must not be cancelled:
+        engines would go on, and have a model that is not in the catalog.
 
         Raises:
             KeyError: if there is a model of this id.
@@ -48,10 +50,11 @@ class Residency:
         served = catalog.add(model, checkpoint, is_on_demand=is_on_demand)
         try:
             async with self._loading:
-                await self._make_room(served, self._known_bytes.get(model) or await _size(checkpoint))
+                # The size of a file is a guess: if there is no room for it, the load is tried all the same.
+                await self._make_room(served, self._weight_bytes.get(checkpoint) or await _size(checkpoint))
                 await self._fleet.load(msgspec.structs.replace(self._template, model=model, checkpoint=checkpoint))
                 assert served.ready is not None
-                self._known_bytes[model] = ours = served.ready.weight_bytes
+                self._weight_bytes[checkpoint] = ours = served.ready.weight_bytes
                 if not await self._make_room(served, 0):
                     await self._refuse(served, ours)
         except BaseException as error:
@@ -63,6 +66,13 @@ class Residency:
         metrics.model_loads.labels("ok").inc()
         log.info("model loaded", extra={"model": model, "checkpoint": checkpoint})
         return served
+
+    async def load_for_operator(self, model: str, checkpoint: str) -> ServedModel:
+        """Load a model as ``load`` does; if the call is cancelled, the load goes on."""
+        loading = asyncio.create_task(self.load(model, checkpoint))
+        self._loads.add(loading)
+        loading.add_done_callback(self._loads.discard)
+        return await asyncio.shield(loading)
 
     async def unload(self, model: str) -> None:
         """Take no more requests for a model, wait for those under way, and unload it.
@@ -83,7 +93,7 @@ class Residency:
             await asyncio.shield(leaving)
 
     def evict(self, model: ServedModel, reason: Literal["idle", "memory"]) -> "asyncio.Task[None]":
-        """Unload a model on demand; it takes no more requests from now on."""
+        """Begin to unload a model on demand, which takes no more requests; return the task that unloads it."""
         self._dispatcher.metrics.model_evictions.labels(reason).inc()
         log.info("model evicted", extra={"model": model.id, "reason": reason})
         return self._begin_leaving(model)
@@ -104,11 +114,11 @@ class Residency:
 
     async def _refuse(self, served: ServedModel, taken: int) -> None:
         left = (self._max_weight_bytes or 0) - self._dispatcher.catalog.weight_bytes + taken
-        await self.unload(served.id)
+        await self._begin_leaving(served)
         raise ModelLoadError(f"its weights take {taken} bytes, and {left} of {self._max_weight_bytes} are left")
 
     async def _make_room(self, served: ServedModel, more: int) -> bool:
-        """Unload other models until there is room for ``more`` bytes; return whether there is."""
+        """Unload other models on demand until there is room for ``more`` bytes; return whether there is."""
         catalog, limit = self._dispatcher.catalog, self._max_weight_bytes
         while limit is not None and catalog.weight_bytes + more > limit:
             if self._leaving:
@@ -123,7 +133,7 @@ class Residency:
 
 
 async def _size(checkpoint: str) -> int:
-    """Return the size of a checkpoint's file, which is about that of its weights; 0 if it is not a file."""
+    """Return the size of a ``.nemo`` file, which is about that of its weights; 0 for any other checkpoint."""
     try:
         return (await asyncio.to_thread(Path(checkpoint).stat)).st_size if checkpoint.endswith(".nemo") else 0
     except OSError:

@@ -14,7 +14,7 @@ class Engine:
 
     Attributes:
         name: its library and dtype.
-        head: its decoder, "ctc" or "tdt".
+        head: its decoder, "ctc", "rnnt" or "tdt".
         transcribe: takes waveforms [batch, samples] and their lengths [batch], and returns token ids of each.
         search: the search alone, from precomputed encoder frames, or None if it cannot be run alone.
     """

@@ -41,7 +41,7 @@ def nemo_model(checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device)
     model.eval()
     model.preprocessor.featurizer.dither = 0.0
     model.preprocessor.featurizer.pad_to = 0
-    return model.to(device, dtype)  # its features stay in float32
+    return model.to(device, dtype)  # features are computed in float32 all the same
 
 
 def engines(model: Any, waveforms: Tensor, lengths: Tensor) -> list[Engine]:  # noqa: ANN401

@@ -11,13 +11,12 @@ led by the first that is overdue. Not every batch: after a busy minute many part
 same time, and clips would wait behind all of them. Background utterances (parts of jobs) lead only if nothing else
 waits, or if they are overdue; they fill room that is left, and have turns of their own.
 
-*Buckets.* Each decoder of each model has a lane of buckets; lanes compete for the lead by the same rules. A bucket has
-a range of lengths, for texts with or without times: with times, an attention decoder takes two to three times the
-steps.
+*Buckets.* Each decoder of each model has a lane of buckets; lanes compete for the lead by the same rules. A range of
+lengths has two buckets, one for texts with times in them: an attention decoder takes two to three times the steps.
 
 *Filling.* A batch is filled from the leader's bucket in the order of turns and arrival, then from the other bucket of
-that length, then from neighbouring lengths, nearest first, while its padding share stays under a bound. Without the
-neighbours, the rest of each bucket would run in small batches. Utterances of later turns may fill it too.
+that range, then from other ranges, nearest first, by utterances with which its padding share stays under a bound.
+Without other ranges, the rest of each bucket would run in small batches. Later turns may fill the batch too.
 
 *Clips beside long recordings.* A clip waits at least for the batch that runs when it comes. So while clips come, parts
 of long recordings take only a share of the budget, in batches that they lead and in those that they fill. And while
@@ -48,7 +47,7 @@ class BatchPolicy:
     Attributes:
         batch_seconds: audio-seconds, padding included.
         padded_seconds: lengths that the device pads to, ascending; empty if it pads to the longest utterance.
-        max_padding_share: largest share of padding if other buckets than the leader's fill up a batch.
+        max_padding_share: largest share of padding that utterances from another range of lengths may bring about.
         parts_share: largest share of the budget for parts of recordings while clips come.
         max_passed_over: batches led by later arrivals after which an utterance is overdue.
         rtfx: audio-seconds per second of the device; turns lengths into times for the response ratio.
@@ -62,7 +61,7 @@ class BatchPolicy:
     rtfx: float = 1.0
 
     def most_rows(self, longest: float, share: float = 1.0) -> int:
-        """Return how many utterances a share of the budget allows whose longest lasts ``longest`` seconds."""
+        """Return how many utterances, the longest of which has ``longest`` seconds, fit a share of the budget."""
         return most_rows(self.batch_seconds * share, computed_seconds(longest, self.padded_seconds))
 
 
@@ -91,10 +90,10 @@ class Batcher:
         self._edges = list(edges)
         # Separate, or a caller that comes while background utterances wait would begin with a turn long past.
         self._turns, self._background_turns = Turns(self._edges[-1]), Turns(self._edges[-1])
-        # By number, for cheap removal; insertion is in the order of turns and arrival.
+        # By number, for cheap removal; each bucket is in the order of turns and arrival.
         self._lanes: dict[Lane, dict[_BucketKey, dict[int, Utterance]]] = {}
-        # The engines, by their models, whose last batch an overdue utterance led. If all engines alternated together,
-        # one of them might never get an overdue utterance.
+        # The sets of models for which an overdue utterance led the last batch; engines of the same models share one. If
+        # all engines alternated together, the turn of the overdue might always fall to an engine without their model.
         self._led_by_overdue: set[frozenset[str]] = set()
         self._batches_since_clip = _BATCHES_WITHOUT_CLIPS
 
@@ -120,7 +119,7 @@ class Batcher:
             bucket.update((waiting.number, waiting) for waiting in ordered)
 
     def remove(self, utterance: Utterance) -> bool:
-        """Remove an utterance whose caller has left; False if it is not waiting."""
+        """Remove an utterance; return whether it was waiting."""
         buckets = self._lanes.get(utterance.lane)
         if buckets is None:
             return False
@@ -135,12 +134,12 @@ class Batcher:
     def next_batch(self, now: float, policies: Mapping[str, BatchPolicy], *, is_idle: bool = True) -> list[Utterance]:
         """Remove and return the utterances that should run next.
 
-        Empty only if nothing waits, or if the next utterance has lost an engine and must wait until this engine is
-        idle.
+        Empty only if nothing waits for these models, or if the next utterance has lost an engine and must wait until
+        this engine is idle.
 
         Args:
             now: monotonic time.
-            policies: the policy of each model that may run, by id.
+            policies: the policy of each model of the engine, by id.
             is_idle: whether the engine holds no batch.
         """
         self._drop_unwanted()

@@ -72,7 +72,7 @@ async def load_model(request: Request, new: NewModel) -> ModelState:
     except ValueError as error:
         raise RequestError(f"{error}.", code=ErrorCode.INVALID_VALUE, param="checkpoint") from None
     try:
-        return _state(await _backend(request).residency.load(model, checkpoint))
+        return _state(await _backend(request).residency.load_for_operator(model, checkpoint))
     except KeyError:
         raise RequestError(f"There is a model {model!r}.", code=ErrorCode.MODEL_EXISTS) from None
     except ModelLoadError as error:

@@ -13,8 +13,9 @@ from service.http.error_codes import ErrorCode
 from service.http.errors import RequestError
 from service.languages import NAMES
 
-# Marks that end a phrase; grammars do not take them.
-_MARKS = ".,?!;:…"
+# Marks that begin a phrase (Spanish) or end one (also Arabic, Hindi and Armenian); grammars do not take them.
+_OPENING = "¿¡"
+_CLOSING = ".,?!;:…،؛؟।։"
 
 Write = Callable[[Sequence[str]], Awaitable[list[str]]]
 WritePart = Callable[[Answer, Sequence[str]], Awaitable[list[str]]]
@@ -66,11 +67,15 @@ async def in_written_form(part: Transcript, write: Write) -> Transcript:
 
 
 def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
-    """Yield the words up to each punctuation mark."""
+    """Yield the words from one punctuation mark to the next."""
     phrase: list[Word] = []
     for word in words:
+        opening, closing = _marks(word.text)
+        if opening and phrase:
+            yield phrase
+            phrase = []
         phrase.append(word)
-        if _bare(word.text) != word.text:
+        if closing:
             yield phrase
             phrase = []
     if phrase:
@@ -78,7 +83,13 @@ def _phrases(words: Sequence[Word]) -> Iterator[list[Word]]:
 
 
 def _bare(text: str) -> str:
-    return text.rstrip(_MARKS) or text
+    return text.rstrip(_CLOSING).lstrip(_OPENING) or text
+
+
+def _marks(text: str) -> tuple[str, str]:
+    """Return the marks before and after a word."""
+    opening, _, closing = text.partition(_bare(text))
+    return opening, closing
 
 
 def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[str]) -> list[Word]:
@@ -89,7 +100,7 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
     groups: list[tuple[list[Word], list[str]]] = []
     for tag, first, last, begin, end in matcher.get_opcodes():
         if tag == "equal":
-            groups += [([word], [word.text]) for word in phrase[first:last]]
+            groups += [([word], [_bare(word.text)]) for word in phrase[first:last]]
         elif groups and tag != "replace":  # deleted and inserted words belong to the group before
             groups[-1][0].extend(phrase[first:last])
             groups[-1][1].extend(written[begin:end])
@@ -99,9 +110,10 @@ def _grouped(phrase: Sequence[Word], spoken: Sequence[str], written: Sequence[st
         (said, texts), (next_said, next_texts) = groups[:2]
         groups[:2] = [([*said, *next_said], [*texts, *next_texts])]
     words = [_group(said, " ".join(texts)) for said, texts in groups]
-    mark = phrase[-1].text[len(_bare(phrase[-1].text)) :]
-    if not words[-1].text.endswith(mark):
-        words[-1] = words[-1]._replace(text=words[-1].text + mark)
+    opening, closing = _marks(phrase[0].text)[0], _marks(phrase[-1].text)[1]
+    words[0] = words[0]._replace(text=opening + words[0].text)
+    if not words[-1].text.endswith(closing):
+        words[-1] = words[-1]._replace(text=words[-1].text + closing)
     return words
 
 

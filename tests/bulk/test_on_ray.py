@@ -46,6 +46,17 @@ def test_every_device_of_a_cluster_is_a_place():
     assert cluster_devices([head, cpus, dead], "cuda") == []
 
 
+def test_a_node_of_more_gpus_than_cores_has_an_actor_on_each_gpu():
+    few, none = node("few", CPU=1.0, GPU=2.0), node("none", GPU=1.0)
+
+    places = cluster_devices([few, none], "auto")
+
+    assert [(place.node, place.number) for place in places] == [("few", 0), ("few", 1), ("none", 0)]
+    for each in (few, none):
+        taken = sum(place.cpus for place in places if place.node == each["NodeID"])
+        assert taken <= each["Resources"].get("CPU", 0)
+
+
 class LengthModel:
     """Transcribes a recording as its number of samples; fails at 1,600."""
 

@@ -75,6 +75,11 @@ def test_words_that_are_written_as_one_have_its_span_and_the_lowest_confidence()
         ("Nothing to write here?", [], "Nothing to write here?"),
         ("uh ten", [("uh ten", "10")], "10"),
         ("ten uh", [("ten uh", "10")], "10"),
+        ("ten euros?", [("ten euros", "euros 10")], "euros 10?"),
+        ("خمسة، عشرة؟", [("خمسة", "5"), ("عشرة", "10")], "5، 10؟"),
+        ("पाँच।", [("पाँच", "5")], "5।"),
+        ("¿Veinte dólares?", [("veinte dólares", "$20")], "¿$20?"),
+        ("Pero ¿por veinte? ¿No?", [("por veinte", "por 20")], "Pero ¿por 20? ¿No?"),
         ("... what", [], "... what"),
         ("so", [("so", "")], "so"),
     ],
@@ -83,7 +88,7 @@ def test_punctuation_and_capitals_stay_where_they_were(text, phrases, expected):
     assert rewritten(text, *phrases).text == expected
 
 
-@given(st.lists(st.text("ab.", min_size=1, max_size=3), max_size=8), st.lists(st.text("abc", max_size=3), max_size=8))
+@given(st.lists(st.text("ab.¿", min_size=1, max_size=3), max_size=8), st.lists(st.text("abc", max_size=3), max_size=8))
 def test_every_word_is_in_one_group_and_times_stay_in_order(texts, written):
     part = spoken(" ".join(texts))
 
