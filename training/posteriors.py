@@ -28,8 +28,8 @@ def record_type(labels: int, width: int = 0) -> np.dtype[np.void]:
     """Return the record of a frame.
 
     Its fields are ``blank``, the blank's probability; ``labels``, the ids of the most probable labels, the best first;
-    and ``masses``, their probabilities. Labels that are left out are missing in the sum, so it is at most 1, within half
-    precision. ``hidden`` has ``width`` values of the encoder's frame.
+    and ``masses``, their probabilities. Other labels are left out, so all add up to at most 1, within half precision.
+    ``hidden`` has ``width`` values of the encoder's frame.
     """
     hidden = ("hidden", "<f2", (width,))
     return np.dtype([("blank", "<f2"), ("labels", "<u2", (labels,)), ("masses", "<f2", (labels,)), hidden])
