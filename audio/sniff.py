@@ -57,7 +57,9 @@ def sniff(head: bytes) -> str:
         return "wav"
     if head.startswith(b"OggS") and any(codec in head for codec in _OGG_CODECS):
         return "ogg"
-    if head.startswith(b"ID3") or is_frame_header(head):
+    # The byte order mark of UTF-16, as PowerShell writes it, looks like the header of a frame.
+    is_text = head.startswith(codecs.BOM_UTF16_LE) and _name_of_text(head) is not None
+    if head.startswith(b"ID3") or (is_frame_header(head) and not is_text):
         return "mp3"
     if head[4:8] in _QUICKTIME_ATOMS:
         return "mp4"
@@ -101,9 +103,10 @@ def _name(head: bytes) -> str | None:
 
 
 def _name_of_text(head: bytes) -> str | None:
+    encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         # Not final, because the head may end within a character.
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=False).lstrip()
+        text = codecs.getincrementaldecoder(encoding)().decode(head, final=False).lstrip()
     except UnicodeDecodeError:
         return None
     if text.startswith("<"):
