@@ -14,12 +14,13 @@ import numpy as np
 from audio import riff
 from audio.errors import InvalidAudioError
 from audio.limits import AudioLimits
+from audio.mpeg import after_id3
 from audio.pcm import PcmSource
 from audio.raw import RawFormat
 from audio.reader import Reader, reader_of
 from audio.resample import resampled
 from audio.samples import Samples
-from audio.sniff import STREAM_BYTES, sniff
+from audio.sniff import HEAD_BYTES, STREAM_BYTES, sniff, sniff_behind_tag
 from audio.sound_file import SoundFileSource
 from audio.source import Source, every_channel, mean_of_channels
 
@@ -136,9 +137,12 @@ def container_of(file: BinaryIO) -> str:
         InvalidAudioError: if the file is empty.
     """
     file.seek(0)
-    head = file.read(STREAM_BYTES)
+    container = sniff(file.read(STREAM_BYTES))
+    if container == "mp3" and (tag_bytes := after_id3(file)):
+        file.seek(tag_bytes)
+        container = sniff_behind_tag(file.read(HEAD_BYTES))
     file.seek(0)
-    return sniff(head)
+    return container
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def gives_its_length(file: BinaryIO) -> bool:
     An ID3v1 tag may follow. Further bytes are further MP3s: players and recorders join files by appending them.
     """
     size = file.seek(0, SEEK_END)
-    start = _after_id3(file)
+    start = after_id3(file)
     file.seek(start)
     frame = file.read(_TAG_WITHIN + 16)
     place = next((place for tag in (b"Xing", b"Info") if 0 <= (place := frame.find(tag)) < _TAG_WITHIN), None)
@@ -99,7 +99,7 @@ def gives_its_length(file: BinaryIO) -> bool:
     return flags & 3 == 3 and start + count + _ID3V1_BYTES >= size
 
 
-def _after_id3(file: BinaryIO) -> int:
+def after_id3(file: BinaryIO) -> int:
     """Return the offset of the audio, behind an ID3v2 tag if there is one; its size has seven bits in each byte."""
     file.seek(0)
     head = file.read(_ID3_BYTES)

@@ -5,9 +5,9 @@ import codecs
 from audio.errors import InvalidAudioError, UnsupportedFormatError
 from audio.mpeg import SEARCHED_BYTES, is_adts_header, is_frame_header, stream_within
 
-# A packet of an MPEG transport stream and the first byte of the next, by which alone it is recognised.
+# An MPEG transport stream needs the most: it is recognised by the first bytes of two packets.
 HEAD_BYTES = 189
-# For streams that begin in the middle of a frame.
+# Enough for a stream that begins in the middle of a frame.
 STREAM_BYTES = SEARCHED_BYTES
 SUPPORTED = ("wav", "flac", "mp3", "ogg", "webm", "mp4", "aac", "amr", "aiff", "au", "caf", "wma", "ac3", "avi", "ts")
 
@@ -40,13 +40,13 @@ _TS_PACKET, _TS_SYNC = 188, 0x47
 
 
 def sniff(head: bytes) -> str:
-    """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``.
+    """Return the container, one of ``SUPPORTED``, of a file that begins with ``head``; mp3 if that is an ID3 tag.
 
     ``HEAD_BYTES`` are enough, except for a stream that begins in the middle of a frame: that takes ``STREAM_BYTES``.
 
     Raises:
         InvalidAudioError: if there are no bytes.
-        UnsupportedFormatError: if the container is none of these; the message says what the file looks like.
+        UnsupportedFormatError: if the container is none of these; the message says what the file looks like, if known.
     """
     if not head:
         raise InvalidAudioError("the file is empty")
@@ -57,7 +57,9 @@ def sniff(head: bytes) -> str:
         return "wav"
     if head.startswith(b"OggS") and any(codec in head for codec in _OGG_CODECS):
         return "ogg"
-    if head.startswith(b"ID3") or is_frame_header(head):
+    # The byte order mark of UTF-16, as PowerShell writes it, looks like the header of a frame.
+    is_text = head.startswith(codecs.BOM_UTF16_LE) and _name_of_text(head) is not None
+    if head.startswith(b"ID3") or (is_frame_header(head) and not is_text):
         return "mp3"
     if head[4:8] in _QUICKTIME_ATOMS:
         return "mp4"
@@ -76,6 +78,16 @@ def sniff(head: bytes) -> str:
     raise UnsupportedFormatError(f"{looks}; supported: {', '.join(SUPPORTED)}")
 
 
+def sniff_behind_tag(behind: bytes) -> str:
+    """Return the container of a file with an ID3 tag, whose bytes ``behind`` the tag are these.
+
+    The tag is for MP3, but segments of HTTP Live Streaming have it before AAC, and some programs write it before FLAC.
+    """
+    if behind.startswith(b"fLaC"):
+        return "flac"
+    return "aac" if is_adts_header(behind) else "mp3"
+
+
 def _is_wav(head: bytes) -> bool:
     return (head[:4] in {b"RIFF", b"RIFX", b"RF64"} and head[8:12] == b"WAVE") or head.startswith(_W64)
 
@@ -91,9 +103,10 @@ def _name(head: bytes) -> str | None:
 
 
 def _name_of_text(head: bytes) -> str | None:
+    encoding = "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         # Not final, because the head may end within a character.
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=False).lstrip()
+        text = codecs.getincrementaldecoder(encoding)().decode(head, final=False).lstrip()
     except UnicodeDecodeError:
         return None
     if text.startswith("<"):

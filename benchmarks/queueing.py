@@ -134,7 +134,8 @@ class Staged:
     def __init__(self, batch_seconds: float, policy: Policy) -> None:
         self._policy = policy
         self._numbers = itertools.count(1)
-        self._room = 2 * batch_seconds  # for the batch that runs, and one more
+        self._window = 2 * batch_seconds  # for the batch that runs, and one more
+        self._held = 0.0
         self._waiting: deque[deque[Utterance]] = deque()  # of each long recording, in turns
         self._running: list[Utterance] = []
 
@@ -149,17 +150,21 @@ class Staged:
 
     def next_batch(self, now: float) -> list[Utterance]:
         """Remove and return the utterances that the policy chooses, after the previous batch."""
-        self._room += sum(utterance.seconds for utterance in self._running if utterance.recording_seconds)
-        while self._waiting and self._waiting[0][0].seconds <= self._room:
+        self._held -= sum(utterance.seconds for utterance in self._running if utterance.recording_seconds)
+        while self._waiting and self._has_room(self._waiting[0][0].seconds):
             parts = self._waiting.popleft()
             part = parts.popleft()
             part.arrived = now
-            self._room -= part.seconds
+            self._held += part.seconds
             self.add(part)
             if parts:
                 self._waiting.append(parts)
         self._running = self._policy.next_batch(now)
         return self._running
+
+    def _has_room(self, seconds: float) -> bool:
+        # A part that is longer than the window enters alone. Sums of floats may leave a rest of what is held.
+        return self._held < 1e-6 or self._held + seconds <= self._window
 
     def due(self) -> float:
         """Return infinity: what waits leaves at once."""

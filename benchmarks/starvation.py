@@ -1,4 +1,4 @@
-"""Starvation: the waits of clips and long recordings with the service's batcher and simpler policies, in virtual time.
+"""Whether anybody starves: waits with the service's batcher and with simpler policies, on a virtual clock.
 
     hours   clips at a tenth, a fifth and a third of what the device can do, while three recordings of an hour are
             under way; the clips come one by one, or eight at a time
@@ -7,16 +7,18 @@
             every two hours
 
     in order      first come, first served, in batches as large as the budget allows
-    window        batches of 16, or of what there is after 100 ms
-    clips first   parts of long recordings only while no clip waits: the shortest wait of clips, but long
-                  recordings starve
+    window        first come, first served, in batches of 16, or of what there is after 100 ms
+    clips first   parts of long recordings only while no clip waits: short waits of clips, but long recordings may
+                  starve
     no hours      the service's batcher without any long recordings: what clips wait for each other
     steno         the service's batcher, behind its window for the parts of long recordings
 
-The device is slow (20 seconds of audio a second, `--second`), so that a day has few batches; times divided by that of a
-mean batch do not depend on it. For clips the time in the queue is printed, for recordings the time until they are done,
-relative to that alone; means over the seeds. As in the service, parts of long recordings come to the batcher, and get
-their numbers, as there is room (service/dispatch/window.py); the first two policies have them from the beginning.
+The device is slow (20 seconds of audio a second, `--second`), so that a day has few batches. With the same ratio of
+`--batch` to `--second`, clips of a faster one wait as many mean batches beside hours, but more in the flood. Printed
+are the wait of clips in the queue, in mean batches; the time until a long recording is done, divided by what its
+seconds alone cost; and the most batches that later arrivals led while an utterance waited. All are means over the
+seeds. The first two policies have the parts of long recordings from the beginning; to the others, parts come when there
+is room, as in the service (service/dispatch/window.py).
 """
 
 import argparse
@@ -33,7 +35,9 @@ from service.dispatch.utterance import Utterance
 
 _HOUR = 3600.0
 _BURST = 8
-_MEANWHILE = 450.0  # three hours of audio take 540 s, without any clips
+_SCENARIOS = ("hours", "flood", "day")
+# Audio in whose time clips come in the scenario of hours: less than its three hours, which so last longer than clips.
+_MEANWHILE = 2.5 * _HOUR
 
 
 class InOrder:
@@ -114,7 +118,7 @@ def scenarios(most: float, seed: int) -> dict[str, list[Request]]:
     return {
         **{
             f"hours, clips {share:.0%}, {together}": _in_order(
-                clips(lambda _, share=share: share, most, _MEANWHILE, seed, burst)  # type: ignore[misc]
+                clips(lambda _, share=share: share, most, _MEANWHILE / most, seed, burst)  # type: ignore[misc]
                 + [Request(0.0, _HOUR) for _ in range(3)]
             )
             for burst, together in ((1, "one by one"), (_BURST, "bursts"))
@@ -135,8 +139,8 @@ def main() -> None:
     parser.add_argument("--batch", type=float, default=0.2, help="fixed cost of a batch in seconds")
     parser.add_argument("--second", type=float, default=0.05, help="cost of a second of audio in seconds")
     parser.add_argument("--budget", type=float, default=60.0, help="padded seconds of a batch")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--scenarios", nargs="+", default=["hours", "flood", "day"])
+    parser.add_argument("--seeds", type=int, default=5, help="number of random draws of the requests")
+    parser.add_argument("--scenarios", nargs="+", choices=_SCENARIOS, default=_SCENARIOS)
     args = parser.parse_args()
 
     cost, most = Cost(args.batch, args.second, 0.0), 1 / args.second
@@ -172,7 +176,7 @@ def _compared(
         is_long = np.array([one.seconds > LONGEST for one in served])
         queued, slowdown = np.array(times.queued), np.array(times.done) / [one.seconds * cost.second for one in served]
         ends = np.cumsum(times.batches)
-        meanwhile = ends < _MEANWHILE if scenario.startswith("hours") else slice(None)
+        meanwhile = ends < _MEANWHILE / most if scenario.startswith("hours") else slice(None)
         batch = float(np.mean(np.array(times.batches)[meanwhile]))
         p50, p99, longest = np.percentile(queued[~is_long], (50, 99, 100)) / batch
         row = {"batch_s": batch, "clip_p50_batches": p50, "clip_p99_batches": p99, "clip_max_batches": longest}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
@@ -139,8 +140,9 @@ def _entry(manifest: str, fields: object) -> Entry:
     seconds = fields.get("duration")
     if seconds is not None and not _is_length(seconds):
         raise ValueError("'duration' must be a number of seconds above 0")
+    os.fsencode(audio)  # an error of this line if no file can have the name
     location = audio if is_url(audio) else _beside(manifest, audio)
-    return Entry(audio, location, _size_in_seconds(location) if seconds is None else float(seconds))
+    return Entry(_written(audio), location, _size_in_seconds(location) if seconds is None else float(seconds))
 
 
 def _is_length(value: object) -> bool:

@@ -145,7 +145,7 @@ class Parquet:
         return file.getvalue()
 
     def counted(self, content: bytes) -> Tally:
-        """Return the tally of a file's rows.
+        """Return the tally of a file's rows. Damage in other columns than the two that it counts is not seen.
 
         Raises:
             ValueError: if it is damaged.

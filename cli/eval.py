@@ -35,14 +35,14 @@ def add_parser(subparsers: Subparsers) -> None:
         help="measure word error rate and speed",
         description="Measure word error rate (Whisper's English normaliser) and speed. The last line is one JSON "
         "object: wer and wer_by_source (fractions), rtfx (seconds of audio per second from files to text, without "
-        "loading the model), audio_seconds, clips, failed, decoder, device, dtype.",
+        "loading the model), audio_seconds, clips (those that did not fail), failed, decoder, device, dtype.",
     )
     parser.add_argument("manifest", metavar="MANIFEST", help="JSON Lines with audio and text, or a LibriSpeech folder")
     add_model_options(parser)
     parser.add_argument("--split", help="only clips of this split")
     parser.add_argument("--source", help="only clips of this source")
     parser.add_argument("--json", action="store_true", help="print the JSON object only")
-    parser.add_argument("--output", metavar="FILE", help="write a JSON line for each clip")
+    parser.add_argument("--output", metavar="FILE", help="write a JSON line for each clip that does not fail")
     parser.set_defaults(run=run)
 
 
@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     """Print a table by source, and the JSON object."""
     scorer = Scorer()
     clips = _clips(args)
+    if args.output:
+        _write(Path(args.output), ())  # a file that cannot be written is an error now, not after the work
     model = open_model(args)
 
     started = time.perf_counter()
@@ -126,7 +128,8 @@ def _print_table(scores: Mapping[str, Score]) -> None:
 
 def _write(path: Path, scored: Iterable[ScoredReference]) -> None:
     try:
-        with path.open("w", encoding="utf-8") as file:
+        # Names of files may hold bytes that are no UTF-8; escaped by a backslash they are JSON.
+        with path.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for item in scored:
                 file.write(json.dumps(_record(item), ensure_ascii=False) + "\n")
     except OSError as error:

@@ -1,6 +1,7 @@
 """Recordings with their transcripts: a JSON Lines manifest or a LibriSpeech folder."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,8 @@ def _reference(manifest: Path, fields: object) -> Reference:
             raise ValueError(f"{name!r} is missing")
         if not isinstance(value, str) and value is not None:
             raise ValueError(f"{name!r} must be a string")
+    if b"\0" in os.fsencode(fields["audio"]):  # an error too if no file can have the name
+        raise ValueError("'audio' must be the path of a recording")
     return Reference(
         audio=manifest.parent / fields["audio"],
         text=fields["text"],

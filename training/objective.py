@@ -20,12 +20,12 @@ _IGNORED = -100
 
 @dataclass(frozen=True, slots=True)
 class StudentOutputs:
-    """A student's outputs for a batch. Transducers and attention decoders compute their losses themselves.
+    """A student's outputs for a batch; of a transducer or an attention decoder not the outputs, but the loss.
 
     Attributes:
         logits: [batch, frames, labels + 1], any floating dtype; None without a CTC head.
-        teacher_logits: the same for the teacher's labels, if the student has other labels.
-        hidden: predicted frames of the teacher's encoder, [batch, frames, width], if wanted.
+        teacher_logits: the same for the teacher's labels; None if the student has the same, or no clip has targets.
+        hidden: predicted frames of the teacher's encoder, [batch, frames, width]; None if no loss needs them.
         transducer_loss: the transducer's loss per label, if it has one.
         attention_loss: the attention decoder's loss per label, if it has one.
     """
@@ -43,9 +43,10 @@ class Losses:
 
     Attributes:
         total: the weighted sum, which is minimised.
-        ctc: negative log-probability of the transcripts, per label, or None if it has no weight.
-        distillation: cross-entropy against the teacher, per weighted frame, or None without one.
-        hidden: distance to the frames of the teacher's encoder, relative to their norm, or None if they are not kept.
+        ctc: negative log-probability of the transcripts, per label, or None without a CTC head or if it has no weight.
+        distillation: cross-entropy against the teacher, per weighted frame, or None if no clip has targets.
+        hidden: squared distance to the frames of the teacher's encoder, relative to their squared norm, or None if they
+            are not kept or no clip has targets.
         transducer: negative log-probability of the transcripts by the transducer, per label, or None without one.
         attention: smoothed cross-entropy of the transcripts, per label, or None without an attention decoder.
     """
@@ -58,7 +59,7 @@ class Losses:
     attention: Tensor | None
 
     def zeroed(self) -> "Losses":
-        """Return losses of 0 with gradients of 0."""
+        """Return losses of 0 with gradients of 0, which processes can average as others."""
 
         def nothing(loss: Tensor | None) -> Tensor | None:
             return None if loss is None else torch.zeros_like(loss)
@@ -80,7 +81,7 @@ class LabelCounts:
     Attributes:
         transcripts: labels of the transcripts.
         sequences: labels that an attention decoder predicts.
-        share: weight of a batch's mean over frames in that of the step.
+        share: weight of the batch's mean over frames in the mean of the step.
     """
 
     transcripts: float

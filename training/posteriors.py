@@ -1,8 +1,8 @@
 """A store on disk for a teacher's posteriors (the most probable labels of each frame) and frames of its encoder.
 
 A store is a folder with two files. ``frames.bin`` is memory-mapped and has a record for each frame, clip after clip.
-``index.jsonl`` has the range of frames of each clip. A clip is added to the index after its frames are on the disk,
-and frames after the last clip are cut off when writing begins, so a writer that was killed can continue.
+``index.jsonl`` has the range of frames of each take. A take is added to the index after its frames are on the disk,
+and frames after the last take are cut off when writing begins, so a writer that was killed can continue.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ from training.errors import TrainingError
 # Records with the fields of ``record_type``.
 TeacherFrames = NDArray[np.void]
 
+# The highest id that ``labels`` can hold.
 MAX_LABEL = np.iinfo(np.uint16).max
 
 
@@ -27,15 +28,15 @@ def record_type(labels: int, width: int = 0) -> np.dtype[np.void]:
     """Return the record of a frame.
 
     Its fields are ``blank``, the blank's probability; ``labels``, the ids of the most probable labels, the best first;
-    and ``masses``, their probabilities. All probabilities add up to 1, within half precision. ``hidden`` has ``width``
-    values of the encoder's frame.
+    and ``masses``, their probabilities. Other labels are left out, so all add up to at most 1, within half precision.
+    ``hidden`` has ``width`` values of the encoder's frame.
     """
     hidden = ("hidden", "<f2", (width,))
     return np.dtype([("blank", "<f2"), ("labels", "<u2", (labels,)), ("masses", "<f2", (labels,)), hidden])
 
 
 class PosteriorStore:
-    """A store of posteriors by name of the take.
+    """A store of posteriors, by the names of takes.
 
     Attributes:
         folder: its folder.
@@ -47,7 +48,7 @@ class PosteriorStore:
         Args:
             folder: its folder.
             labels: labels of each frame, besides the blank.
-            width: values of the encoder's frames; 0 for none.
+            width: values of each frame of the encoder; 0 keeps none.
 
         Raises:
             TrainingError: if it is damaged.
@@ -74,7 +75,8 @@ class PosteriorStore:
         """
         start, count = self._ranges[name]
         if start + count > len(self._map):
-            self._map = np.memmap(self._frames_path, dtype=self._type, mode="r")
+            # Behind the last whole record may be a part of one, which another run is writing or was killed in.
+            self._map = np.memmap(self._frames_path, dtype=self._type, mode="r", shape=(self._records(),))
         return self._map[start : start + count]
 
     @contextmanager
@@ -82,7 +84,7 @@ class PosteriorStore:
         """Open the store for writing.
 
         Raises:
-            TrainingError: if another process is writing to it.
+            TrainingError: if another process is writing to it, or it is damaged.
         """
         with self._frames_path.open("r+b") as frames, self._index_path.open("r+b") as index:
             try:
@@ -99,12 +101,17 @@ class PosteriorStore:
     def _end(self) -> int:
         return max((start + count for start, count in self._ranges.values()), default=0)
 
+    def _records(self) -> int:
+        """Return the number of whole records in the file."""
+        return self._frames_path.stat().st_size // self._type.itemsize
+
     def _read_index(self) -> None:
         """Read the index; a last line that was cut short does not count."""
         self._ranges.clear()
         self._index_end = 0
-        size = self._frames_path.stat().st_size // self._type.itemsize
-        for line in self._index_path.read_bytes().splitlines(keepends=True):
+        lines = self._index_path.read_bytes().splitlines(keepends=True)
+        size = self._records()  # counted after the index is read, because another run may be adding to both
+        for line in lines:
             if not line.endswith(b"\n"):
                 break
             try:
@@ -128,7 +135,7 @@ class StoreWriter:
         self._index = index
 
     def add(self, names: Sequence[str], frames: Sequence[TeacherFrames]) -> None:
-        """Add the frames of some clips; when this returns, they are on the disk."""
+        """Add the frames of some takes; when this returns, they are on the disk."""
         _write(self._frames, b"".join(one.tobytes() for one in frames))
         lines = []
         for name, one in zip(names, frames, strict=True):

@@ -21,7 +21,7 @@ from audio.errors import (
     UnsupportedFormatError,
 )
 from audio.limits import AudioLimits
-from tests.audio.media_files import MEDIA, sample_of
+from tests.audio.media_files import MEDIA, media, sample_of
 from tests.audio.sound_files import LOSSLESS, LOSSY, encoded, tone
 
 LIMITS = AudioLimits()
@@ -212,6 +212,22 @@ def test_a_flac_that_claims_months_is_as_long_as_it_is():
 
     assert audio.seconds == 1.7
     assert audio.truncated
+
+
+@pytest.mark.parametrize("size", [b"\0\0\0\x14", b"\0\x02\0\0"], ids=["short tag", "tag with a picture"])
+@pytest.mark.parametrize(
+    ("container", "form", "codec", "options"),
+    [("aac", "adts", "aac", {}), ("flac", "flac", "flac", {}), ("mp3", "mp3", "libmp3lame", {"id3v2_version": "0"})],
+    ids=["aac", "flac", "mp3"],
+)
+def test_an_id3_tag_may_stand_before_each_kind_of_stream(container, form, codec, options, size):
+    stream = media(tone(440, 1, 16000), 16000, form, codec, options)
+    tag = b"ID3\x04\0\0" + size + bytes(size[3] + (size[1] << 14))
+
+    plain, tagged = decoded(stream), decoded(tag + stream)
+
+    assert plain.container == tagged.container == container
+    assert np.array_equal(plain.samples, tagged.samples)
 
 
 def test_a_flac_with_a_forged_rate_is_refused():

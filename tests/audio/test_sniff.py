@@ -1,5 +1,7 @@
 """A container is recognised by its bytes; the error for an unsupported one names it."""
 
+import codecs
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ def test_every_supported_container_is_recognised(container, codec):
         (b"ID3\x04\0\0\0\0\x0f\x76TSSE", "mp3"),
         (b"\xff\xf3\x40\xc0", "mp3"),  # MPEG 2, layer III
         (b"\xff\xfd\x80\x04", "mp3"),  # MPEG 1, layer II
+        (b"\xff\xfe\x48\x00\x12\xd8\x33\x33\x01\x00", "mp3"),  # MPEG 1, layer I with a checksum
         (b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81", "webm"),
         (b"\0\0\0\x20ftypM4A \0\0\0\0", "mp4"),
         (b"\0\0\0\x18ftyp3gp4", "mp4"),
@@ -58,6 +61,9 @@ def test_other_beginnings_of_supported_containers_are_recognised(head, container
         (b"<!DOCTYPE html><html>", "HTML"),
         (b"\xef\xbb\xbf  <html>", "HTML"),
         (b'{"error": "not found"}', "JSON"),
+        (codecs.BOM_UTF16_LE + '{"error": "not found"}'.encode("utf-16-le"), "JSON"),
+        (codecs.BOM_UTF16_LE + "Hello".encode("utf-16-le"), "text"),
+        (codecs.BOM_UTF16_BE + "Hello".encode("utf-16-be"), "text"),
         (b"#EXTM3U\nhttp://", "text"),
         ("Überraschung, kein Ton".encode(), "text"),
         (b"PK\x03\x04\x14\0", "a ZIP archive"),

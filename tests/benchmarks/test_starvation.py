@@ -53,6 +53,13 @@ def test_a_short_clip_does_not_wait_for_an_hour():
     assert in_order > 100 * COST.of(1, LONGEST)
 
 
+def test_parts_that_are_longer_than_the_window_enter_one_by_one():
+    times = simulate([Request(0.0, 90.0)], Staged(20.0, Ours(20.0, 10.0)), COST)
+
+    assert times.batches == [COST.of(1, 45.0)] * 2
+    assert times.done == [sum(times.batches)]
+
+
 def test_parts_of_long_recordings_take_turns():
     requests = [Request(0.0, 20 * LONGEST), Request(0.0, 20 * LONGEST)]
 

@@ -47,11 +47,13 @@ def test_a_folder_gives_its_recordings_by_name_with_lengths_by_their_size(archiv
     assert (found["a.wav"].seconds, found["deep/b.FLAC"].seconds, found["empty.mp3"].seconds) == (2, 10, 10)
 
 
-def test_a_name_that_is_no_text_is_written_all_the_same(tmp_path):
+@pytest.mark.parametrize("source", [".", "manifest.jsonl"])
+def test_a_name_that_is_no_text_is_written_all_the_same(tmp_path, source):
     name = os.fsdecode(b"caf\xe9.wav")
     (tmp_path / name).write_bytes(bytes(32_000))
+    (tmp_path / "manifest.jsonl").write_text(json.dumps({"audio": name}))
 
-    (found,) = entries(str(tmp_path))
+    (found,) = entries(str(tmp_path / source))
 
     assert found.audio == r"caf\udce9.wav"
     assert found.location == str(tmp_path / name)
@@ -107,6 +109,7 @@ def test_a_recording_that_is_listed_twice_is_one(manifest):
         ("[1]", "not a JSON object"),
         ({"duration": 1}, "'audio' must be the path or the URL of a recording"),
         ({"audio": 5}, "'audio' must be the path or the URL of a recording"),
+        ({"audio": "\ud83c.wav", "duration": 1}, "surrogates not allowed"),
         ({"audio": "a\0.wav"}, "'audio' must be the path or the URL of a recording"),
         ({"audio": "a.wav", "duration": -1}, "'duration' must be a number of seconds above 0"),
         ({"audio": "a.wav", "duration": True}, "'duration' must be a number of seconds above 0"),

@@ -1,6 +1,7 @@
 """`steno eval` counts the errors of a model and ends with one JSON object."""
 
 import json
+import os
 import shutil
 import sys
 
@@ -96,6 +97,24 @@ def test_the_output_has_a_line_for_each_clip(evaluate, manifest, texts, tmp_path
         texts[name] for name in ("slt-12s", "rms-6s", "awb-4s", "espeak-2s")
     ]
     assert [record["errors"] for record in records] == [0, 0, 0, 1]
+
+
+def test_an_output_that_cannot_be_written_is_an_error_before_the_model_is_loaded(evaluate, manifest, tmp_path, capsys):
+    output = tmp_path / "no folder" / "clips.out.jsonl"
+
+    assert evaluate(manifest, "--output", output, "--model", tmp_path / "no model.nemo") == 2
+
+    assert capsys.readouterr().err == f"steno: {output}: No such file or directory\n"
+
+
+def test_a_file_whose_name_is_no_text_is_written_all_the_same(evaluate, manifest, tmp_path):
+    name, output = os.fsdecode(b"caf\xe9.wav"), tmp_path / "clips.out.jsonl"
+    shutil.copy(manifest.parent / "espeak-2s.wav", manifest.parent / name)
+    manifest.write_text(json.dumps({"audio": name, "text": "a word"}))
+
+    assert evaluate(manifest, "--json", "--output", output) == 0
+
+    assert json.loads(output.read_text())["audio"] == str(manifest.parent / name)
 
 
 def test_no_clips_is_an_error(evaluate, manifest, capsys):

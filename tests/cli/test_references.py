@@ -68,6 +68,8 @@ def test_each_set_of_librispeech_is_a_source(tmp_path):
         ('["a.wav", "text"]', "not a JSON object"),
         ('{"text": "one"}', "'audio' is missing"),
         ('{"audio": 1, "text": "one"}', "'audio' must be a string"),
+        (r'{"audio": "a\u0000.wav", "text": "one"}', "'audio' must be the path of a recording"),
+        (r'{"audio": "\ud83c.wav", "text": "one"}', "surrogates not allowed"),
         ('{"audio": "a.wav", "text": 1}', "'text' must be a string"),
         ('{"audio": "a.wav", "text": "one", "source": []}', "'source' must be a string"),
     ],

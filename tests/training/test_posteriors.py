@@ -1,6 +1,7 @@
 """A store gives back the frames that were put into it, also after a kill."""
 
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ def frames(count, seed=0):
 
 
 def filled(folder, counts):
-    """A store of clips with these numbers of frames, named by them."""
+    """A store of takes with these numbers of frames, named by them."""
     store = PosteriorStore(folder, LABELS)
     with store.writing() as writer:
         for number, count in enumerate(counts):
@@ -68,6 +69,34 @@ def test_what_was_written_last_before_a_kill_is_written_again(tmp_path, extra):
     again = PosteriorStore(tmp_path, LABELS)
     assert [len(again.read(str(number))) for number in range(3)] == [5, 7, 4]
     assert np.array_equal(again.read("2"), frames(4, 2))
+
+
+@pytest.mark.parametrize("extra", [b"\x01" * 5, b"\x02" * 200])
+def test_a_part_of_a_record_at_the_end_does_not_keep_the_others_from_being_read(tmp_path, extra):
+    filled(tmp_path, [5])
+    with (tmp_path / "frames.bin").open("ab") as file:
+        file.write(extra)
+
+    assert np.array_equal(PosteriorStore(tmp_path, LABELS).read("0"), frames(5))
+
+
+def test_a_store_to_which_another_run_adds_while_it_is_opened_is_not_damaged(tmp_path):
+    index = tmp_path / "index.jsonl"
+    os.mkfifo(index)  # what opens the store waits at the index until the other run has written
+
+    def add():
+        with index.open("w") as lines:
+            (tmp_path / "frames.bin").write_bytes(frames(5).tobytes())
+            lines.write('{"name": "0", "start": 0, "frames": 5}\n')
+
+    other = threading.Thread(target=add)
+    other.start()
+    try:
+        store = PosteriorStore(tmp_path, LABELS)
+    finally:
+        other.join()
+
+    assert np.array_equal(store.read("0"), frames(5))
 
 
 def test_two_do_not_write_at_once_and_the_second_sees_what_the_first_wrote(tmp_path):

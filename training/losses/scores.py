@@ -1,4 +1,4 @@
-"""From a joint's scores to the weights of arcs, and from shares of arcs to gradients of scores."""
+"""From a joint's logits to the weights of arcs, and from shares of arcs to gradients of logits."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ class Outputs:
 
     Attributes:
         blank: index of the blank; labels come before it.
-        durations: the durations of the outputs after it; empty for an RNN-T, and for a TDT that learns as one.
-        fast_emit: additional weight of the gradients of labels over blanks.
+        durations: durations of the outputs after the blank; empty for an RNN-T, and for a TDT that learns as one.
+        fast_emit: additional weight of the gradients of labels over those of blanks; durations have none.
         sigma: subtracted from the log-probability of each blank and label, if there are durations.
     """
 
@@ -30,11 +30,12 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """What is kept of the scores of some nodes.
+    """What is kept of the logits of some nodes.
 
     Attributes:
         mass: log-sum-exp of labels and blank, [nodes].
-        weights: log-probabilities of the arcs out of each node, [arcs, nodes], in the order of ``arcs_of``.
+        weights: log-probabilities of the arcs out of each node, less ``sigma``, [arcs, nodes], in the order of
+            ``arcs_of``.
     """
 
     mass: Tensor
@@ -42,7 +43,7 @@ class Weighed:
 
 
 def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
-    """Return the log-probabilities of arcs.
+    """Return the weights of arcs.
 
     Args:
         logits: logits of labels, blank and durations, [nodes, outputs].
@@ -60,13 +61,14 @@ def weigh(logits: Tensor, next_label: Tensor, outputs: Outputs) -> Weighed:
 
 
 def pull(logits: Tensor, mass: Tensor, next_label: Tensor, shares: Tensor, outputs: Outputs) -> Tensor:
-    """Return the gradients of scores, in their shape and dtype and, if possible, in place.
+    """Return the gradients of the loss by the logits, in their shape and dtype.
 
-    The gradient of a score is the probability of its output times that of its node, minus the share of the arcs that
+    The gradient of a logit is the probability of its output times that of its node, minus the share of the arcs that
     take it.
 
     Args:
-        logits: logits of labels, blank and durations, [nodes, outputs]; overwritten.
+        logits: logits of labels, blank and durations, [nodes, outputs]; overwritten by the result if they have the
+            dtype for sums.
         mass: from ``weigh``.
         next_label: see ``weigh``.
         shares: shares of the arcs, [arcs, nodes].
@@ -96,5 +98,5 @@ def _of_durations(scores: Tensor, outputs: Outputs) -> Tensor:
 
 
 def _wide(logits: Tensor) -> torch.dtype:
-    """Return the dtype for sums of scores."""
+    """Return the dtype for sums: float32, or float64 for logits in float64."""
     return torch.promote_types(logits.dtype, torch.float32)
