@@ -25,6 +25,10 @@ def blocks(kind: str) -> list[str]:
     return [script for found, script in BLOCKS if found == kind]
 
 
+def test_it_is_short():
+    assert len(README.splitlines()) <= 120
+
+
 @pytest.fixture(scope="module")
 def environment(golden):
     """MODEL and FILE as a reader would have set them, and a free port."""

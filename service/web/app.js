@@ -61,7 +61,7 @@ async function sendNext() {
   underWay.add(request);
   showCancel();
   try {
-    await hear(recording, request.signal);
+    await transcribeAndShow(recording, request.signal);
   } catch (error) {
     if (recording.request === request) {
       if (request.signal.aborted) tell(recording, "Cancelled.");
@@ -77,7 +77,7 @@ async function sendNext() {
   sendNext();
 }
 
-async function hear(recording, signal) {
+async function transcribeAndShow(recording, signal) {
   const { file, segments } = recording;
   const began = performance.now();
   tell(recording, `Transcribing ${file.name} …`);

@@ -1,6 +1,10 @@
 // Swagger UI over this service's own OpenAPI document. Nothing is asked of another host: no validator, no fonts.
 
-const document_ = await (await fetch("/openapi.json")).json();
+const document_ = await (await fetch("openapi.json")).json();
+
+// The document does not know a prefix that a proxy adds to its paths.
+const prefix = new URL(".", location).pathname.slice(0, -1);
+if (prefix) document_.servers = [{ url: prefix }];
 
 // Swagger UI fills a field that may be left out with the word "string". With an empty example the field begins empty,
 // and an empty field counts as left out.

@@ -2,9 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import av
+import httpx
 import numpy as np
 import pytest
 import soundfile
@@ -58,6 +61,49 @@ def choose(browser, path):
 def transcribe(browser, path):
     choose(browser, path)
     browser.wait_text("#status", "transcribed in")
+
+
+def send_by_swagger_ui(browser, path):
+    wait_for(lambda: browser.shows("#operations-default-transcribe_v1_audio_transcriptions_post"))
+    browser.click("#operations-default-transcribe_v1_audio_transcriptions_post .opblock-summary-control")
+    wait_for(lambda: browser.shows(".opblock input[type=file]"))
+    browser.type(".opblock input[type=file]", str(path))
+    browser.click(".opblock .execute")
+    wait_for(lambda: browser.shows(".live-responses-table"))
+    browser.wait_text(".live-responses-table", f"32000 {SAMPLES.sum():.3f}")
+
+
+@contextmanager
+def prefixed(port, prefix):
+    """Yield the port of a proxy that serves the service at ``port`` below a path, and nothing elsewhere."""
+
+    class Proxy(BaseHTTPRequestHandler):
+        def forward(self):
+            if not self.path.startswith(f"{prefix}/"):
+                self.send_error(404)
+                return
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
+            url = f"http://127.0.0.1:{port}{self.path.removeprefix(prefix)}"
+            answer = httpx.request(self.command, url, headers=headers, content=body)
+            self.send_response(answer.status_code)
+            for name, value in answer.headers.items():
+                if name != "transfer-encoding":
+                    self.send_header(name, value)
+            self.end_headers()  # the end of the connection is that of the body
+            self.wfile.write(answer.content)
+
+        do_GET = do_POST = forward
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever).start()
+        try:
+            yield proxy.server_port
+        finally:
+            proxy.shutdown()
 
 
 @contextmanager
@@ -573,17 +619,24 @@ def test_swagger_ui_sends_a_request_loads_nothing_from_elsewhere_and_fits_a_phon
     browser.screen(360, 740)
 
     browser.open(f"http://127.0.0.1:{service.server.port}/docs")
-    wait_for(lambda: browser.shows("#operations-default-transcribe_v1_audio_transcriptions_post"))
-    browser.click("#operations-default-transcribe_v1_audio_transcriptions_post .opblock-summary-control")
-    wait_for(lambda: browser.shows(".opblock input[type=file]"))
-    browser.type(".opblock input[type=file]", str(clip))
-    browser.click(".opblock .execute")
-    wait_for(lambda: browser.shows(".live-responses-table"))
-    browser.wait_text(".live-responses-table", f"32000 {SAMPLES.sum():.3f}")
+    send_by_swagger_ui(browser, clip)
 
     assert browser.requested_hosts() == {f"127.0.0.1:{service.server.port}"}
     assert browser.complaints() == []
     assert browser.run("return [document.documentElement.scrollWidth, window.innerWidth]") == [360, 360]
+
+
+def test_both_pages_work_behind_a_proxy_that_adds_a_prefix(browser, service, clip):
+    with prefixed(service.server.port, "/speech/text") as port:
+        browser.complaints()
+        browser.screen(1000, 900)
+        browser.open(f"http://127.0.0.1:{port}/speech/text/")
+        browser.wait_text("[data-number=state]", "ready")
+        transcribe(browser, clip)
+        browser.click("header a")
+        send_by_swagger_ui(browser, clip)
+
+    assert browser.complaints() == []
 
 
 @pytest.mark.clients
