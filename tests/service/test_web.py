@@ -78,7 +78,7 @@ def prefixed(port, prefix):
     """Yield the port of a proxy that serves the service at ``port`` below a path, and nothing elsewhere."""
 
     class Proxy(BaseHTTPRequestHandler):
-        def forward(self):
+        def do_GET(self):
             if not self.path.startswith(f"{prefix}/"):
                 self.send_error(404)
                 return
@@ -93,7 +93,8 @@ def prefixed(port, prefix):
             self.end_headers()  # the end of the connection is that of the body
             self.wfile.write(answer.content)
 
-        do_GET = do_POST = forward
+        def do_POST(self):
+            self.do_GET()
 
         def log_message(self, *_):
             pass

@@ -194,11 +194,12 @@ def test_openais_client_waits_for_retry_after_and_tries_again():
         ):
             with pytest.raises(openai.RateLimitError) as refusal:
                 client.audio.transcriptions.create(model="whisper-1", file=RECORDING)
-            patient = pool.submit(client.audio.transcriptions.create, model="whisper-1", file=RECORDING)
-            wait_for(lambda: service.metric('steno_queue_rejected_total{reason="key"}') == 3)
+            patient_client = client.with_options(max_retries=20)
+            patient = pool.submit(patient_client.audio.transcriptions.create, model="whisper-1", file=RECORDING)
+            wait_for(lambda: service.metric('steno_queue_rejected_total{reason="key"}') >= 3)
             service.release_engine()
 
             assert (refusal.value.code, refusal.value.type) == ("rate_limit_exceeded", "rate_limit_error")
             assert patient.result().text
             assert first.result().status_code == 200
-            assert service.metric('steno_http_client_retries_total{lang="python"}') == 2
+            assert service.metric('steno_http_client_retries_total{lang="python"}') >= 2
