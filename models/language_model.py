@@ -61,7 +61,7 @@ class LanguageModel:
         """Link the contexts, on the device of the n-grams.
 
         Raises:
-            ValueError: if the n-grams are not sorted, or one has no suffix among the shorter ones.
+            ValueError: if the n-grams are not sorted, or lack unigrams, contexts or suffixes.
         """
         self.labels = labels
         self.weight = weight
@@ -154,7 +154,7 @@ class LanguageModel:
             end = begin + len(ngrams.tokens)
             found, at = self._find(suffixes[parents[begin:end]], tokens[begin:end])
             if not bool(found.all()):
-                raise ValueError("an n-gram whose last tokens are none")
+                raise ValueError("an n-gram without its suffix")
             suffixes[begin + 1 : end + 1] = at + 1
             begin = end
         return suffixes
@@ -220,7 +220,7 @@ def _orders(tensors: Mapping[str, Tensor]) -> list[Ngrams]:
             raise ValueError(f"n-grams of order {order} that differ in number")
         floats = {name: field.float() for name, field in fields.items() if name != "children"}
         if not all(bool(field.isfinite().all()) and bool((field <= 0).all()) for field in floats.values()):
-            raise ValueError(f"log probabilities of order {order} that are none")
+            raise ValueError(f"log probabilities of order {order} that are above 0 or not finite")
         children = fields["children"].long() if order < highest else None
         orders.append(Ngrams(tokens, floats["log_probabilities"], floats.get("backoffs"), children))
     return orders

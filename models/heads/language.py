@@ -1,4 +1,4 @@
-"""The head of a language identifier: the frames of a clip become one vector, and that a score for each language.
+"""The head of a language identifier: it pools the frames of a clip into one vector, and scores the languages.
 
 Arithmetic as in NeMo's SpeakerDecoder: x-vectors pool mean and deviation (Snyder et al., 2018), ECAPA weights both by
 attention (Desplanques et al., 2020, arXiv 2005.07143).
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from models.config import IdentifierConfig
 from models.masking import valid_positions
 
-# Below this a variance counts as none.
+# A smaller variance counts as this.
 _LEAST_VARIANCE = 1e-10
 
 

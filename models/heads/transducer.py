@@ -34,15 +34,15 @@ class Predictor(nn.Module):
         # The contribution of each label to the gates of the first layer, [labels + 1, 4 * width]; None before ``fold``.
         self.label_gates: Tensor | None
         self.register_buffer("label_gates", None, persistent=False)
-        # The product that gives the gates of each layer from its state and, except in the first, its input; None before
-        # ``pack``.
+        # The product that gives the gates of each layer from its state and, except in the first, its input; None unless
+        # packed.
         self.gates: nn.ModuleList | None = None
 
     def initial_state(self, batch: int) -> PredictorState:
         """Return the zero state before the start symbol: hidden and cell, each [layers, batch, width].
 
-        The cell is float32 at least, because it is a sum over all labels, which rounding would keep from growing. A CPU
-        keeps it in the dtype of the weights: there float32 would make a step in bfloat16 a tenth longer.
+        The cell is float32 at least, because it is a sum over all labels, which rounding would keep from growing. With
+        packed weights it has their dtype: on a CPU, float32 would make a step in bfloat16 a tenth longer.
         """
         hidden = self.embedding.weight.new_zeros(self.layers, batch, self.width)
         exact = torch.promote_types(hidden.dtype, torch.float32)
@@ -83,7 +83,7 @@ class Predictor(nn.Module):
     def fold(self) -> None:
         """Prepare inference: compute each label's contribution to the first layer's gates.
 
-        A step spends its time on reading weights, so without those of the first input it takes half as long.
+        A step spends its time on reading weights, so without those of its input the first layer takes half as long.
         """
         from_input, _, bias, other_bias = (weight.float() for weight in self.lstm.all_weights[0])
         self.label_gates = linear(self.embedding.weight.float(), from_input, bias + other_bias)

@@ -35,20 +35,20 @@ class LengthBound:
     longest: int
 
 
-def length_bound(config: AttentionDecoderConfig, frames: Tensor, factor: int, columns: int) -> LengthBound:
+def length_bound(config: AttentionDecoderConfig, features: Tensor, factor: int, columns: int) -> LengthBound:
     """Return the bound of each sequence, that of NeMo for each utterance alone.
 
-    That is the number of encoder frames plus ``config.length_margin``. NeMo computes one feature too many, and so one
-    encoder frame more where an utterance's frames use all of its features.
+    That is the number of encoder frames plus ``config.length_margin``. NeMo computes one feature too many, so in NeMo
+    an utterance has ``features // factor + 1`` encoder frames.
 
     Args:
         config: the decoder's configuration.
-        frames: features of each utterance, int64 [batch]; an utterance without features gets no tokens.
+        features: features of each utterance, int64 [batch]; an utterance without features gets no tokens.
         factor: features for each encoder frame.
         columns: encoder frames of the batch's longest utterance, or more.
     """
     margin = config.positions if config.length_margin is None else config.length_margin
-    limits = (frames // factor + 1 + margin).clamp(max=config.positions).where(frames > 0, 0)
+    limits = (features // factor + 1 + margin).clamp(max=config.positions).where(features > 0, 0)
     return LengthBound(limits, longest=min(config.positions, columns + 1 + margin))
 
 
@@ -138,7 +138,7 @@ class GreedyWriting:
         self._confidence.index_copy_(1, self._column, confidence[:, None])
         self._counts += written
         self._token.copy_(token[:, None])
-        # The next token to read makes the sequence two tokens longer than the position of the last one read.
+        # This token is at ``_position + 1``, so the sequence now has ``_position + 2`` tokens.
         self.active &= written & (self._position + 2 < self._limits) & ~self._repeats()
 
     def _repeats(self) -> Tensor:

@@ -58,13 +58,11 @@ class AttentionSearch:
         Returns:
             Tokens after the prompt, whose frames are not known.
         """
-        if self._graphed and encoded.size(1):
-            encoded = pad(encoded, (0, 0, 0, frame_size(encoded.size(1)) - encoded.size(1)))
-        memory = self._memory(encoded, lengths)
         prepared = self._prepared(encoded, prompts, bound.longest)
         if prepared is not None:
-            return prepared.search(memory, prompts, bound.limits)
-        writing = self._writing(memory, prompts, bound.longest)
+            padded = pad(encoded, (0, 0, 0, frame_size(encoded.size(1)) - encoded.size(1)))
+            return prepared.search(self._memory(padded, lengths), prompts, bound.limits)
+        writing = self._writing(self._memory(encoded, lengths), prompts, bound.longest)
         writing.restart(prompts, bound.limits)
         return writing.result(columns=min(repeat(GreedyWriting.step, writing), writing.capacity)).fetched()
 
@@ -72,8 +70,9 @@ class AttentionSearch:
         """Return the state and graph for batches of this size; None if the host drives the search."""
         if not self._graphed or not prompts.size(0) or longest <= prompts.size(1):
             return None
-        rows, longest = row_sizes(prompts.size(0))[0], min(self._config.positions, frame_size(longest))
-        size = rows, encoded.size(1), prompts.size(1), longest
+        rows, frames = row_sizes(prompts.size(0))[0], frame_size(encoded.size(1))
+        longest = min(self._config.positions, frame_size(longest))
+        size = rows, frames, prompts.size(1), longest
         known = self.sizes.known(size)
         if known is not None:
             return known
@@ -82,7 +81,7 @@ class AttentionSearch:
 
         def prepare() -> _Prepared:
             lasting = prompts.new_zeros(rows, prompts.size(1))
-            memory = self._memory(encoded.new_zeros(rows, *encoded.shape[1:]), lasting[:, 0])
+            memory = self._memory(encoded.new_zeros(rows, frames, encoded.size(2)), lasting[:, 0])
             return _Prepared(self._writing(memory, lasting, longest), memory, lasting, self._side_stream)
 
         return self.sizes.get(size, prepare)

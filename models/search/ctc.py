@@ -6,7 +6,7 @@ from torch.nn.functional import pad
 
 from models.search.result import SearchResult
 
-# The fields of its results (``SearchResult.fields``).
+# The fields of a result (``SearchResult.fields``).
 FIELDS = ("tokens", "frames", "ends")
 
 

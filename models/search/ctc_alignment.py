@@ -18,7 +18,8 @@ def ctc_alignment(
         lengths: valid frames of each row, [batch]; later frames change nothing.
         blank: index of the blank.
         tokens: the tokens, int64 [batch, columns].
-        counts: number of tokens of each row, [batch]. A path must exist, so at most the number of frames.
+        counts: number of tokens of each row, [batch]. A path needs a frame for each, and one more between equal
+            neighbours.
 
     Returns:
         The tokens with the first frame and the end of the run of each; the confidence is that of the first frame.
@@ -119,7 +120,7 @@ class CtcAlignment:
 
 
 def _spans(path: Tensor, lengths: Tensor, log_probabilities: Tensor, tokens: Tensor, counts: Tensor) -> SearchResult:
-    """Return the first and last frame of each token on a path of states, [batch, frames]."""
+    """Return the tokens with their first frame and end on a path of states, [batch, frames]."""
     columns, frames = tokens.size(1), path.size(1)
     frame = torch.arange(frames, device=path.device).expand_as(path)
     token = torch.where((path % 2 == 1) & (frame < lengths[:, None]), path // 2, columns)

@@ -26,7 +26,7 @@ class FusedLookAhead:
         self._labels = torch.zeros_like(self._found)
 
     def two_steps(self, state: TransducerState) -> None:
-        """Do two steps, after which the predictor's output is in its first buffer again."""
+        """Do two steps, after which the predictor's hidden state is in its first buffer again."""
         for before, after in ((state.hidden, self._spare), (self._spare, state.hidden)):
             scores = self._score(self.projected, state.predicted, state.time, state.lengths)
             self._walk(scores, state, self._found, self._labels)

@@ -20,7 +20,7 @@ from models.search.result import FetchedResult
 
 
 class GraphedCtcBeam:
-    """Finds the same as ``ctc_beam``, without waiting for the host."""
+    """Finds the same as ``ctc_beam``, in graphs that do not wait for the host."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class GraphedCtcBeam:
         known = self.sizes.known((rows, frames))
         if known is not None:
             return known
-        # Mostly log probabilities and steps of the alignment, which has twice as many states as frames.
+        # Mostly float32 log probabilities, and the alignment's steps: a byte for each of its 2 * frames states.
         if not has_room(rows * frames * (4 * width + 2 * frames), logits.device, self._free):
             return None
         largest = logits.new_zeros(1).expand(rows, frames, width)

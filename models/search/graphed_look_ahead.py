@@ -35,7 +35,7 @@ NewForm = Callable[[Tensor, Predictor, Joint, int], Form]
 
 
 class GraphedLookAhead:
-    """Greedy transducer search without waiting for the host.
+    """Greedy transducer search in graphs that do not wait for the host.
 
     Batches of similar size share a state; each size allocates its memory once, at its first batch.
     """

@@ -117,8 +117,8 @@ class LookAhead:
         chain of blanks in the window is longer.
 
         Args:
-            duration: frames that each choice advances by, at least 1 for a blank, [batch, window].
-            waits: whether the choice is a blank, [batch, window].
+            duration: frames that each choice advances by, at least 1 where it waits, [batch, window].
+            waits: whether the choice is a blank or its frame is past the row's end, [batch, window].
         """
         window = len(self._offsets)
         pointer = self._offsets + duration * waits

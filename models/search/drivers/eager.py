@@ -23,8 +23,8 @@ State = TypeVar("State", bound=SearchState)
 def repeat(step: Callable[[State], None], state: State) -> int:
     """Repeat ``step`` until all rows are done, and return how often it ran.
 
-    Each step must emit a label in each active row, or advance it past a frame without a label. So the state's capacity
-    plus one bounds the number of steps, and a search always ends.
+    Each step must, in each active row, emit a label, pass a frame that has room for more labels, or end the row. So the
+    state's capacity plus one bounds the number of steps, and a search always ends.
     """
     limit = state.capacity + 1
     for steps in range(limit):

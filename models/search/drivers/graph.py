@@ -18,7 +18,7 @@ log = logging.getLogger("steno.models")
 
 # A round of the loop costs a few microseconds besides its steps, and some steps of the last round are superfluous.
 STEPS_A_ROUND = 4
-# A clip of 10 s takes about 50 steps: four replays, of which the last is half idle.
+# A clip of 10 s takes about 50 steps, so four replays.
 STEPS_A_REPLAY = 16
 
 
@@ -49,9 +49,9 @@ class GraphDriver:
         self._seen = torch.ones(1, dtype=torch.bool, pin_memory=going.is_cuda)
 
     def until_done(self, most: int) -> int:
-        """Step until no row is active, at most ``most`` steps; return an upper bound of their number.
+        """Step until no row is active, and return an upper bound of the number of steps that changed a row.
 
-        Steps are queued on the current stream, before any later work.
+        ``most`` steps must be enough for any search. Steps are queued on the current stream, before any later work.
         """
         if self._loop is not None:
             self._loop.run(-(-most // STEPS_A_ROUND))

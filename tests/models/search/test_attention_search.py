@@ -84,10 +84,13 @@ def test_a_size_that_would_take_too_much_of_the_memory_is_driven_by_the_host():
     keys_and_values = 2 * 2 * 16 * (64 + 64) * 8  # of a row of up to 64 frames: layers, width, positions, float64
     driver = AttentionSearch(model, END, graphed=True, free=lambda _: 8 * keys_and_values)
     eager = AttentionSearch(model, END, graphed=False)
+    read = []
+    model.layers[0].cross_attention.key.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0].size(1)))
 
     for inputs in (small, large):
         assert search(driver, *inputs) == search(eager, *inputs)
 
+    assert read[-2:] == [50, 50]  # what has no room is not padded to a size
     assert len(driver.sizes) == 1
     assert not driver.sizes.refused
 
