@@ -22,8 +22,7 @@ _LEAST_BLOCK = 16
 _FRAMES_IN_TABLE = 512
 # The number of columns of scores is a multiple of this, for tensor cores.
 _COLUMNS = 8
-# In inference on a CPU in bfloat16, keys of a block are padded to a multiple of this: a softmax takes twice as long over
-# the rest.
+# In bfloat16 on a CPU, inference pads a block's keys to a multiple of this: softmax takes twice as long over the rest.
 _KEYS_ON_CPU = 32
 
 
@@ -43,7 +42,7 @@ def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
 
 
 def frames_within_reach(time: int, context: int | None) -> int:
-    """Return a number above all distances of queries and keys in a block, padded keys too, of ``time`` frames."""
+    """Return a number above the distances of queries and keys, padded ones too, in any block of ``time`` frames."""
     return (time if context is None else min(time, context + _band_block(context))) + _KEYS_ON_CPU - 1
 
 

@@ -10,7 +10,7 @@ import torch
 
 log = logging.getLogger("steno.models")
 
-# Few rows are rounded up to a power of four, because a step of four rows takes about as long as one of one. More rows
+# Few rows are rounded up to a power of four, because a step of four rows takes about as long as that of one. More rows
 # are rounded up to a power of two, because their memory and time grow with their number.
 _FEW_ROWS = 64
 _LEAST_FRAMES = 64
@@ -29,7 +29,7 @@ _ATTEMPTS = 2
 
 
 class Sizes(Generic[Prepared]):
-    """Things prepared for each size, once, at its first batch.
+    """Things prepared once for each size.
 
     Attributes:
         refused: sizes that could not be captured; the host launches their operations.
@@ -96,7 +96,7 @@ def has_room(taken: int, device: torch.device, free: FreeBytes = free_bytes) -> 
 
 
 def frame_size(frames: int) -> int:
-    """Return the frames of the graph for a batch with ``frames`` encoder frames: at most half as many more.
+    """Return the frames of the graph for a batch with ``frames`` encoder frames: 64, or at most half as many more.
 
     So recordings of all lengths share a few sizes. A search masks the additional frames, which cost little.
     """

@@ -1,4 +1,4 @@
-"""A step of look-ahead (models/search/look_ahead.py) in a few kernels: about as many as the predictor has layers.
+"""A step of look-ahead (models/search/look_ahead.py) in three kernels, and one for each layer of the predictor.
 
 In plain operations a step is some fifty kernels, each faster than its launch. These keep intermediate values in
 registers, and never write the logits. All sums are float32.
