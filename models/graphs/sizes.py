@@ -49,7 +49,7 @@ class Sizes(Generic[Prepared]):
     def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Prepared]) -> Prepared | None:
         """Return what is prepared for a size, after preparing it at the first call; None if it cannot be captured.
 
-        A failed capture is tried twice, because work of another thread may have spoiled the first.
+        A failed capture is tried once more, because work of another thread may have spoiled it.
 
         Raises:
             torch.OutOfMemoryError: if there is no room for it.
