@@ -17,12 +17,12 @@ from models.merged_linear import merged_linear
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20
 _LEAST_BLOCK = 16
-# When a model is folded, distances up to this number of frames are projected once: 41 s at the usual 80 ms. That adds
-# a 24th to the memory of a layer of width 1024.
+# When a model is folded, distances below this number of frames are projected once: for clips of up to 38 s at the usual
+# 80 ms. That adds a 24th to the memory of a layer of width 1024.
 _FRAMES_IN_TABLE = 512
 # The number of columns of scores is a multiple of this, for tensor cores.
 _COLUMNS = 8
-# On a CPU, the number of keys of a block is a multiple of this: a bfloat16 softmax takes twice as long over the rest.
+# In bfloat16 on a CPU, inference pads a block's keys to a multiple of this: softmax takes twice as long over the rest.
 _KEYS_ON_CPU = 32
 
 
@@ -42,7 +42,7 @@ def relative_positions(frames: int, width: int, device: torch.device) -> Tensor:
 
 
 def frames_within_reach(time: int, context: int | None) -> int:
-    """Return the largest distance plus 1 between a query and a key of one block in a clip of ``time`` frames."""
+    """Return a number above the distances of queries and keys, padded ones too, in any block of ``time`` frames."""
     return (time if context is None else min(time, context + _band_block(context))) + _KEYS_ON_CPU - 1
 
 
@@ -80,7 +80,7 @@ class SelfAttention(nn.Module):
         """Attend.
 
         Args:
-            normed: frames after ``norm``, [batch, time, width], or [frames, width] without their padding.
+            normed: frames after ``norm``, [batch, time, width], or [1, frames, width] without their padding.
             positions: sinusoids of the distances r - 1 down to 1 - r, [2 * r - 1, width], with r of
                 ``frames_within_reach``; scores that depend on content alone do not look at them.
             padding: the batch's padding; no frame attends to it.
@@ -127,8 +127,8 @@ class SelfAttention(nn.Module):
         return query
 
     def _content_penalty(self, key: Tensor) -> Tensor:
-        """Return the negated contribution of ``_with_content`` to the score of a global key, [batch, heads, 1, 1]."""
-        return key.new_zeros(*key.shape[:2], 1, 1)
+        """Return what ``_with_content`` adds to scores of a global key, negated; broadcasts to [batch, heads, 1, 1]."""
+        return key.new_zeros(1, 1, 1, 1)
 
     def _position_scores(self, query: Tensor, positions: Tensor) -> Callable[[Block, int], Tensor]:  # noqa: ARG002  # no use
         """Return a function that returns the scores by distance for a block and a number of keys.
@@ -149,7 +149,7 @@ class SelfAttention(nn.Module):
             return additive_mask(~visible, dtype)
 
         # With local attention they are not kept, because they are large and each block has its own.
-        return padding.once((block, spare, dtype), compute) if self.context is None else compute()
+        return padding.once((spare, dtype), compute) if self.context is None else compute()
 
     def _visible(self, valid: Tensor, block: Block) -> Tensor:
         """Return which keys each query may see, bool, in a shape that broadcasts to [batch, heads, n, keys]."""
@@ -298,7 +298,7 @@ def _blocks(time: int, rows_per_query: int, device: torch.device, context: int |
     if context is not None:
         size = _band_block(context)
     else:
-        size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // (rows_per_query * time))
+        size = time if device.type != "cpu" else max(_LEAST_BLOCK, _SCORES_PER_BLOCK // max(1, rows_per_query * time))
     for first in range(0, time, size):
         last = min(first + size, time)
         low, high = (0, time) if context is None else (max(0, first - context), min(time, last + context))

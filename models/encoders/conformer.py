@@ -94,7 +94,7 @@ class ConformerLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, frames: Tensor, positions: Tensor, padding: Padding) -> Tensor:
-        """Apply the layer to ``frames`` [batch, time, width], or [frames, width] without padding."""
+        """Apply the layer to ``frames`` [batch, time, width], or [1, frames, width] without padding."""
         change = self.dropout(self.first_feed_forward(self.first_feed_forward.norm(frames)))
         frames, normed = _added(frames, change, 0.5, self.attention.norm)
         change = self.dropout(self.attention(normed, positions, padding))
@@ -175,7 +175,7 @@ class ConvolutionModule(nn.Module):
         self.projection = nn.Linear(config.width, config.width, bias=config.bias)
 
     def forward(self, normed: Tensor, padding: Padding) -> Tensor:
-        """Apply to frames after ``norm``, [batch, time, width], or [frames, width] without padding."""
+        """Apply to frames after ``norm``, [batch, time, width], or [1, frames, width] without padding."""
         halves = self.gate(normed)
         is_final = self.batch_norm is None and not torch.is_grad_enabled()
         kernel = gated_convolution_on(halves.device, halves.dtype) if is_final else None

@@ -18,8 +18,8 @@ class Padding:
         lengths: real frames of each row, [batch].
         time: frames of each row, padding included.
         valid: which frames are real, bool [batch, time].
-        starts: index of each row's first frame among the real frames, int64 [batch + 1]; the last entry is their
-            number.
+        starts: index of each row's first frame among those that ``without`` returns, int64 [batch + 1]; the last entry
+            is their number.
         is_none: whether the host knows that there is no padding.
     """
 

@@ -79,7 +79,7 @@ class Subsampling(nn.Module):
         """Return the projection's input for one clip without padding, ``features`` [mels, frames], in pieces."""
         pieces = [features.new_zeros(0, self._channels * self._bands)]  # for an empty clip
         for begin in range(0, features.size(1), _PIECE):
-            # An output frame depends on its own input frames and on the one before them.
+            # An output frame depends on the ``factor`` features of its own and on fewer than that before them.
             before = self._factor if begin else 0
             piece = features[None, :, begin - before : begin + _PIECE]
             pieces.append(self._stacked(piece)[0, before // self._factor :])
@@ -159,7 +159,7 @@ class Stacking(nn.Module):
         return self.projection(torch.unflatten(whole, 1, (-1, self.factor)).flatten(2)), self.shortened(lengths)
 
     def shortened(self, lengths: Tensor) -> Tensor:
-        """Return what is left of lengths, int64."""
+        """Return the lengths after stacking, int64."""
         return lengths // self.factor
 
 

@@ -99,7 +99,9 @@ class DeviceLoop:
         loop.conditional.type = driver.CUgraphConditionalNodeType.CU_GRAPH_COND_TYPE_WHILE
         loop.conditional.size = 1
         loop.conditional.ctx = context
-        _checked(driver.cuGraphAddNode(outer, None, None, 0, loop))
+        # cuda-bindings 12 has the call with these arguments under its versioned name.
+        add_node = getattr(driver, "cuGraphAddNode_v2", driver.cuGraphAddNode)
+        _checked(add_node(outer, None, None, 0, loop))
         body = loop.conditional.phGraph_out[0]
         round_ = _checked(driver.cuGraphAddChildGraphNode(body, None, 0, driver.CUgraph(self._body.raw_cuda_graph())))
         condition = driver.CUDA_KERNEL_NODE_PARAMS()

@@ -18,8 +18,8 @@ from models.graphs.sizes import Sizes, graph_rows
 # parameters, 2,000 frames of 80 ms are 2.4 TFLOP, a few milliseconds.
 MOST_SECONDS = 160.0
 
-# A pass takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the device; and
-# the latter on the host, or None in a graph, which is for any lengths. It returns tensors with a row for each
+# A pass takes waveforms [batch, samples], float32, and the samples of each row, int64 [batch], both on the device; then
+# these lengths on the host, or None in a graph, which is for any lengths. It returns tensors with a row for each
 # utterance. It must not allocate shapes that depend on values on the device, nor wait for it.
 Pass = Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, ...]]
 

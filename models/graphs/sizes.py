@@ -10,7 +10,7 @@ import torch
 
 log = logging.getLogger("steno.models")
 
-# Few rows are rounded up to a power of four, because a step of four rows takes about as long as one of one. More rows
+# Few rows are rounded up to a power of four, because a step of four rows takes about as long as that of one. More rows
 # are rounded up to a power of two, because their memory and time grow with their number.
 _FEW_ROWS = 64
 _LEAST_FRAMES = 64
@@ -29,7 +29,7 @@ _ATTEMPTS = 2
 
 
 class Sizes(Generic[Prepared]):
-    """Things prepared for each size, once, at its first batch.
+    """Things prepared once for each size.
 
     Attributes:
         refused: sizes that could not be captured; the host launches their operations.
@@ -49,7 +49,7 @@ class Sizes(Generic[Prepared]):
     def get(self, size: tuple[Hashable, ...], prepare: Callable[[], Prepared]) -> Prepared | None:
         """Return what is prepared for a size, after preparing it at the first call; None if it cannot be captured.
 
-        A failed capture is tried twice, because work of another thread may have spoiled the first.
+        A failed capture is tried once more, because work of another thread may have spoiled it.
 
         Raises:
             torch.OutOfMemoryError: if there is no room for it.
@@ -96,7 +96,7 @@ def has_room(taken: int, device: torch.device, free: FreeBytes = free_bytes) -> 
 
 
 def frame_size(frames: int) -> int:
-    """Return the frames of the graph for a batch with ``frames`` encoder frames: at most half as many more.
+    """Return the frames of the graph for a batch with ``frames`` encoder frames: 64, or at most half as many more.
 
     So recordings of all lengths share a few sizes. A search masks the additional frames, which cost little.
     """

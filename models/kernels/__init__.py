@@ -11,10 +11,9 @@ from torch.nn.functional import linear, silu
 
 Kernel = TypeVar("Kernel")
 
-# For fewer frames, the library's products are better than our kernels with products.
+# For fewer frames, the library's product is faster than our kernel of a feed-forward expansion.
 FRAMES_WORTH_A_KERNEL = 4096
 _WARM_UPS, _MEASURED = 3, 10
-_OF_TENSOR_CORES = (torch.float32, torch.float16, torch.bfloat16)
 _AMPERE = (8, 0)  # compute capability
 
 log = logging.getLogger("steno.models")
@@ -114,7 +113,7 @@ def decoder_step_on(device: torch.device, dtype: torch.dtype) -> DecoderStep | N
 
     They had a trial run; None if they do not run.
     """
-    if dtype not in _OF_TENSOR_CORES:
+    if dtype == torch.float64:  # kernels sum in float32
         return None
 
     def tried() -> DecoderStep | None:
@@ -141,8 +140,8 @@ def swish_expansion_on(device: torch.device, dtype: torch.dtype, shape: torch.Si
         shape: shape of the weights.
 
     Returns:
-        None if it does not run or products do not suit the device, if the library's product and Swish are faster, or
-        for float32, which tensor cores round.
+        None if it does not run or products do not suit the device, if the library's product and Swish are faster, for
+        float32, which tensor cores round, or where rows are no multiple of 16 bytes.
     """
     columns, channels = shape
     if dtype == torch.float32 or columns * dtype.itemsize % 16 or channels * dtype.itemsize % 16:

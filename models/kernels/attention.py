@@ -2,12 +2,12 @@
 
 Plain operations write the scores by distance, twice as many as there are scores, read them shifted, mask them, and
 write them again before the softmax. Here a program has a tile of queries of one head, and visits the keys of its row
-tile by tile with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). It ends with the row's own frames.
+tile by tile with a running softmax (Milakov and Gimelshein, 2018; Dao et al., 2022). It reads no keys of padding.
 
-Scores by distance are products with blocks of distances; a block has as many as a tile has keys. Key j is in column
-(j - i - 1) modulo that number for query i, in every block. So the row of query i is rotated once, and the rotated block
-serves each tile of keys that it reaches: a tile needs one new block, and has the others from the tiles before it. All
-sums are float32.
+Scores by distance are products with blocks of distances; a block has as many as a tile has keys. With both counted
+within their tiles, key j is in column (j - i - 1) modulo that number for query i, in every block. So the row of query i
+is rotated once, and the rotated block serves each tile of keys that it reaches: a tile needs one new block, and has the
+others from the tiles before it. All sums are float32.
 """
 
 import math

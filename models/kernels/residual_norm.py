@@ -1,7 +1,7 @@
 """The sum of frames and a module's output, and the norm of the next module, in one kernel.
 
-Plain operations write the sum and read it again for the norm, in two launches. Here it stays in registers. Sums and
-moments are float32; the sum is rounded to the frames' dtype before the norm, as if it had been stored.
+Plain operations write the sum and read it again for the norm, in two launches. Here the norm has it in registers, but
+rounded to the frames' dtype, as it is stored. Sums and moments are float32.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""A step of look-ahead (models/search/look_ahead.py) in a few kernels: about as many as the predictor has layers.
+"""A step of look-ahead (models/search/look_ahead.py) in three kernels, and one for each layer of the predictor.
 
 In plain operations a step is some fifty kernels, each faster than its launch. These keep intermediate values in
 registers, and never write the logits. All sums are float32.
@@ -361,12 +361,18 @@ class JointKernel:
     """
 
     def __init__(self, joint: Joint, rows: int, window: int) -> None:
-        """Choose tiles, and allocate the scores of ``rows`` rows."""
+        """Choose tiles, and allocate the scores of ``rows`` rows.
+
+        Raises:
+            ValueError: if the durations do not fit one tile.
+        """
         weight, self._count = joint.output.weight, joint.blank + 1
         self._weight, self._bias = weight.detach(), joint.output.bias.detach()
         self._activation = _ACTIVATIONS[type(joint.activation)]
         self._tile = chosen_tile(SCORES_OF_FEW, SCORES_OF_MANY, rows * window, self._count, weight.dtype)
         self.window, self.tile_labels = window, self._tile.columns
+        if len(joint.durations) > self.tile_labels:
+            raise ValueError(f"{len(joint.durations)} durations do not fit a tile of {self.tile_labels}")
         self.label_tiles = triton.cdiv(self._count, self.tile_labels)
         self.tiles = self.label_tiles + bool(joint.durations)
         place, device = (rows, window, self.tiles), weight.device

@@ -114,6 +114,21 @@ def test_a_band_wider_than_a_clip_is_the_whole_clip(time, more, kind):
     torch.testing.assert_close(attended[0], attended[1])
 
 
+@pytest.mark.parametrize("context", [2, 30])
+@torch.no_grad()
+def test_without_biases_and_distances_both_kinds_attend_to_a_global_token_alike(context):
+    plain, relative = (attention(2, 8, context=context, kind=kind) for kind in (SelfAttention, RelativeAttention))
+    relative.load_state_dict(plain.state_dict(), strict=False)
+    for parameter in (relative.position.weight, relative.content_bias, relative.position_bias):
+        parameter.zero_()
+    plain.global_tokens = relative.global_tokens = 1
+    frames, padding = torch.randn(2, 20, 8, dtype=torch.float64), Padding(torch.tensor([20, 7]), 20)
+
+    attended = [module(frames, positions(module, 20, 8), padding)[padding.valid] for module in (plain, relative)]
+
+    torch.testing.assert_close(attended[0], attended[1])
+
+
 @torch.no_grad()
 def test_what_a_band_computes_grows_with_a_clip_and_not_with_its_square():
     module = attention(2, 8, context=20)

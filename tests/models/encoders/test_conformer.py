@@ -73,6 +73,20 @@ def test_a_clip_gives_the_same_alone_and_in_any_padding(config, lengths, extra, 
 
 
 @pytest.mark.parametrize("context", [None, 2], ids=["full", "local"])
+@pytest.mark.parametrize("training", [False, True])
+def test_no_clip_gives_no_frames(training, context):
+    config = ConformerConfig(
+        16, 2, 8, 2, 16, 9, "striding", 4, 6, bias=True, scale_input=True, attention_context=context
+    )
+
+    with torch.set_grad_enabled(training):
+        encoded, lengths = ConformerEncoder(config).eval()(torch.empty(0, 16, 50), torch.empty(0, dtype=torch.int64))
+
+    assert encoded.shape == (0, 13, 8)
+    assert lengths.shape == (0,)
+
+
+@pytest.mark.parametrize("context", [None, 2], ids=["full", "local"])
 @pytest.mark.parametrize("subsampling", ["striding", "dw_striding", "stacking"])
 @torch.no_grad()
 def test_no_value_of_the_input_decides_what_is_computed(subsampling, context):

@@ -206,6 +206,18 @@ def test_replays_find_what_plain_operations_find(device, durations, monkeypatch)
     assert len(driver.sizes) == 2
 
 
+def test_more_durations_than_a_tile_holds_are_left_to_plain_operations(device, monkeypatch, caplog):
+    monkeypatch.setattr("models.search.drivers.graph.STEPS_A_REPLAY", 2)
+    predictor, joint = small_transducer(3, tuple(range(65)), layers=1, blank_bias=0.0, device=device)
+    joint.output.bias[-1] += 100
+    encoded, lengths = torch.randn(1, 66, 6, device=device), torch.tensor([66], device=device)
+
+    found = GraphedLookAhead(predictor, joint, max_symbols=2, fused=True).search(encoded, lengths)
+
+    assert_same(found, look_ahead(encoded, lengths, predictor, joint, max_symbols=2))
+    assert "65 durations" in caplog.text
+
+
 def test_a_capture_that_was_spoiled_is_not_taken_for_kernels_that_do_not_run(device, monkeypatch, caplog):
     spoiled = [RuntimeError("CUDA error: operation failed due to a previous error during capture")]
 
