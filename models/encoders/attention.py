@@ -17,9 +17,9 @@ from models.merged_linear import merged_linear
 _LONGEST_WAVELENGTH = 10_000.0
 _SCORES_PER_BLOCK = 2**20
 _LEAST_BLOCK = 16
-# When a model is folded, distances below this number of frames are projected once: for clips of up to 38 s at the usual
-# 80 ms. That adds a 24th to the memory of a layer of width 1024.
-_FRAMES_IN_TABLE = 512
+# When a model is folded, distances below this number of frames are projected once: for clips of up to 41 s at the usual
+# 80 ms, the longest parts of recordings among them. That adds a 22nd to the memory of a layer of width 1024.
+_FRAMES_IN_TABLE = 544
 # The number of columns of scores is a multiple of this, for tensor cores.
 _COLUMNS = 8
 # In bfloat16 on a CPU, inference pads a block's keys to a multiple of this: softmax takes twice as long over the rest.

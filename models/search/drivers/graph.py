@@ -83,6 +83,6 @@ def _loop(work: Callable[[], None], going: Tensor, side_stream: SideStream) -> D
     graph = captured_graph(work, going.device, side_stream=side_stream)
     try:
         return DeviceLoop(graph, going)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:  # bindings of other versions have other signatures
         log.warning("no loop on the device over these steps, the host will ask it whether to go on: %s", error)
         return None
