@@ -4,10 +4,12 @@ import pickle
 import re
 import warnings
 import zipfile
+from io import BytesIO
 from typing import IO
 
 import torch
 from torch import Tensor
+from torch._C import PyTorchFileReader
 
 from models.checkpoint.errors import UnreadableCheckpointError, UnsafeCheckpointError, shown
 from models.checkpoint.nemo.pickles import shares_tuples
@@ -52,7 +54,9 @@ def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
     if zipped:
         with zipfile.ZipFile(stream) as archive:
             _refuse_growth(archive.infolist(), size, source)
-            bomb = any(shares_tuples(archive.open(name)) for name in archive.namelist() if name.endswith(".pkl"))
+        stream.seek(0)
+        # By torch's own reader: it also takes DATA.PKL for data.pkl, and of two of them another one than zipfile.
+        bomb = shares_tuples(BytesIO(PyTorchFileReader(stream).get_record("data.pkl")))
     else:
         bomb = any(shares_tuples(stream) for _ in range(_LEGACY_PICKLES))
     if bomb:
@@ -70,7 +74,7 @@ def _refuse_growth(records: list[zipfile.ZipInfo], size: int, source: str) -> No
 
 def _wanted(message: str) -> str:
     found = re.search(r"GLOBAL (\S+)", message)
-    return f"namely {shown(found[1])}; such code is never run" if found else "and nothing else is ever read"
+    return f"namely {shown(found[1])}; such code is never run" if found else "and only tensors are read"
 
 
 def _checked(content: object, size: int, source: str) -> dict[str, Tensor]:

@@ -220,6 +220,17 @@ def test_a_configuration_that_is_no_configuration_is_refused(path, document):
     assert isinstance(refusal(archive(path, golden_members() | {CONFIG: document})), UnreadableCheckpointError)
 
 
+HUGE = b"0x" + b"f" * 9000
+
+
+@pytest.mark.parametrize("document", [b"target: " + HUGE, b"target: {? " + HUGE + b"\n: 1}"], ids=["value", "key"])
+def test_a_number_that_python_does_not_write_is_refused(path, document):
+    error = refusal(archive(path, golden_members() | {CONFIG: document}))
+
+    assert isinstance(error, UnsupportedValueError)
+    assert "36000 bits" in str(error)
+
+
 def test_a_configuration_that_asks_for_an_object_is_refused(path, trap):
     document = f"target: !!python/object/apply:os.mkdir ['{trap}']".encode()
 
@@ -269,15 +280,30 @@ def hashing_bomb():
     return b"\x80\x02}" + b")" + doubled + b"K\x01s."
 
 
-def as_zip(pickled):
+def as_zip(*records):
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as weights:
-        weights.writestr("archive/data.pkl", pickled)
+        for name, content in records:
+            weights.writestr(name, content)
         weights.writestr("archive/version", "3\n")
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("weights", [as_zip(hashing_bomb()), hashing_bomb()], ids=["zip", "legacy"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("names", [["data.pkl"], ["DATA.PKL"], ["data.pkl", "data.pkl"]], ids=str)
+def test_a_pickle_is_checked_under_every_name_that_torch_reads(path, names):
+    doubled = b"\x80\x02})q\x01h\x01\x86K\x01s."  # a tuple that holds another twice, which takes no time to hash
+    pickles = [doubled, b"\x80\x02}."]
+    weights = as_zip(*[(f"archive/{name}", pickles[place]) for place, name in enumerate(names)])
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: weights}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+@pytest.mark.parametrize(
+    "weights", [as_zip(("archive/data.pkl", hashing_bomb())), hashing_bomb()], ids=["zip", "legacy"]
+)
 def test_a_pickle_that_would_be_hashed_for_years_is_refused(path, weights):
     assert isinstance(refusal(archive(path, golden_members() | {WEIGHTS: weights})), UnsafeCheckpointError)
 
