@@ -19,6 +19,8 @@ _ZIP_MAGIC = b"PK\x03\x04"
 # Before torch 1.6 a file began with five pickles: magic number, version, facts about the machine, tensors, storages.
 _LEGACY_PICKLES = 5
 _MAX_TENSORS = 100_000
+# torch.save numbers storages. One with letters could be read into memory many times, as data/a and as data/A.
+_NOT_NUMBERED = re.compile(r"data/\d*\D", re.IGNORECASE)
 
 
 def read_tensors(stream: IO[bytes], size: int, source: str) -> dict[str, Tensor]:
@@ -56,7 +58,10 @@ def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
             _refuse_growth(archive.infolist(), size, source)
         stream.seek(0)
         # By torch's own reader: it also takes DATA.PKL for data.pkl, and of two of them another one than zipfile.
-        bomb = shares_tuples(BytesIO(PyTorchFileReader(stream).get_record("data.pkl")))
+        reader = PyTorchFileReader(stream)
+        if any(map(_NOT_NUMBERED.match, reader.get_all_records())):
+            raise UnsafeCheckpointError(f"{source} has storages that are not numbered")
+        bomb = shares_tuples(BytesIO(reader.get_record("data.pkl")))
     else:
         bomb = any(shares_tuples(stream) for _ in range(_LEGACY_PICKLES))
     if bomb:

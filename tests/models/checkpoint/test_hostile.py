@@ -308,6 +308,21 @@ def test_a_pickle_that_would_be_hashed_for_years_is_refused(path, weights):
     assert isinstance(refusal(archive(path, golden_members() | {WEIGHTS: weights})), UnsafeCheckpointError)
 
 
+def test_storages_that_torch_would_read_many_times_are_refused(path):
+    with zipfile.ZipFile(BytesIO(saved({"one": torch.ones(999), "two": torch.ones(999)}))) as honest:
+        files = {record.filename.partition("/")[2]: honest.read(record) for record in honest.infolist()}
+    files["data/a"] = files.pop("data/0")
+    del files["data/1"]
+    files["data.pkl"] = (
+        files["data.pkl"].replace(b"X\1\0\0\x000", b"X\1\0\0\0a").replace(b"X\1\0\0\x001", b"X\1\0\0\0A")
+    )
+    weights = as_zip(*[(f"archive/{name}", content) for name, content in files.items() if name != "version"])
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: weights}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
 @pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "legacy"])
 def test_one_tensor_under_two_names_is_read(path, options):
     tensors = golden_tensors()
