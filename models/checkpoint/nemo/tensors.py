@@ -3,7 +3,6 @@
 import pickle
 import re
 import warnings
-import zipfile
 from io import BytesIO
 from typing import IO
 
@@ -54,12 +53,12 @@ def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
     zipped = stream.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
     stream.seek(0)
     if zipped:
-        with zipfile.ZipFile(stream) as archive:
-            _refuse_growth(archive.infolist(), size, source)
-        stream.seek(0)
-        # By torch's own reader: it also takes DATA.PKL for data.pkl, and of two of them another one than zipfile.
+        # torch's own reader, because zipfile may find other records in the same file.
         reader = PyTorchFileReader(stream)
-        if any(map(_NOT_NUMBERED.match, reader.get_all_records())):
+        names = reader.get_all_records()
+        if sum(map(reader.get_record_size, names)) > size:
+            raise UnsafeCheckpointError(f"{source} has records larger than itself")
+        if any(map(_NOT_NUMBERED.match, names)):
             raise UnsafeCheckpointError(f"{source} has storages that are not numbered")
         bomb = shares_tuples(BytesIO(reader.get_record("data.pkl")))
     else:
@@ -67,14 +66,6 @@ def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
     if bomb:
         raise UnsafeCheckpointError(f"{source} refers back to what no honest file has twice")
     stream.seek(0)
-
-
-def _refuse_growth(records: list[zipfile.ZipInfo], size: int, source: str) -> None:
-    """Refuse records that would grow while they are read; ``torch.save`` never compresses."""
-    if any(record.compress_type != zipfile.ZIP_STORED for record in records):
-        raise UnsafeCheckpointError(f"{source} has compressed records")
-    if sum(record.file_size for record in records) > size:
-        raise UnsafeCheckpointError(f"{source} has records larger than itself")
 
 
 def _wanted(message: str) -> str:

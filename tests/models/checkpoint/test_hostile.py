@@ -373,6 +373,26 @@ def test_compressed_weights_are_refused(path):
     assert isinstance(error, UnsafeCheckpointError)
 
 
+def test_a_second_directory_hides_no_record_from_the_checks(path):
+    with zipfile.ZipFile(BytesIO(saved({"zeros": torch.zeros(10**6)}))) as honest:
+        files = {record.filename: honest.read(record) for record in honest.infolist()}
+
+    def zipped(files, compression):
+        buffer = BytesIO()
+        with zipfile.ZipFile(buffer, "w", compression) as weights:
+            for name, content in files.items():
+                weights.writestr(name, content)
+        return buffer.getvalue(), weights.start_dir
+
+    bomb, _ = zipped(files, zipfile.ZIP_DEFLATED)
+    other, start = zipped(dict.fromkeys(files, b""), zipfile.ZIP_STORED)
+    two = bomb[:-22] + other[start:-22] + bomb[-22:]  # before its end record of 22 bytes, which torch follows
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: two}))
+
+    assert "records larger than itself" in str(error)
+
+
 @pytest.mark.parametrize(
     ("name", "tensor", "told"),
     [
