@@ -9,7 +9,7 @@ from models.checkpoint.errors import CheckpointError, UnreadableCheckpointError,
 MAX_DEPTH = 40
 # Configurations hold vocabularies of some ten thousand pieces, up to three times.
 MAX_NODES = 500_000
-# A list of manifests may be long. PyYAML's time for a long number grows with the square of its length.
+# A list of manifests, one value, may be long. PyYAML's time for a long number grows with the square of its length.
 MAX_SCALAR = 100_000
 
 # The loader written in C is ten times as fast; both build plain data only.
@@ -25,7 +25,7 @@ def parse_document(content: bytes, source: str) -> dict[Any, Any]:
 
     Raises:
         UnreadableCheckpointError: if it is not YAML, or not a mapping.
-        UnsafeCheckpointError: if it is nested deeper, or expands to more nodes, than any configuration.
+        UnsafeCheckpointError: if it is deeper, or has more or longer values, than any configuration.
     """
     try:
         _check_size(content, source)
@@ -49,7 +49,7 @@ def _check_size(content: bytes, source: str) -> None:
     for event in yaml.parse(content, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchored:
-                raise UnsafeCheckpointError(f"{source} contains itself")
+                raise UnsafeCheckpointError(f"{source}: the alias *{event.anchor} has no complete value before it")
             nodes += anchored[event.anchor]
         elif isinstance(event, yaml.CollectionStartEvent):
             open_collections.append((event.anchor, nodes))

@@ -18,6 +18,7 @@ from reprlib import Repr
 _LONGEST_MESSAGE = 2000
 _SHOWN_CHARACTERS = 120
 _SHOWN_TENSORS = 6
+_MOST_BITS = 1000
 
 
 class CheckpointError(ValueError):
@@ -84,5 +85,11 @@ def shown(value: object) -> str:
     return "null" if value is None else _SHORT.repr(value)
 
 
-_SHORT = Repr()
+class _Short(Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        """Return the digits, of which Python writes at most 4300, but a document may have more in hexadecimal."""
+        return super().repr_int(x, level) if x.bit_length() < _MOST_BITS else f"a number of {x.bit_length()} bits"
+
+
+_SHORT = _Short()
 _SHORT.maxstring = _SHORT.maxother = _SHOWN_CHARACTERS

@@ -1,4 +1,4 @@
-"""Names of models on the hub, and the callback for the progress of a download."""
+"""Names of models on the hub."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ class HubName(NamedTuple):
 
 
 def hub_name(model: str) -> HubName | None:
-    """Parse ``model`` as a name on the hub; None if it is a path, because it exists or ends in ``.nemo``."""
+    """Parse ``model`` as a name on the hub; None if it is not one, exists as a path, or ends in ``.nemo``."""
     found = _HUB_NAME.fullmatch(model)
     if found is None or model.endswith(".nemo") or Path(model).exists():
         return None

@@ -35,7 +35,7 @@ def needed_files(names: Iterable[str], title: str) -> list[str]:
     """Return the files of a repository that its checkpoint consists of: its ``.nemo`` file, else transformers' files.
 
     Raises:
-        UnreadableCheckpointError: if it has neither.
+        UnreadableCheckpointError: if it has neither, or as for `nemo_archive`.
     """
     names = sorted(names)
     if archive := nemo_archive(names, title):

@@ -17,11 +17,11 @@ def checkpoint_path(model: str | Path, on_download: OnDownload | None = None) ->
         on_download: gets the progress; None draws a progress bar if standard error is a terminal.
 
     Raises:
-        CheckpointError: if it cannot be downloaded.
+        CheckpointError: if it cannot be downloaded, or a folder has several checkpoints.
     """
     if model == bundled.NAME:
         return bundled.CHECKPOINT
-    path, title = Path(model), Path(model).name
+    path, title = Path(model), Path(model).absolute().name
     if isinstance(model, str) and (name := hub_name(model)):
         from models.checkpoint import hub
 

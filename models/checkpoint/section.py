@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from models.checkpoint.errors import UnreadableCheckpointError, UnsupportedValueError
+from models.checkpoint.errors import UnreadableCheckpointError, UnsupportedValueError, shown
 
 _ABSENT = object()
 
@@ -11,7 +11,7 @@ _ABSENT = object()
 class Section:
     """A mapping of a configuration that remembers which of its keys were read.
 
-    An absent key has the default. A null is a value, and not an absent key, because publishers use both.
+    An absent key has the default. A null is a value, which may mean something else.
     """
 
     def __init__(self, path: str, values: Mapping[Any, Any]) -> None:
@@ -19,8 +19,9 @@ class Section:
         self._values = values
         self._seen: set[Any] = set()
 
-    def key(self, name: str) -> str:
+    def key(self, name: object) -> str:
         """Return the full name of a key, for messages."""
+        name = name if isinstance(name, str) else shown(name)
         return f"{self._path}.{name}" if self._path else name
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401  # what YAML holds
@@ -100,7 +101,7 @@ class Section:
         """Return the names of all keys, in order."""
         for name in self._values:
             if not isinstance(name, str):
-                raise UnsupportedValueError(self.key(str(name)), name, "names that are text")
+                raise UnsupportedValueError(self.key(name), name, "names that are text")
         return tuple(self._values)
 
     def expect(self, name: str, *supported: Any) -> None:  # noqa: ANN401  # what YAML holds
@@ -122,13 +123,13 @@ class Section:
         """Refuse keys that were not read, because their meaning is not known."""
         for name, value in self._values.items():
             if name not in self._seen:
-                raise UnsupportedValueError(self.key(str(name)), value, "no such key")
+                raise UnsupportedValueError(self.key(name), value, "no such key")
 
     def refuse_the_rest_unless_off(self) -> None:
         """Refuse keys that were not read, unless they are null, false, 0 or empty and so switch nothing on."""
         for name, value in self._values.items():
             if name not in self._seen and value:
-                raise UnsupportedValueError(self.key(str(name)), value, "this key only when it is off")
+                raise UnsupportedValueError(self.key(name), value, "this key only when it is off")
 
 
 def _as_yaml(value: object) -> str:

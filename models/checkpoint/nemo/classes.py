@@ -1,4 +1,4 @@
-"""The classes of NeMo that a configuration may name, and for error messages the families of unsupported ones."""
+"""Checking the names of classes in a NeMo configuration."""
 
 from collections.abc import Container, Iterable
 from typing import Protocol
@@ -6,6 +6,7 @@ from typing import Protocol
 from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.section import Section
 
+# What people call some classes that are not supported, for error messages.
 _KNOWN_FAMILIES = {
     "SqueezeformerEncoder": "Squeezeformer",
     "StatelessTransducerDecoder": "a stateless predictor",

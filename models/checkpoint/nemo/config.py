@@ -1,7 +1,8 @@
 """Translating NeMo's configuration of a model, ``model_config.yaml``, into ours.
 
-Absent keys have NeMo's defaults. Each key is used, required to have a supported value, ignored because it cannot
-change a transcript, or refused by name.
+Absent keys have NeMo's defaults. Each key of the preprocessor and the encoder is used, required to have a supported
+value, ignored because it cannot change a transcript, or refused by name; keys of the heads and of decoding, too, except
+for unknown ones that are off. Other sections, such as those of training data, are not checked.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from models.checkpoint.section import Section
 from models.config import ModelConfig
 
 _MAX_VOCABULARY = 1_000_000
+_MAX_SECONDS = 1_000_000
 _BESIDE_A_MODEL = "one that identifies languages can be given with a model, as its language identifier"
 
 
@@ -69,8 +71,8 @@ def parse_nemo_config(document: dict[Any, Any], *, has_aligner: bool = False) ->
         has_aligner: whether the checkpoint has a second model, which finds times for the first.
 
     Returns:
-        The translation. An attention decoder's vocabulary size is the number of outputs, a few more than there are
-        labels, because the configuration does not say more.
+        The translation. An attention decoder's vocabulary size is the number of outputs, up to seven more than there
+        are labels, because the configuration does not say more.
 
     Raises:
         UnsupportedValueError: naming the first key that asks for something else than we do.
@@ -108,7 +110,7 @@ def _trained_seconds(root: Section) -> float | None:
     """Return the length of the longest training clips; None if it is absent or not a sensible number."""
     data = root.get("train_ds")
     longest = data.get("max_duration") if isinstance(data, dict) else None
-    if not isinstance(longest, int | float) or isinstance(longest, bool) or not 0 < longest < float("inf"):
+    if not isinstance(longest, int | float) or isinstance(longest, bool) or not 0 < longest < _MAX_SECONDS:
         return None
     return float(longest)
 

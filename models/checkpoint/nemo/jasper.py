@@ -106,7 +106,7 @@ def _check_strides(section: Section, block: BlockConfig, mode: str) -> None:
     section.require("dilation", block.stride == 1 or block.dilation == 1, "[1] where the stride is more than 1")
     section.require("stride_last", block.stride == 1 or last_only, "true where a repeated block has a stride")
     joins = block.residual is None or (mode == "stride_add" and not block.dense)
-    section.require("stride", block.stride == 1 or joins, "[1] unless the only residual is stride_add")
+    section.require("stride", block.stride == 1 or joins, "[1] unless the block has no residual but stride_add")
 
 
 def _check_channels(section: Section, block: BlockConfig, width: int) -> None:

@@ -1,4 +1,4 @@
-"""NeMo's names of our tensors. Only this file knows them."""
+"""NeMo's names of our tensors."""
 
 from models.config import BlockConfig, EncoderConfig, IdentifierConfig, JasperConfig
 

@@ -1,4 +1,4 @@
-"""The root of a NeMo configuration. Those from before NeMo 1.0, with a class and its parameters, get today's keys."""
+"""The root of a NeMo configuration. One from before NeMo 1.0, with ``cls`` and ``params``, gets today's keys."""
 
 from typing import Any
 

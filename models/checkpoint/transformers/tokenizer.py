@@ -43,7 +43,8 @@ def _check_decoder(decoder: Section) -> None:
     steps = [decoder]
     if decoder.get("type") == "Sequence":
         listed = decoder.get("decoders")
-        steps = [Section(decoder.key("decoders"), step) for step in listed if isinstance(step, dict)] if listed else []
+        entries = listed if isinstance(listed, list) else []
+        steps = [Section(decoder.key("decoders"), step) for step in entries if isinstance(step, dict)]
     kinds = [step.get("type") for step in steps]
     decoder.require("type", kinds in _STEPS, " or ".join(", then ".join(kinds) for kinds in _STEPS))
     for step in steps:

@@ -220,6 +220,17 @@ def test_a_configuration_that_is_no_configuration_is_refused(path, document):
     assert isinstance(refusal(archive(path, golden_members() | {CONFIG: document})), UnreadableCheckpointError)
 
 
+HUGE = b"0x" + b"f" * 9000
+
+
+@pytest.mark.parametrize("document", [b"target: " + HUGE, b"target: {? " + HUGE + b"\n: 1}"], ids=["value", "key"])
+def test_a_number_that_python_does_not_write_is_refused(path, document):
+    error = refusal(archive(path, golden_members() | {CONFIG: document}))
+
+    assert isinstance(error, UnsupportedValueError)
+    assert "36000 bits" in str(error)
+
+
 def test_a_configuration_that_asks_for_an_object_is_refused(path, trap):
     document = f"target: !!python/object/apply:os.mkdir ['{trap}']".encode()
 
@@ -269,17 +280,47 @@ def hashing_bomb():
     return b"\x80\x02}" + b")" + doubled + b"K\x01s."
 
 
-def as_zip(pickled):
+def as_zip(*records):
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as weights:
-        weights.writestr("archive/data.pkl", pickled)
+        for name, content in records:
+            weights.writestr(name, content)
         weights.writestr("archive/version", "3\n")
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("weights", [as_zip(hashing_bomb()), hashing_bomb()], ids=["zip", "legacy"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("names", [["data.pkl"], ["DATA.PKL"], ["data.pkl", "data.pkl"]], ids=str)
+def test_a_pickle_is_checked_under_every_name_that_torch_reads(path, names):
+    doubled = b"\x80\x02})q\x01h\x01\x86K\x01s."  # a tuple that holds another twice, which takes no time to hash
+    pickles = [doubled, b"\x80\x02}."]
+    weights = as_zip(*[(f"archive/{name}", pickles[place]) for place, name in enumerate(names)])
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: weights}))
+
+    assert isinstance(error, UnsafeCheckpointError)
+
+
+@pytest.mark.parametrize(
+    "weights", [as_zip(("archive/data.pkl", hashing_bomb())), hashing_bomb()], ids=["zip", "legacy"]
+)
 def test_a_pickle_that_would_be_hashed_for_years_is_refused(path, weights):
     assert isinstance(refusal(archive(path, golden_members() | {WEIGHTS: weights})), UnsafeCheckpointError)
+
+
+def test_storages_that_torch_would_read_many_times_are_refused(path):
+    with zipfile.ZipFile(BytesIO(saved({"one": torch.ones(999), "two": torch.ones(999)}))) as honest:
+        files = {record.filename.partition("/")[2]: honest.read(record) for record in honest.infolist()}
+    files["data/a"] = files.pop("data/0")
+    del files["data/1"]
+    files["data.pkl"] = (
+        files["data.pkl"].replace(b"X\1\0\0\x000", b"X\1\0\0\0a").replace(b"X\1\0\0\x001", b"X\1\0\0\0A")
+    )
+    weights = as_zip(*[(f"archive/{name}", content) for name, content in files.items() if name != "version"])
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: weights}))
+
+    assert isinstance(error, UnsafeCheckpointError)
 
 
 @pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}], ids=["zip", "legacy"])
@@ -330,6 +371,26 @@ def test_compressed_weights_are_refused(path):
     error = refusal(archive(path, golden_members() | {WEIGHTS: compressed.getvalue()}))
 
     assert isinstance(error, UnsafeCheckpointError)
+
+
+def test_a_second_directory_hides_no_record_from_the_checks(path):
+    with zipfile.ZipFile(BytesIO(saved({"zeros": torch.zeros(10**6)}))) as honest:
+        files = {record.filename: honest.read(record) for record in honest.infolist()}
+
+    def zipped(files, compression):
+        buffer = BytesIO()
+        with zipfile.ZipFile(buffer, "w", compression) as weights:
+            for name, content in files.items():
+                weights.writestr(name, content)
+        return buffer.getvalue(), weights.start_dir
+
+    bomb, _ = zipped(files, zipfile.ZIP_DEFLATED)
+    other, start = zipped(dict.fromkeys(files, b""), zipfile.ZIP_STORED)
+    two = bomb[:-22] + other[start:-22] + bomb[-22:]  # before its end record of 22 bytes, which torch follows
+
+    error = refusal(archive(path, golden_members() | {WEIGHTS: two}))
+
+    assert "records larger than itself" in str(error)
 
 
 @pytest.mark.parametrize(

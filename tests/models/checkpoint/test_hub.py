@@ -230,6 +230,14 @@ def test_a_folder_with_a_nemo_file_stands_for_it(tmp_path):
     assert checkpoint_path(tmp_path) == tmp_path / "any.nemo"
 
 
+def test_of_several_nemo_files_the_one_of_the_folders_name_is_found_from_within(tmp_path, monkeypatch):
+    for name in ("any.nemo", f"{tmp_path.name}.nemo"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+    assert checkpoint_path(".").name == f"{tmp_path.name}.nemo"
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [

@@ -118,6 +118,7 @@ REFUSED = [
     ("processor_config.json", "feature_extractor.dither", 0.1),
     ("tokenizer.json", "model.type", "Unigram"),
     ("tokenizer.json", "decoder.type", "ByteLevel"),
+    ("tokenizer.json", "decoder", {"type": "Sequence", "decoders": 1}),
     ("tokenizer.json", "decoder.prepend_scheme", "never"),
     ("tokenizer.json", "decoder.replacement", "_"),
     ("tokenizer.json", "added_tokens", [{"id": LABELS, "content": "word", "special": False}]),
