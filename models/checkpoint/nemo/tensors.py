@@ -3,6 +3,7 @@
 import pickle
 import re
 import warnings
+import zipfile
 from io import BytesIO
 from typing import IO
 
@@ -15,6 +16,8 @@ from models.checkpoint.nemo.pickles import shares_tuples
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 _ZIP_MAGIC = b"PK\x03\x04"
+# At the end of a zip file: its end record, and before it those of large files: the locator of an end record, and that.
+_END_BYTES, _LOCATOR_BYTES, _LARGE_END_BYTES = 22, 20, 56
 # Before torch 1.6 a file began with five pickles: magic number, version, facts about the machine, tensors, storages.
 _LEGACY_PICKLES = 5
 _MAX_TENSORS = 100_000
@@ -53,12 +56,10 @@ def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
     zipped = stream.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
     stream.seek(0)
     if zipped:
-        # torch's own reader, because zipfile may find other records in the same file.
-        reader = PyTorchFileReader(stream)
-        names = reader.get_all_records()
-        if sum(map(reader.get_record_size, names)) > size:
-            raise UnsafeCheckpointError(f"{source} has records larger than itself")
-        if any(map(_NOT_NUMBERED.match, names)):
+        _refuse_growth(stream, size, source)
+        stream.seek(0)
+        reader = PyTorchFileReader(stream)  # of records with similar names, it tells which one torch reads
+        if any(map(_NOT_NUMBERED.match, reader.get_all_records())):
             raise UnsafeCheckpointError(f"{source} has storages that are not numbered")
         bomb = shares_tuples(BytesIO(reader.get_record("data.pkl")))
     else:
@@ -66,6 +67,41 @@ def _refuse_bombs(stream: IO[bytes], size: int, source: str) -> None:
     if bomb:
         raise UnsafeCheckpointError(f"{source} refers back to what no honest file has twice")
     stream.seek(0)
+
+
+def _refuse_growth(stream: IO[bytes], size: int, source: str) -> None:
+    """Refuse records that would grow while they are read; ``torch.save`` never compresses."""
+    with zipfile.ZipFile(stream) as archive:
+        if archive.start_dir != _directory(stream, size):
+            raise UnsafeCheckpointError(f"{source} has a directory in another place than torch.save writes it")
+        records = archive.infolist()
+    if any(record.compress_type != zipfile.ZIP_STORED for record in records):
+        raise UnsafeCheckpointError(f"{source} has compressed records")
+    if sum(record.file_size for record in records) > size:
+        raise UnsafeCheckpointError(f"{source} has records larger than itself")
+
+
+def _directory(stream: IO[bytes], size: int) -> int | None:
+    """Return where torch looks for the directory of a zip file; None where another reader might look elsewhere.
+
+    `zipfile` takes the directory that ends at the end record, torch the one that the end record names.
+    """
+    end = size - _END_BYTES
+    record, locator = _bytes_at(stream, end, _END_BYTES), _bytes_at(stream, end - _LOCATOR_BYTES, _LOCATOR_BYTES)
+    if not record.startswith(b"PK\5\6") or not record.endswith(b"\0\0"):  # the length of a comment
+        return None
+    if not locator.startswith(b"PK\6\7"):
+        return int.from_bytes(record[16:20], "little")
+    place = end - _LOCATOR_BYTES - _LARGE_END_BYTES
+    large = _bytes_at(stream, place, _LARGE_END_BYTES)
+    if int.from_bytes(locator[8:16], "little") != place or not large.startswith(b"PK\6\6"):
+        return None
+    return int.from_bytes(large[48:56], "little")
+
+
+def _bytes_at(stream: IO[bytes], place: int, count: int) -> bytes:
+    stream.seek(max(0, place))
+    return stream.read(count)
 
 
 def _wanted(message: str) -> str:
