@@ -82,3 +82,21 @@ def teacher() -> Path:
 def golden() -> Path:
     """NeMo's results on small models: one folder a model, and ``clips/``."""
     return GOLDEN
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with one ``.nemo`` file of no meaning, and an empty cache."""
+    from huggingface_hub import constants
+
+    from tests.models.checkpoint.hub_stand_in import LONG, NAME, Hub, Repository
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
+    with Hub({NAME: Repository({"main": {"small.nemo": LONG, "README.md": b"#"}})}) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        yield hub

@@ -96,7 +96,7 @@ def labelled(
         raise RecipeError(
             f"a student's frame of {student_stride} features holds no whole frames of {model.stride}", "teacher"
         )
-    folder = f"{_digest_of_file(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
+    folder = f"{_digest_of_checkpoint(teacher.checkpoint)[:16]}-{teacher.labels}-{precision}"
     store = PosteriorStore(teacher.cache / (folder + "-hidden" * teacher.hidden), teacher.labels, model.width)
     takes = [take for take in takes if _is_labelled(take, teacher)]
     names, unreadable = {}, set[AudioLocation]()
@@ -162,12 +162,15 @@ def _entry(names: dict[AudioLocation, str], take: Take) -> str:
     return f"{names[take.clip.location]}@{take.speed:g}"
 
 
-def _digest_of_file(path: Path) -> str:
-    """Return a digest of a file."""
+def _digest_of_checkpoint(path: Path) -> str:
+    """Return a digest of a file, or of all files of a folder."""
+    digest = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-        digest.update(str(path.stat().st_size).encode())
+        for one in sorted(path.iterdir()) if path.is_dir() else [path]:
+            if not one.is_dir():
+                with one.open("rb") as file:
+                    hashlib.file_digest(file, lambda: digest)
+                digest.update(str(one.stat().st_size).encode())
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror or error}") from error
     return digest.hexdigest()[:32]

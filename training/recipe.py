@@ -91,7 +91,8 @@ class Teacher:
     """The teacher.
 
     Attributes:
-        checkpoint: a model with a CTC head, whose vocabulary becomes the student's unless the recipe names another.
+        checkpoint: a model with a CTC head, a path or a name on the hub; its vocabulary becomes the student's unless
+            the recipe names another.
         cache: folder of its posteriors, which runs may share.
         labels: most probable labels that are kept of each frame, besides the blank.
         hidden: whether frames of its encoder are targets too; they take two bytes on disk for each value.
@@ -443,9 +444,10 @@ class Recipe:
         characters: labels of a model of characters instead, such as `" abcdefghijklmnopqrstuvwxyz'"`; texts are
             converted to their case, and other characters left out.
         languages: the vocabularies of an attention decoder; its special pieces are made here.
-        initial: a ``.nemo`` checkpoint with the initial weights, also of heads with the same labels and shape; None for
-            random weights. Without a shape, the released model itself is trained on: a FastConformer or Conformer with
-            CTC, a transducer, both or an attention decoder, or a Jasper, a QuartzNet or a Citrinet.
+        initial: a checkpoint with the initial weights, a path or a name on the hub, also of heads with the same labels
+            and shape; None for random weights. Without a shape, the released model itself is trained on: a
+            FastConformer or Conformer with CTC, a transducer, both or an attention decoder, or a Jasper, a QuartzNet or
+            a Citrinet.
         dropout: share of each module's output in the encoder that is dropped.
         batch_norm: the statistics of batch norm in training: those of the ``batch``, of the batches of all ``ranks``,
             or the ``running`` ones, which then do not change. None is the running ones for a model that starts from a

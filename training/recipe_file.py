@@ -14,6 +14,7 @@ import yaml
 
 from models.checkpoint.document import parse_document
 from models.checkpoint.errors import CheckpointError
+from models.checkpoint.location import checkpoint_path
 from training.errors import RecipeError
 from training.recipe import Recipe
 
@@ -22,7 +23,7 @@ _Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read the recipe at ``path``; paths in it are relative to its folder.
+    """Read the recipe at ``path``; paths in it are relative to its folder. Checkpoints on the hub are downloaded.
 
     Raises:
         RecipeError: if it cannot be read, or a key or a value in it is wrong; the message names the line and the key.
@@ -37,7 +38,7 @@ def read_recipe(path: Path) -> Recipe:
     lines: dict[str, int] = {}
     try:
         _find_lines(yaml.compose(content, Loader=_Loader), "", lines)
-        return cast("Recipe", _record(Recipe, document, "", path.parent))
+        return _located(cast("Recipe", _record(Recipe, document, "", path.parent)), document, path.parent)
     except _WrongKeyError as error:
         line = f", line {lines[error.key]}" if error.key in lines else ""
         raise RecipeError(f"{path}{line}: {error}") from error
@@ -73,6 +74,27 @@ def _find_lines(node: yaml.Node | None, key: str, lines: dict[str, int]) -> None
         if first is not None:
             raise _WrongKeyError(full, f"{full} stands there twice, first in line {first}")
         _find_lines(value, full, lines)
+
+
+def _located(recipe: Recipe, document: dict[Any, Any], folder: Path) -> Recipe:
+    """Return the recipe with the paths of its checkpoints, which it may name as the hub does."""
+    if recipe.initial:
+        recipe = dataclasses.replace(recipe, initial=_checkpoint(document["initial"], "initial", folder))
+    if recipe.teacher:
+        path = _checkpoint(document["teacher"]["checkpoint"], "teacher.checkpoint", folder)
+        recipe = dataclasses.replace(recipe, teacher=dataclasses.replace(recipe.teacher, checkpoint=path))
+    return recipe
+
+
+def _checkpoint(name: str, key: str, folder: Path) -> Path:
+    path = folder / name
+    try:
+        if path.exists():
+            return checkpoint_path(path)
+        found = checkpoint_path(name)
+    except CheckpointError as error:
+        raise _WrongKeyError(key, f"{key}: {error}") from error
+    return path if found == Path(name) else found
 
 
 def _record(kind: type, values: object, key: str, folder: Path) -> object:

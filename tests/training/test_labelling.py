@@ -11,6 +11,7 @@ from models import load_model
 from models.checkpoint import read_checkpoint
 from models.network import Network
 from tests.conftest import GOLDEN
+from tests.models.checkpoint.transformers_files import folder
 from tests.training.small_run import CHECKPOINT, TEXTS, manifest
 from training import labelling
 from training.clip import Clip
@@ -65,6 +66,17 @@ def test_frames_of_its_encoder_are_kept_where_they_are_asked_for(tmp_path):
         assert without.of(take)["hidden"].size == 0
         assert np.array_equal(frames["labels"], without.of(take)["labels"])
     assert (without.width, teacher.width) == (0, 2 * encoded.size(2))
+
+
+def test_it_may_be_a_folder_that_transformers_wrote(tmp_path):
+    some = takes(tmp_path)
+    checkpoint = folder(tmp_path / "saved", "ctc")
+
+    teacher = label(tmp_path, some, checkpoint)
+
+    assert [greedy_labels(teacher.of(take)) for take in some] == [
+        list(one.tokens) for one in load_model(checkpoint).transcribe([take.samples(16_000) for take in some])
+    ]
 
 
 def test_its_transcript_is_the_models(tmp_path):

@@ -5,7 +5,9 @@ import re
 import pytest
 import yaml
 
+from models import checkpoint_path
 from tests.conftest import ROOT
+from tests.models.checkpoint.hub_stand_in import NAME
 from tests.training.small_run import TDT, document, recipe_file
 from training.errors import RecipeError
 from training.recipe_file import read_recipe
@@ -32,6 +34,27 @@ def test_paths_are_relative_to_the_recipe(tmp_path):
     recipe = read_recipe(recipe_file(tmp_path))
 
     assert recipe.data.manifests == (tmp_path / "manifest.jsonl",)
+
+
+def test_checkpoints_may_be_named_as_on_the_hub(tmp_path, hub):
+    teacher = {"checkpoint": NAME, "cache": "cache"}
+
+    recipe = read_recipe(recipe_file(tmp_path, initial=NAME, teacher=teacher))
+
+    assert recipe.initial == recipe.teacher.checkpoint == checkpoint_path(NAME)
+    assert len(hub.downloads()) == 1
+
+
+def test_a_folder_with_a_nemo_file_stands_for_it(tmp_path):
+    (tmp_path / "released").mkdir()
+    (tmp_path / "released" / "model.nemo").touch()
+
+    assert read_recipe(recipe_file(tmp_path, initial="released")).initial == tmp_path / "released" / "model.nemo"
+
+
+def test_a_model_that_the_hub_does_not_have_is_named_with_its_line(tmp_path, hub):
+    with pytest.raises(RecipeError, match=r"line \d+: initial: nobody/nothing"):
+        read_recipe(recipe_file(tmp_path, initial="nobody/nothing"))
 
 
 def test_numbers_may_be_written_as_people_write_them(tmp_path):

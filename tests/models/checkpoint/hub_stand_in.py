@@ -10,6 +10,10 @@ from urllib.parse import unquote, urlsplit
 # Larger files are known by the digest of their content, smaller ones by that which git gives them.
 LARGE = 1000
 
+# The model of the fixture `hub`, and its only file.
+NAME = "owner/small-0.6b"
+LONG = bytes(range(256)) * 40
+
 
 @dataclass
 class Repository:

@@ -7,26 +7,9 @@ from huggingface_hub import constants, snapshot_download
 
 from models import checkpoint_path, load_model, model_id
 from models.checkpoint.errors import DownloadError, MissingCheckpointError, UnreadableCheckpointError
-from tests.models.checkpoint.hub_stand_in import Hub, Repository
+from tests.models.checkpoint.hub_stand_in import LONG, NAME, Repository
 from tests.models.checkpoint.nemo_files import archive, golden_members
 from tests.models.checkpoint.transformers_files import folder
-
-NAME = "owner/small-0.6b"
-LONG = bytes(range(256)) * 40
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A hub with one ``.nemo`` file of no meaning, and an empty cache."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
-    monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
-    with Hub({NAME: Repository({"main": {"small.nemo": LONG, "README.md": b"#"}})}) as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        )
-        yield hub
 
 
 def refusal(name, kind):
