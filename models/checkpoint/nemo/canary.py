@@ -14,7 +14,7 @@ SPECIAL_PART = "spl_tokens"  # the part of an aggregate vocabulary with the spec
 _DEFAULT_LANGUAGE = "en"
 _MAX_TURNS = 16
 _LANGUAGE = re.compile(r"([a-z]{2})(?:-[A-Za-z]+)?")  # en, en-US
-_LANGUAGE_TAG = re.compile(r"<\|([a-z]{2})\|>")
+_LANGUAGE_TAG = re.compile(r"(?:<\|)?([a-z]{2})(?:\|>)?")  # <|en|>, en
 # Of each slot of the default prompt but the languages, the values that ask for what our default prompt asks for.
 _DEFAULT_SLOTS = {
     "decodercontext": ("",),
@@ -143,7 +143,9 @@ def _default_language(root: Section) -> str:
             slots.expect(slot, None, *values)
         if slots.get("source_lang") is not None:
             tag = slots.text("source_lang")
-            found = match[1] if (match := _LANGUAGE_TAG.fullmatch(tag)) else tag
+            match = _LANGUAGE_TAG.fullmatch(tag)
+            slots.require("source_lang", match is not None, "languages, by their codes in ISO 639-1")
+            found = match[1] if match else tag
         slots.expect("target_lang", None, found, f"<|{found}|>")
         slots.refuse_the_rest_unless_off()
     return found

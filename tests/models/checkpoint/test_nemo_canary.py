@@ -136,6 +136,8 @@ def test_an_absent_key_stands_for_nemos_default_which_is_refused(key):
         ("itn", "<|itn|>"),
         ("timestamp", "<|timestamp|>"),
         ("diarize", "yes"),
+        ("source_lang", "english"),
+        ("source_lang", "<|unklang|>"),
         ("target_lang", "<|de|>"),
         ("speaker", "<|spk0|>"),
     ],
