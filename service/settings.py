@@ -301,7 +301,7 @@ class Settings(BaseSettings):
     webhook_secret: str | None = Field(
         default=None,
         description="Signs webhooks of jobs without a secret of their own: whsec_ and base64, or any text; 16 to 512 "
-        "characters.",
+        "characters, besides whsec_.",
     )
 
     bucket_seconds: Annotated[tuple[float, ...], NoDecode] = Field(
