@@ -72,6 +72,7 @@ class Run:
         optimizer: the optimizer.
         average: the moving average of the weights.
         takes: the takes that it trains on.
+        posteriors: the teacher's, or None without a teacher.
         sampler: draws the clips of each batch.
         examples: makes examples from draws.
         dev: the clips of the dev set.
@@ -102,7 +103,7 @@ class Run:
             self.takes = take_index(folder / _INDEX, recipe, Transcripts(self.vocabulary), config)
         self.config = _with_trained_length(config, recipe, self.takes)
         check_export(self.config, self.vocabulary)
-        posteriors = self._posteriors(recipe.teacher) if recipe.teacher else None
+        self.posteriors = posteriors = self._posteriors(recipe.teacher) if recipe.teacher else None
         self.network = _network(recipe, self.config, posteriors).to(device)
         taken = start_from(self.network, initial, self.config, self.vocabulary) if initial else None
         self.front_end = _front_end(recipe, initial, self.config).to(device)
