@@ -73,7 +73,7 @@ def check_export(config: ModelConfig, vocabulary: TrainingVocabulary) -> None:
 
 
 def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write an archive atomically; a failed write leaves nothing behind."""
+    """Write an archive atomically; a write that fails or is interrupted leaves nothing behind."""
     fresh = path.with_name(path.name + ".new")
     try:
         with tarfile.open(fresh, "w", format=tarfile.GNU_FORMAT) as tar:
@@ -83,7 +83,7 @@ def _write_archive(path: Path, files: Mapping[str, bytes]) -> None:
                 member.mode = 0o644
                 tar.addfile(member, io.BytesIO(content))
         fresh.replace(path)
-    except OSError:
+    except BaseException:
         fresh.unlink(missing_ok=True)
         raise
 
