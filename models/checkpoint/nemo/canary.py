@@ -3,6 +3,7 @@
 import re
 from typing import cast
 
+from models.checkpoint.errors import UnsupportedValueError
 from models.checkpoint.nemo.classes import class_name
 from models.checkpoint.nemo.decoding import AttentionDecoding, attention_decoding
 from models.checkpoint.section import Section
@@ -121,8 +122,10 @@ def parse_prompts(root: Section, *, has_aligner: bool) -> PromptConfig:
     for part in parts.names():
         if part != SPECIAL_PART:
             match = _LANGUAGE.fullmatch(part)
-            parts.require(part, match is not None, f"{SPECIAL_PART} and languages, by their codes in ISO 639-1")
-            spoken |= {match[1]: None} if match else {}
+            if match is None:
+                named = f"{SPECIAL_PART} and languages, by their codes in ISO 639-1"
+                raise UnsupportedValueError(parts.key(part), part, named)
+            spoken[match[1]] = None
     return PromptConfig(
         format=name,
         languages=tuple(spoken),

@@ -110,6 +110,16 @@ def test_what_would_change_the_result_is_refused_by_name(key, value):
     assert str(caught.value).startswith(f"{key} is ")
 
 
+def test_a_part_of_the_vocabulary_that_is_no_language_is_named_without_its_files():
+    changed = document()
+    put(changed, "tokenizer.langs.klingon", {"type": "bpe", "model_path": "nemo:secret.model"})
+
+    with pytest.raises(UnsupportedValueError, match=r"^tokenizer\.langs\.klingon is 'klingon'") as caught:
+        parse_nemo_config(changed)
+
+    assert "secret.model" not in str(caught.value)
+
+
 @pytest.mark.parametrize(("key", "value"), HARMLESS, ids=str)
 def test_what_cannot_change_the_result_is_accepted(key, value):
     changed = document()
