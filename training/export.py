@@ -16,11 +16,11 @@ from models.checkpoint.nemo.file import CONFIG_FILE, WEIGHTS_FILE
 from models.checkpoint.nemo.names import MEL_BANK, TIED, WINDOW, nemo_names
 from models.config import ModelConfig, TransducerConfig
 from models.features import LogMelFeatures
+from training.attention_vocabulary import AttentionVocabulary
 from training.errors import RecipeError
 from training.export_attention import attention_sections
 from training.export_encoder import encoder_section
 from training.export_tokenizer import tokenizer_files, tokenizer_section
-from training.prompted_vocabulary import PromptedVocabulary
 from training.student import MODULES
 from training.vocabulary import TrainingVocabulary
 
@@ -117,7 +117,7 @@ def nemo_document(config: ModelConfig, vocabulary: TrainingVocabulary, dropout: 
         dropout: its dropout in training.
     """
     pieces = list(vocabulary.tokenizer.pieces)
-    if isinstance(vocabulary, PromptedVocabulary):
+    if isinstance(vocabulary, AttentionVocabulary):
         heads = attention_sections(config, vocabulary, dropout)
     elif config.transducer is None:
         heads = _ctc(config, pieces)

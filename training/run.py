@@ -10,6 +10,7 @@ import torch
 from models.checkpoint import Checkpoint
 from models.config import ModelConfig
 from models.features import LogMelFeatures
+from training.attention_vocabulary import AttentionVocabulary
 from training.balance import sampling_weights
 from training.buckets import buckets_of_equal_audio
 from training.ema import WeightAverage
@@ -23,7 +24,6 @@ from training.manifest import read_manifest
 from training.mode import TrainingMode
 from training.optimizer import new_optimizer
 from training.precision import set_products
-from training.prompted_vocabulary import PromptedVocabulary
 from training.ranks import Ranks
 from training.recipe import Dev, Recipe, Teacher
 from training.sampler import BucketSampler, Position
@@ -241,7 +241,7 @@ def _initial(recipe: Recipe) -> Checkpoint | None:
 def _config(recipe: Recipe, initial: Checkpoint | None, vocabulary: TrainingVocabulary) -> ModelConfig:
     """Return the configuration of the recipe's shape, or else that of the released model that it tunes."""
     size, characters = vocabulary.size, isinstance(vocabulary, CharacterVocabulary)
-    prompts = vocabulary.prompts if isinstance(vocabulary, PromptedVocabulary) else None
+    prompts = vocabulary.prompts if isinstance(vocabulary, AttentionVocabulary) else None
     if recipe.shape:
         config = student_config(recipe.shape, size, characters=characters, prompts=prompts)
     else:
