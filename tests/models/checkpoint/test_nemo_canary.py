@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from models import CheckpointError, Prompt, load_model
 from models.checkpoint.errors import TensorMismatchError, UnsafeCheckpointError, UnsupportedValueError
 from models.checkpoint.nemo.config import parse_nemo_config
+from models.checkpoint.prompted import prompted
+from models.prompt_writer import required_pieces
 from tests.models.checkpoint import canary_like
 from tests.models.checkpoint.nemo_files import CONFIGS, WEIGHTS, archive, drop, put, refusal, saved
 
@@ -165,6 +167,24 @@ def test_the_language_of_the_default_prompt_is_the_models():
     changed["prompt_defaults"][0]["slots"] |= {"source_lang": "<|de|>", "target_lang": "<|de|>"}
 
     assert parse_nemo_config(changed).config.prompts.default_language == "de"
+
+
+class Pieces:
+    """A vocabulary of the pieces that prompts need."""
+
+    def __init__(self, prompts):
+        self.pieces = tuple(dict.fromkeys(required_pieces(prompts)))
+
+
+@pytest.mark.parametrize(("language", "taken"), [("de", "de"), ("ja", "en")])
+def test_a_default_language_that_the_model_does_not_speak_is_replaced_with_a_warning(caplog, language, taken):
+    changed = document()
+    changed["prompt_defaults"][0]["slots"] |= {"source_lang": language, "target_lang": language}
+    config = parse_nemo_config(changed).config
+
+    assert prompted(config, Pieces(config.prompts)).prompts.default_language == taken
+    warned = [f"the model does not speak its default language, {language}; {taken} takes its place"]
+    assert caplog.messages == (warned if language != taken else [])
 
 
 def test_a_beam_is_the_checkpoints_and_no_other_strategys():
